@@ -1,0 +1,75 @@
+"""The two things that pyproject.toml cannot say: where the packages lie, and the optional compiled hot loops.
+
+Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication` and `node` are laid under
+`tidelog/_server/` (docs/decisions/0001). Extensions: every `tidelog/records/*.pyx` is compiled where Cython and a
+C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build goes on without, says
+so, and the pure-Python reference beside them serves.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, find_namespace_packages, setup
+from setuptools.command.build_ext import build_ext
+
+SERVER_ROOTS = ("storage", "replication", "node")
+SERVER_HOME = "tidelog._server"
+
+
+def found(root: str) -> list[str]:
+    """Names of `root` and all packages below it, with or without an `__init__.py`."""
+    return find_namespace_packages(
+        include=[root, f"{root}.*"], exclude=["*.__pycache__", "*.__pycache__.*", f"{SERVER_HOME}*"]
+    )
+
+
+def warn(cause: object) -> None:
+    print(
+        f"warning: tidelog is built without its compiled record codec: {cause}.\n"
+        "         It works in pure Python, slower. For the compiled one install a C compiler "
+        "(Debian: apt install gcc libc6-dev python3-dev) and build again.",
+        file=sys.stderr,
+    )
+
+
+def extensions() -> list[Extension]:
+    sources = sorted(str(path) for path in Path("tidelog/records").glob("*.pyx"))
+    if not sources:
+        return []
+    if os.environ.get("TIDELOG_PURE_PYTHON", "0") != "0":
+        warn("TIDELOG_PURE_PYTHON is set")
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError as cause:
+        warn(cause)
+        return []
+    modules = [
+        Extension(source.removesuffix(".pyx").replace("/", "."), [source], extra_compile_args=["-O3"], optional=True)
+        for source in sources
+    ]
+    return list(cythonize(modules, language_level=3, build_dir="build/cython", quiet=True))
+
+
+class BuildWhatCompiles(build_ext):
+    """`build_ext` that says in our words what is missing when an (optional) extension does not compile."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as cause:
+            warn(f"{ext.name}: {cause}")
+            raise
+
+
+client = [name for root in ("tidelog", "pyspark_tidelog") for name in found(root)]
+server = [name for root in SERVER_ROOTS for name in found(root)]
+
+setup(
+    packages=client + [f"{SERVER_HOME}.{name}" for name in server],
+    package_dir={f"{SERVER_HOME}.{root}": root for root in SERVER_ROOTS},
+    package_data={"*": ["py.typed", "*.pyi"]},
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildWhatCompiles},
+)
