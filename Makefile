@@ -1,0 +1,154 @@
+# The one door. Every target builds what it needs into .venv and build/ first, and only when something changed.
+# What a target prints on standard output is its result; what it builds on the way goes to standard error.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+# An activated environment, or one named by VIRTUAL_ENV, is not ours: everything runs by path.
+PY := $(BIN)/python
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# Spark's workers must run the interpreter that has our dependencies.
+export PYSPARK_PYTHON := $(CURDIR)/$(PY)
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+SUITE ?= all
+IMAGE ?= tidelog:dev
+TESTS ?= tests
+# One worker runs, in turn, all tests that start processes, containers or Spark (tests/conftest.py); the others the rest.
+PYTEST_FLAGS ?= -n $(JOBS) --dist loadgroup
+PROTOS := $(sort $(wildcard proto/tidelog/v1/*.proto))
+CYTHON_SOURCES := $(sort $(wildcard tidelog/records/*.pyx tidelog/records/*.pxd))
+SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
+
+# --- what everything needs -------------------------------------------------------------------------------------------
+
+.PHONY: env
+env: $(VENV)/.compiled  ## The virtual environment with every pinned dependency, and the compiled record codec
+
+$(VENV)/.ready: constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.11 or newer found. Debian: apt install python3 python3-venv, or name one with PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: $(PYTHON) cannot make virtual environments. Debian: apt install python3-venv" >&2; exit 1; }
+	@[ -x $(PY) ] && $(PY) -c '' 2>/dev/null || { echo "making $(VENV) with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing the dependencies that constraints.txt pins" >&2
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r constraints.txt >&2
+	@pwd > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidelog-checkout.pth"
+	@printf '#!%s\nimport sys\n\nfrom tidelog.cli import main\n\nsys.exit(main())\n' "$(CURDIR)/$(PY)" > $(BIN)/tidelog && chmod +x $(BIN)/tidelog
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.ready setup.py $(CYTHON_SOURCES)
+ifneq ($(CYTHON_SOURCES),)
+	@echo "compiling the record codec" >&2
+	@$(PY) setup.py --quiet build_ext --inplace >&2
+endif
+	@touch $@
+
+.PHONY: need-java need-docker need-kubectl
+need-java:
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make: Spark needs Java 17 or newer. Debian: apt install openjdk-17-jre-headless" >&2; exit 1; }
+need-docker:
+	@command -v docker >/dev/null || { echo "make: no docker command. Debian: apt install docker.io" >&2; exit 1; }
+	@docker info >/dev/null 2>&1 || { echo "make: no Docker engine answers. Start one: systemctl start docker, or dockerd as root (Debian: apt install docker.io)" >&2; exit 1; }
+need-kubectl:
+	@command -v kubectl >/dev/null || { echo "make: no kubectl command. Debian: apt install kubernetes-client, or the one of your cluster" >&2; exit 1; }
+
+# --- the doors -------------------------------------------------------------------------------------------------------
+
+.PHONY: help
+help:  ## This list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: env need-java  ## Three nodes, real input (INPUT=FILE, or live telemetry), a leader killed, Spark reads all back
+	@$(PY) -m examples.demo $(if $(INPUT),--input '$(INPUT)')
+
+.PHONY: test
+test: env  ## All tests that can run on this machine: unit, simulation, processes, Spark, containers (TESTS=path)
+	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; \
+	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s' $(TESTS)
+
+.PHONY: unit
+unit: env  ## The quick tests only: no processes, no containers, no Spark
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s and not containers and not integration and not spark and not slow' $(TESTS)
+
+.PHONY: check
+check: env proto-check  ## Format, lint, types, import arrows, generated code, tidiness
+	@$(BIN)/ruff format --check --quiet . || { echo "make: not formatted: make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(PY) -m pytest -q tests/test_import_arrows.py tests/test_tidy.py
+
+.PHONY: format
+format: env  ## Format the code and mend what the linter can mend
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+.PHONY: sim
+sim: env  ## Random simulated clusters: SEEDS=N worlds, or SEED=x replays one with its trace
+	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),50) --jobs $(JOBS))
+
+.PHONY: integration
+integration: env  ## Only the tests with real processes and, where an engine answers, real containers
+	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; fi
+	@$(PY) -m pytest -v -m 'integration or containers' $(TESTS)
+
+.PHONY: bench
+bench: env  ## Measure: SUITE=name (or all), JSON=1 for JSON lines alone, PLOT=1 for charts in bench-out/
+	@$(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) $(if $(filter-out 0,$(PLOT)),--plot)
+
+.PHONY: image
+image: env need-docker  ## The container image IMAGE=tidelog:dev, from Debian packages and wheels alone
+	@deploy/docker/build-image '$(IMAGE)' >&2
+
+.PHONY: k8s-test
+k8s-test: env need-kubectl  ## The StatefulSet on the cluster KUBECONFIG names (IMAGE_LOAD=command that takes the image)
+	@[ -n "$${KUBECONFIG:-}" ] || { echo "make: KUBECONFIG names no cluster; set it to the file of one" >&2; exit 1; }
+	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; fi
+	@IMAGE='$(IMAGE)' IMAGE_LOAD='$(IMAGE_LOAD)' $(PY) -m pytest -v -s -m k8s tests/k8s
+
+.PHONY: wheel
+wheel: env  ## The wheel, into dist/
+	@rm -rf build/lib build/bdist.* && $(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . >&2 && ls dist/*.whl
+
+# Generated code is committed, so that users need no compiler; `make check` refuses it when it is stale.
+# `proto` itself never becomes a Python package: it is only the include root.
+define generate
+	@mkdir -p $(1)/tidelog/v1
+	@$(PY) -m grpc_tools.protoc -I proto --plugin=$(BIN)/protoc-gen-mypy --plugin=$(BIN)/protoc-gen-mypy_grpc \
+		--python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTOS)
+	@echo '"""Generated from proto/tidelog/v1 by `make proto`; never edited."""' > $(1)/tidelog/v1/__init__.py
+endef
+
+.PHONY: proto proto-check
+proto: env  ## Generate tidelog/v1 from proto/tidelog/v1
+	@rm -f tidelog/v1/*_pb2*
+	$(call generate,.)
+
+proto-check: env
+	@rm -rf build/proto
+	$(call generate,build/proto)
+	@diff -r --exclude=__pycache__ build/proto/tidelog/v1 tidelog/v1 >&2 || { echo "make: tidelog/v1 is not what proto/ says: make proto" >&2; exit 1; }
+
+.PHONY: constraints
+constraints: env  ## Resolve the newest dependencies that go together and pin them in constraints.txt
+	@rm -rf build/resolve && $(PYTHON) -m venv build/resolve
+	@$(PY) -c 'import tomllib; e = tomllib.load(open("pyproject.toml", "rb"))["project"]; o = e["optional-dependencies"]; \
+		print("\n".join(r for g in (e["dependencies"], *o.values()) for r in g if not r.startswith("tidelog[")))' > build/requirements.txt
+	@build/resolve/bin/pip install --quiet -r build/requirements.txt >&2
+	@{ head -n 1 constraints.txt; build/resolve/bin/pip freeze --all | grep -v '^pip='; } > build/constraints.txt
+	@mv build/constraints.txt constraints.txt
+
+.PHONY: clean distclean
+clean:  ## Remove what was built and measured, keep the virtual environment
+	@rm -rf build dist bench-out demo-out .mypy_cache .pytest_cache .ruff_cache .hypothesis tidelog.egg-info
+	@rm -f tidelog/records/*.so tidelog/records/*.c $(VENV)/.compiled
+
+distclean: clean  ## Remove the virtual environment too
+	@rm -rf $(VENV)
