@@ -1,0 +1,163 @@
+"""The arrows between the rooms: who may import whom, walked over every source file (docs/design.md).
+
+`tidelog` stands alone; `storage` and `replication` know only its records, types and errors, and not each other;
+`node` joins them. What touches the machine (sockets, threads, the builtin `open`) stays in the outermost modules.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node")
+OURS = {*ROOMS, "bench", "examples", "tests"}
+LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors"}
+CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "zlib", "zstandard"}
+MACHINE = {
+    "asyncio",
+    "grpc",
+    "multiprocessing",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "uvloop",
+}
+# The modules of a node that may build real sockets, threads and loops; everything else takes them by constructor.
+NODE_OUTERMOST = {"__main__.py", "executor.py", "grpc_server.py", "grpc_transport.py", "process.py"}
+# Where the builtin `open` (or a Path that opens) may be called.
+MAY_OPEN = {"storage/os_files.py", "node/__main__.py", "node/process.py", "tidelog/cli", "tidelog/spark"}
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str
+    line: int
+    module: str
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+    def within(self, names: set[str]) -> bool:
+        return any(self.module == name or self.module.startswith(f"{name}.") for name in names)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def sources(room: str) -> list[Path]:
+    return [path for path in sorted((ROOT / room).rglob("*.py")) if "v1" not in path.parts]
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import of a file, also those inside functions. `from a import b` counts as a.b, where that is a module."""
+    file = str(path.relative_to(ROOT))
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(file, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: relative imports hide the arrows"
+            for alias in node.names:
+                yield Import(file, node.lineno, f"{node.module}.{alias.name}")
+
+
+def imports_of(room: str) -> list[Import]:
+    return [found for path in sources(room) for found in imports(path)]
+
+
+def standard(found: Import) -> bool:
+    return found.top in sys.stdlib_module_names
+
+
+def test_tidelog_imports_no_other_room() -> None:
+    assert [str(found) for found in imports_of("tidelog") if found.top in OURS - {"tidelog"}] == []
+
+
+def test_types_and_errors_need_only_the_standard_library() -> None:
+    leaves = [ROOT / "tidelog/types.py", ROOT / "tidelog/errors.py"]
+    strays = [found for path in leaves for found in imports(path) if not standard(found) and found.top != "tidelog"]
+    inward = [found for path in leaves for found in imports(path) if found.top == "tidelog"]
+    assert [str(found) for found in strays] == []
+    assert [str(found) for found in inward if not found.within({"tidelog.types", "tidelog.errors"})] == []
+
+
+def test_records_need_only_the_leaves_and_the_codecs() -> None:
+    strays = [
+        found
+        for path in sources("tidelog/records")
+        for found in imports(path)
+        if not (found.within(LEAVES) or found.top in CODECS or (standard(found) and found.top not in MACHINE))
+    ]
+    assert [str(found) for found in strays] == []
+
+
+@pytest.mark.parametrize("room", ["storage", "replication"])
+def test_storage_and_replication_know_only_the_leaves(room: str) -> None:
+    """Neither imports the other, grpc, asyncio, nor anything that reaches a network."""
+    strays = [
+        found
+        for found in imports_of(room)
+        if not (found.within(LEAVES | {room}) or found.top in CODECS or (standard(found) and found.top not in MACHINE))
+    ]
+    assert [str(found) for found in strays] == []
+
+
+def test_replication_does_no_input_or_output() -> None:
+    reaching_out = {"io", "mmap", "os", "pathlib", "shutil", "tempfile", "threading", "time"}
+    assert [str(found) for found in imports_of("replication") if found.top in reaching_out] == []
+
+
+def test_node_imports_neither_producer_nor_consumer() -> None:
+    forbidden = {
+        *(f"tidelog.{name}" for name in ("admin", "cli", "consumer", "producer", "spark", "sync")),
+        *(f"tidelog.{name}" for name in ("Admin", "Consumer", "Producer")),
+    }
+    outside = OURS - {"tidelog", "storage", "replication", "node"}
+    strays = [found for found in imports_of("node") if found.within(forbidden) or found.top in outside]
+    assert [str(found) for found in strays] == []
+
+
+def test_only_the_outermost_modules_of_a_node_reach_sockets_and_threads() -> None:
+    outward = (MACHINE - {"asyncio"}) | {"threading", "concurrent"}
+    strays = [
+        found for found in imports_of("node") if found.top in outward and Path(found.file).name not in NODE_OUTERMOST
+    ]
+    assert [str(found) for found in strays] == []
+
+
+def test_pyspark_finds_a_package_that_only_points_at_tidelog() -> None:
+    assert [str(found) for found in imports_of("pyspark_tidelog") if found.top not in {"tidelog", "__future__"}] == []
+
+
+def test_the_builtin_open_stays_in_the_outermost_modules() -> None:
+    """Everything else reads and writes through the Files protocol that its constructor was given."""
+    opening = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
+    strays = []
+    for room in ("tidelog", "storage", "replication", "node"):
+        for path in sources(room):
+            file = str(path.relative_to(ROOT))
+            if any(file == allowed or file.startswith(f"{allowed}/") for allowed in MAY_OPEN):
+                continue
+            for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(call, ast.Call):
+                    continue
+                name = call.func.id if isinstance(call.func, ast.Name) else None
+                method = call.func.attr if isinstance(call.func, ast.Attribute) else None
+                if name == "open" or method in opening - {"open"}:
+                    strays.append(f"{file}:{call.lineno} calls {name or method}")
+    assert strays == []
+
+
+def test_proto_holds_no_python() -> None:
+    """Another distribution owns the import name `proto`; ours is only the include root of the compiler."""
+    assert list((ROOT / "proto").rglob("*.py")) == []

@@ -1,0 +1,167 @@
+"""The wheel, as a user meets it: built from the sources, installed alone in an empty environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("tidelog", "pyspark_tidelog", "storage", "replication", "node", "proto")
+HEAVY = (
+    "cramjam",
+    "grpc",
+    "google.protobuf",
+    "pandas",
+    "prometheus_client",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "typer",
+    "uvloop",
+)
+SERVER = ("storage", "replication", "node")
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Standard output of a command that must succeed; what it complained of is shown where it does not."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**{k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "TIDELOG"))}, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def build_wheel(folder: Path, **environment: str) -> Path:
+    """Builds in a copy, so that nothing of a checkout (old builds, compiled files) reaches the wheel."""
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    for name in SOURCES:
+        if (ROOT / name).exists():
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    run(*pip, "--wheel-dir", folder, source, cwd=folder, **environment)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def install_alone(wheel: Path, folder: Path) -> Path:
+    """Python of a new environment that holds this wheel and nothing else."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=wheel.parent)
+    python = folder / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
+    run(*pip, wheel, cwd=wheel.parent)
+    return python
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install_alone(wheel, tmp_path_factory.mktemp("empty") / "venv")
+
+
+def test_server_packages_lie_under_the_package_of_the_server(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names if not re.match(r"tidelog-[^/]*\.(dist-info|data)/", name)}
+    assert tops == {"tidelog", "pyspark_tidelog"}
+    for room in SERVER:
+        modules = [path for path in (ROOT / room).rglob("*.py") if "__pycache__" not in path.parts]
+        assert modules
+        for path in modules:
+            assert f"tidelog/_server/{path.relative_to(ROOT)}" in names
+
+
+def test_wheel_carries_types_licence_and_generated_code(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "tidelog/py.typed" in names
+    assert "tidelog/v1/data_pb2.py" in names
+    assert "tidelog/v1/data_pb2.pyi" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not any(name.startswith(("tests/", "bench/", "examples/", "proto/")) for name in names)
+
+
+def test_import_tidelog_is_light(python: Path) -> None:
+    """In an environment without any dependency `import tidelog` works, and it loads nothing but our own leaves."""
+    script = "import json, sys, tidelog; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(run(python, "-c", script, cwd=python.parent)))
+    heavy = {name for name in loaded if name.startswith(tuple(f"{h}." for h in HEAVY)) or name in HEAVY}
+    server = {name for name in loaded if name.partition(".")[0] in SERVER or name.startswith("tidelog._server")}
+    assert heavy | server == set()
+
+
+def test_import_tidelog_stays_light_where_everything_is_installed(tmp_path: Path) -> None:
+    script = (
+        f"import json, sys; sys.path.insert(0, {str(ROOT)!r}); import tidelog; print(json.dumps(sorted(sys.modules)))"
+    )
+    loaded = set(json.loads(run(sys.executable, "-c", script, cwd=tmp_path)))
+    assert {name for name in loaded if name in HEAVY} == set()
+
+
+def test_server_packages_import_from_where_the_wheel_lays_them(python: Path) -> None:
+    """What starts a node puts `tidelog/_server` on the new process's path; imports then read as in a checkout."""
+    library = sysconfig.get_path("purelib")  # by PYTHONPATH: dependencies, without the .pth of a checkout
+    script = """if True:
+        import sys
+        from pathlib import Path
+        import tidelog
+        sys.path.insert(0, str(Path(tidelog.__file__).parent / "_server"))
+        import node, replication, storage.log
+        print(storage.log.__file__)
+    """
+    where = run(python, "-c", script, cwd=python.parent, PYTHONPATH=library).strip()
+    assert where.endswith("tidelog/_server/storage/log.py")
+
+
+def test_wheel_builds_without_a_compiler(tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, CC="/bin/false", LDSHARED="/bin/false")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    python = install_alone(wheel, tmp_path / "venv")
+    assert run(python, "-c", "import tidelog; print('imported')", cwd=tmp_path).strip() == "imported"
+
+
+def test_every_dependency_is_pinned_within_its_bounds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
+    pins = dict(line.lower().replace("_", "-").split("==") for line in pinned_lines())
+    for requirement in wanted:
+        match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:>=([0-9.]+))?", requirement)
+        if match is None:
+            assert requirement.startswith("tidelog["), requirement
+            continue
+        name, lowest = match[1].lower().replace("_", "-"), match[2]
+        assert name in pins, f"{name} is not pinned: make constraints"
+        if lowest:
+            assert numbers(pins[name]) >= numbers(lowest), f"{name} is pinned below {lowest}"
+
+
+def pinned_lines() -> list[str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
