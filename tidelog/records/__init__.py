@@ -1,0 +1,49 @@
+"""Record batches: bytes to records and back, byte-identical with Apache Kafka's.
+
+The public names of the package; everything else in it is its own affair.
+"""
+
+from __future__ import annotations
+
+from tidelog.records.batch import RecordBatch, iter_batches, set_log_append_time, stamp
+from tidelog.records.builder import RecordBatchBuilder, build_batch, record_bytes_max
+from tidelog.records.checksum import crc32c
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from tidelog.records.control import (
+    ControlType,
+    EndTxnMarker,
+    LeaderChange,
+    Voter,
+    control_batch,
+    decode_control,
+    encode_control,
+)
+from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
+from tidelog.records.record import Header, Record
+
+__all__ = [
+    "DECOMPRESSED_BYTES_MAX",
+    "HEADER_BYTES",
+    "LOG_OVERHEAD",
+    "BatchHeader",
+    "ControlType",
+    "EndTxnMarker",
+    "Header",
+    "LeaderChange",
+    "Record",
+    "RecordBatch",
+    "RecordBatchBuilder",
+    "Voter",
+    "build_batch",
+    "compress",
+    "control_batch",
+    "crc32c",
+    "decode_control",
+    "decompress",
+    "encode_control",
+    "iter_batches",
+    "record_bytes_max",
+    "set_log_append_time",
+    "stamp",
+    "walk_headers",
+]

@@ -1,0 +1,255 @@
+"""A record batch v2 as a view over a buffer: read its header, check it, stamp it, iterate its records; copy nothing.
+
+Kept true:
+  1. Reading a header touches 61 bytes; key and value bytes are copied only when records are asked for.
+  2. `ensure_valid` is the one place where bytes from outside become a batch that may be believed.
+  3. `stamp` changes only what the checksum leaves out, so it needs no new one; `set_log_append_time` computes it anew.
+Left to others: rules of a topic (storage and the leader's validation), offsets growing from batch to batch (storage).
+Source: KIP-98, KIP-32, KIP-534 (delete horizon); Kafka's DefaultRecordBatch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from tidelog.errors import CorruptRecord, UnsupportedCompressionType
+from tidelog.records.checksum import crc32c
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from tidelog.records.header import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    LEADER_EPOCH_AT,
+    MAX_TIMESTAMP_AT,
+    BatchHeader,
+    ByteBuffer,
+    PartialTail,
+    read_header,
+    walk_headers,
+)
+from tidelog.records.record import Record, decode_records
+from tidelog.records.varint import INT32_MAX
+from tidelog.types import NO_SEQUENCE, Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
+
+CODEC_BITS: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+
+class RecordBatch:
+    """One batch within a buffer. It keeps a reference to the buffer: valid as long as those bytes do not change.
+
+    Raises CorruptRecord where the buffer holds no whole batch at `position`, UnsupportedForMessageFormat for v0 and v1.
+    """
+
+    __slots__ = ("_data", "header")
+
+    header: BatchHeader
+    """All header fields at once, as read when the view was made; `header.position` is where the batch starts."""
+
+    def __init__(self, buffer: ByteBuffer, position: int = 0, *, header: BatchHeader | None = None) -> None:
+        """header: what `walk_headers` said about this very position, where the caller has it already."""
+        self._data = buffer
+        self.header = header if header is not None else read_header(buffer, position)
+
+    def __repr__(self) -> str:
+        return f"RecordBatch(offsets {self.base_offset}..{self.last_offset}, {self.count} records, {self.size} bytes)"
+
+    @property
+    def buffer(self) -> memoryview:
+        """Exactly this batch's bytes, no copy."""
+        return memoryview(self._data)[self.header.position : self.header.end]
+
+    @property
+    def position(self) -> int:
+        """Where the batch starts in the buffer that it was made from."""
+        return self.header.position
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, the 12 of offset and length included."""
+        return self.header.size
+
+    @property
+    def base_offset(self) -> Offset:
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last record, or of the last one there was before compaction."""
+        return self.header.last_offset
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self.header.last_offset + 1)
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.header.last_offset_delta
+
+    @property
+    def partition_leader_epoch(self) -> LeaderEpoch:
+        return self.header.leader_epoch
+
+    @property
+    def magic(self) -> int:
+        return self.header.magic
+
+    @property
+    def crc(self) -> int:
+        """The checksum as stored."""
+        return self.header.crc
+
+    @property
+    def attributes(self) -> int:
+        return self.header.attributes
+
+    @property
+    def codec(self) -> Codec:
+        """Raises UnsupportedCompressionType for one of the three numbers that name no codec."""
+        number = self.header.attributes & CODEC_BITS
+        try:
+            return Codec(number)
+        except ValueError as error:
+            raise UnsupportedCompressionType(
+                f"the batch at offset {self.base_offset} names codec {number}, which is none: "
+                f"known are {', '.join(f'{codec.value} ({codec.name.lower()})' for codec in Codec)}"
+            ) from error
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType((self.header.attributes & TIMESTAMP_TYPE_BIT) >> 3)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.header.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.header.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> Millis | None:
+        """When the cleaner may drop the batch's tombstones or marker; it then takes the base timestamp's place
+        (KIP-534)."""
+        return self.header.base_timestamp if self.header.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def base_timestamp(self) -> Millis:
+        """What the records' timestamp deltas are added to."""
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp(self) -> Millis:
+        """Largest timestamp of the records; with log append time, the timestamp of each."""
+        return self.header.max_timestamp
+
+    @property
+    def producer_id(self) -> ProducerId:
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self) -> int:
+        """Sequence of the first record, -1 where the producer numbers none."""
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record: counted with the offsets, and back to 0 behind 2**31 - 1."""
+        base = self.header.base_sequence
+        if base == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (base + self.header.last_offset_delta) & INT32_MAX
+
+    @property
+    def count(self) -> int:
+        """How many records the batch holds; compaction may leave fewer than its offsets span, even none."""
+        return self.header.record_count
+
+    def computed_crc(self) -> int:
+        """The checksum of the bytes as they are."""
+        return crc32c(memoryview(self._data)[self.header.position + ATTRIBUTES_AT : self.header.end])
+
+    def ensure_valid(self) -> None:
+        """Check what a header alone allows to check, then the checksum: what comes from outside is believed only after
+        this.
+
+        Raises CorruptRecord, or UnsupportedCompressionType for an unknown codec under a right checksum.
+        Source: Kafka's DefaultRecordBatch.ensureValid; the count as its LogValidator checks it, loosened for compacted
+        batches.
+        """
+        header = self.header
+        where = f"the batch at offset {header.base_offset}"
+        computed = self.computed_crc()
+        if computed != header.crc:
+            raise CorruptRecord(
+                f"{where} has checksum {computed:#010x}, its header says {header.crc:#010x}: "
+                "its bytes were damaged on the way or on disk; fetch or send it again"
+            )
+        count, delta = header.record_count, header.last_offset_delta
+        if header.base_offset < 0 or delta < 0 or not 0 <= count <= delta + 1:
+            raise CorruptRecord(
+                f"{where} declares {count} records over a last offset delta of {delta}: no such batch can be; "
+                "its writer is faulty"
+            )
+        if self.codec is Codec.NONE and count == 0 and header.size != HEADER_BYTES:
+            raise CorruptRecord(
+                f"{where} declares no records, but {header.size - HEADER_BYTES} bytes follow its header; "
+                "its writer is faulty"
+            )
+
+    def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+        """The records in order. Does not check the CRC: that is `ensure_valid`.
+
+        max_bytes: most bytes that the records may take when decompressed.
+        Raises CorruptRecord for bytes that are no records, RecordTooLarge beyond max_bytes, UnsupportedCompressionType
+        for a codec that is unknown or not installed.
+        """
+        header = self.header
+        if header.record_count < 0:
+            raise CorruptRecord(
+                f"the batch at offset {header.base_offset} declares {header.record_count} records: it is damaged"
+            )
+        data: bytes
+        payload = memoryview(self._data)[header.position + HEADER_BYTES : header.end]
+        codec = self.codec
+        if codec is Codec.NONE:
+            data = bytes(payload)
+        else:
+            data = decompress(codec, payload, max_bytes)
+        append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+        return decode_records(data, header.record_count, header.base_offset, header.base_timestamp, append_time)
+
+
+def iter_batches(buffer: ByteBuffer, *, position: int = 0, partial_tail: PartialTail = "stop") -> Iterator[RecordBatch]:
+    """Views of the batches that lie one behind the other from `position` on; headers only are read. Raises as
+    `walk_headers`."""
+    for header in walk_headers(buffer, position, partial_tail=partial_tail):
+        yield RecordBatch(buffer, header=header)
+
+
+def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at `position` its place in the log, in place: the checksum leaves these two fields out."""
+    struct.pack_into(">q", buffer, position + BASE_OFFSET_AT, base_offset)
+    struct.pack_into(">i", buffer, position + LEADER_EPOCH_AT, leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
+    """Make `timestamp` that of every record of the batch at `position`, in place, and compute its checksum anew.
+
+    The records keep their own timestamps in their bytes; readers go by the header (KIP-32).
+    """
+    header = read_header(buffer, position)
+    attributes = header.attributes | TIMESTAMP_TYPE_BIT
+    struct.pack_into(">h", buffer, position + ATTRIBUTES_AT, attributes)
+    struct.pack_into(">q", buffer, position + MAX_TIMESTAMP_AT, timestamp)
+    struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : header.end]))

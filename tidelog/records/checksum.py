@@ -1,0 +1,47 @@
+"""CRC-32C (Castagnoli), the checksum of a v2 batch.
+
+The `crc32c` package computes it with the processor's own instruction, beyond 10 GB/s; where it cannot be imported,
+`crcmod` serves, 0.4 GB/s compiled and some 10 MB/s in pure Python, with a warning, since a node would crawl.
+Source: RFC 3720, appendix B.4 (the polynomial and check values); KIP-98 (its use).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import cast
+
+CrcFunction = Callable[[bytes | bytearray | memoryview], int]
+
+
+def hardware_crc32c() -> CrcFunction:
+    """The function of the `crc32c` package. ImportError where it is not installed."""
+    from crc32c import crc32c as function
+
+    return cast("CrcFunction", function)
+
+
+def crcmod_crc32c() -> CrcFunction:
+    """The function of `crcmod`: an independent implementation. ImportError where it is not installed."""
+    from crcmod.predefined import mkPredefinedCrcFun
+
+    function = mkPredefinedCrcFun("crc-32c")
+    return lambda data: cast("int", function(bytes(data)))
+
+
+def choose_crc32c() -> CrcFunction:
+    """The fastest one that is installed; a RuntimeWarning says when it is the slow one."""
+    try:
+        return hardware_crc32c()
+    except ImportError:
+        warnings.warn(
+            "the package crc32c cannot be imported: checksums are computed by crcmod, 50 to 2,000 times slower; "
+            "install crc32c",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return crcmod_crc32c()
+
+
+crc32c = choose_crc32c()
+"""CRC-32C of a buffer, 0 to 2**32 - 1."""

@@ -1,0 +1,274 @@
+"""The five codecs of a batch, each through its library, in the framing that Kafka's clients read.
+
+    gzip     RFC 1952; several members one behind the other are read as one
+    snappy   xerial's framing (blocks of 32 KiB) is written; read are it and one bare block
+    lz4      one frame of independent blocks (Java's reader refuses linked ones), without content size or checksum
+    zstd     RFC 8878; several frames are read as one; with or without content size
+
+Kept true: decompression never holds much more than the caller's limit, whatever the bytes claim; bytes that are cut
+short, damaged or followed by others raise CorruptRecord. A library is imported when its codec is first used.
+Source: KIP-110 (zstd), KIP-390 (levels); the framing of snappy-java's SnappyOutputStream; lz4's frame format 1.6.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tidelog.errors import CorruptRecord, InvalidConfig, RecordTooLarge, UnsupportedCompressionType
+from tidelog.types import Codec
+
+if TYPE_CHECKING:
+    import zstandard
+
+Input: TypeAlias = bytes | bytearray | memoryview
+
+DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
+"""The limit where the caller names none: a hundred times the default `max.message.bytes`, and nothing that a node could
+not hold."""
+
+LEVELS: Final = {
+    Codec.GZIP: (1, 9, 6),
+    Codec.LZ4: (1, 17, 1),
+    Codec.ZSTD: (-131072, 22, 3),
+}
+"""Lowest, highest and default level of the codecs that have levels (KIP-390; lz4 from 3 on is its slow, tighter
+mode)."""
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_BLOCK_SIZE: Final = struct.Struct(">i")
+
+_ZSTD_EXPANSION_SHIFT: Final = 15
+"""A zstd block of 4 bytes can stand for 128 KiB: input is fed in pieces that cannot expand beyond the limit by this
+factor."""
+_PIECE_BYTES_MIN: Final = 1024
+
+_per_thread = threading.local()
+
+
+def compress(codec: Codec, data: Input, level: int | None = None) -> bytes:
+    """The compressed form of `data`. level: within `LEVELS`, the codec's default where None.
+
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType where its library is
+    missing.
+    """
+    level = checked_level(codec, level)
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            gzip = zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+            return gzip.compress(data) + gzip.flush()
+        case Codec.SNAPPY:
+            return _compress_snappy(data)
+        case Codec.LZ4:
+            lz4 = _library("lz4.frame", "lz4", codec)
+            # levels below 3 are the fast mode, which lz4 itself numbers 0
+            compressed: bytes = lz4.compress(
+                data, compression_level=level if level > 2 else 0, block_linked=False, store_size=False
+            )
+            return compressed
+        case Codec.ZSTD:
+            return _zstd_compressor(level).compress(data)
+
+
+def checked_level(codec: Codec, level: int | None) -> int:
+    """The level to use: the codec's default for None. Raises InvalidConfig where the codec has no such level."""
+    low, high, default = LEVELS.get(codec, (0, 0, 0))
+    if level is None:
+        return default
+    if codec not in LEVELS:
+        raise InvalidConfig(
+            f"codec {codec.name.lower()} has no compression levels, {level} was asked for: leave it out"
+        )
+    if not low <= level <= high:
+        raise InvalidConfig(f"codec {codec.name.lower()} has levels {low} to {high}, {level} was asked for")
+    return level
+
+
+def decompress(codec: Codec, data: Input, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """What `data` were compressed from.
+
+    Raises CorruptRecord where they are not whole and sound, RecordTooLarge where more than `max_bytes` would come out,
+    UnsupportedCompressionType where the codec's library is missing.
+    """
+    return _DECOMPRESSORS[codec](data, max_bytes)
+
+
+def _decompress_none(data: Input, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise _too_large(Codec.NONE, max_bytes)
+    return bytes(data)
+
+
+def _decompress_gzip(data: Input, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    left = max_bytes
+    while True:
+        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            parts.append(member.decompress(data, left + 1))
+        except zlib.error as error:
+            raise _damaged(Codec.GZIP, str(error)) from error
+        left -= len(parts[-1])
+        if left < 0:
+            raise _too_large(Codec.GZIP, max_bytes)
+        if not member.eof:
+            raise _damaged(Codec.GZIP, "the stream is cut short")
+        if not member.unused_data:
+            return b"".join(parts)
+        data = member.unused_data
+
+
+def _compress_snappy(data: Input) -> bytes:
+    snappy = _library("cramjam", "cramjam", Codec.SNAPPY).snappy
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_BLOCK_SIZE.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Input, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(view, max_bytes, max_bytes)
+    position, left = len(_XERIAL_HEADER), max_bytes
+    if len(view) < position:
+        raise _damaged(Codec.SNAPPY, "the stream header is cut short")
+    parts = []
+    while position < len(view):
+        start = position + _BLOCK_SIZE.size
+        if start > len(view):
+            raise _damaged(Codec.SNAPPY, "the size of a block is cut short")
+        (size,) = _BLOCK_SIZE.unpack_from(view, position)
+        position = start + size
+        if size < 0 or position > len(view):
+            raise _damaged(Codec.SNAPPY, f"a block claims {size} bytes, {len(view) - start} are left")
+        parts.append(_decompress_snappy_block(view[start:position], left, max_bytes))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, left: int, max_bytes: int) -> bytes:
+    """left: of the limit max_bytes, what the blocks before have not used. The block names its size before it is
+    expanded."""
+    cramjam = _library("cramjam", "cramjam", Codec.SNAPPY)
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > left:
+            raise _too_large(Codec.SNAPPY, max_bytes)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _damaged(Codec.SNAPPY, str(error)) from error
+
+
+def _decompress_lz4(data: Input, max_bytes: int) -> bytes:
+    frame = _library("lz4.frame", "lz4", Codec.LZ4).LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    left = max_bytes
+    step = max(4 * len(data), _PIECE_BYTES_MIN)
+    while True:
+        try:
+            parts.append(frame.decompress(data, max_length=min(step, left + 1)))
+        except RuntimeError as error:
+            raise _damaged(Codec.LZ4, str(error)) from error
+        left -= len(parts[-1])
+        if left < 0:
+            raise _too_large(Codec.LZ4, max_bytes)
+        if frame.eof:
+            break
+        if frame.needs_input:
+            raise _damaged(Codec.LZ4, "the frame is cut short")
+        data, step = b"", 4 * step
+    if frame.unused_data:
+        raise _damaged(Codec.LZ4, f"{len(frame.unused_data)} bytes follow the frame")
+    return b"".join(parts)
+
+
+def _decompress_zstd(data: Input, max_bytes: int) -> bytes:
+    library = _library("zstandard", "zstandard", Codec.ZSTD)
+    decompressor = _zstd_decompressor()
+    view, position, left = memoryview(data), 0, max_bytes
+    step = max(_PIECE_BYTES_MIN, max_bytes >> _ZSTD_EXPANSION_SHIFT)
+    parts: list[bytes] = []
+    frame = decompressor.decompressobj()
+    while position < len(view):
+        piece = view[position : position + step]
+        try:
+            parts.append(frame.decompress(piece))
+        except library.ZstdError as error:
+            raise _damaged(Codec.ZSTD, str(error)) from error
+        left -= len(parts[-1])
+        if left < 0:
+            raise _too_large(Codec.ZSTD, max_bytes)
+        position += len(piece)
+        if frame.eof:
+            position -= len(frame.unused_data)
+            if position == len(view):
+                return b"".join(parts)
+            frame = decompressor.decompressobj()
+    raise _damaged(Codec.ZSTD, "the frame is cut short")
+
+
+_DECOMPRESSORS: Final[dict[Codec, Callable[[Input, int], bytes]]] = {
+    Codec.NONE: _decompress_none,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}
+
+
+def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
+    """One per thread and level: it must not be shared, and making it costs more than a small batch."""
+    compressors: dict[int, zstandard.ZstdCompressor] = _per_thread.__dict__.setdefault("zstd_compressors", {})
+    if level not in compressors:
+        library = _library("zstandard", "zstandard", Codec.ZSTD)
+        compressors[level] = library.ZstdCompressor(level=level)
+    return compressors[level]
+
+
+def _zstd_decompressor() -> zstandard.ZstdDecompressor:
+    made: zstandard.ZstdDecompressor | None = _per_thread.__dict__.get("zstd_decompressor")
+    if made is None:
+        made = _per_thread.zstd_decompressor = _library("zstandard", "zstandard", Codec.ZSTD).ZstdDecompressor()
+    return made
+
+
+_libraries: dict[str, Any] = {}
+
+
+def _library(module: str, package: str, codec: Codec) -> Any:
+    """The module, imported on first use. Raises UnsupportedCompressionType naming the package that brings it."""
+    found = _libraries.get(module)
+    if found is None:
+        import importlib
+
+        try:
+            found = _libraries[module] = importlib.import_module(module)
+        except ImportError as error:
+            raise UnsupportedCompressionType(
+                f"codec {codec.name.lower()} needs the package {package}, which cannot be imported: install {package}"
+            ) from error
+    return found
+
+
+def _damaged(codec: Codec, reason: str) -> CorruptRecord:
+    return CorruptRecord(
+        f"the records cannot be decompressed as {codec.name.lower()}: {reason}; "
+        "they were damaged or written by a faulty producer"
+    )
+
+
+def _too_large(codec: Codec, max_bytes: int) -> RecordTooLarge:
+    return RecordTooLarge(
+        f"the records take more than {max_bytes} bytes when decompressed ({codec.name.lower()}): "
+        "send smaller batches, or read with a higher limit"
+    )

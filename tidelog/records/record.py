@@ -1,0 +1,148 @@
+"""A record, and how v2 writes it: the pure-Python reference that compiled twins are tested against.
+
+    length: varint | attributes: int8 | timestamp delta: varlong | offset delta: varint
+    | key length: varint, -1 is null | key | value length: varint, -1 is null | value
+    | header count: varint | per header: key length, key (UTF-8), value length (-1 is null), value
+
+Kept true: a record decodes to the fields it was encoded from; bytes that are no record raise CorruptRecord and nothing
+else.
+Left to others: compression and the batch header (batch.py, builder.py), rules about content (validation).
+Source: KIP-98 and KIP-82; Kafka's DefaultRecord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
+from tidelog.records.varint import INT32_MAX, INT64_MAX, INT64_MIN, encode_varint, read_varint, read_varlong
+from tidelog.types import Millis, Offset
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record as a reader gets it.
+
+    `timestamp` is in milliseconds since 1970, -1 where there is none. Header keys that are not UTF-8 keep their bytes
+    as surrogate escapes (PEP 383), so that writing the record again gives the same bytes.
+    """
+
+    offset: Offset
+    timestamp: Millis
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()
+) -> bytes:
+    """The bytes of one record, its length included. Deltas are against the batch's base offset and base timestamp.
+
+    Raises InvalidRecord for a header key that UTF-8 cannot write, RecordTooLarge beyond 2 GiB.
+    """
+    parts = [b"\x00", encode_varint(timestamp_delta), encode_varint(offset_delta)]
+    _add_bytes(parts, key)
+    _add_bytes(parts, value)
+    if headers:
+        _add_headers(parts, tuple(headers))
+    else:
+        parts.append(b"\x00")
+    body = b"".join(parts)
+    if len(body) > INT32_MAX:
+        raise RecordTooLarge(f"a record of {len(body)} bytes does not fit the format's 2 GiB: send it in pieces")
+    return encode_varint(len(body)) + body
+
+
+def _add_bytes(parts: list[bytes], data: bytes | None) -> None:
+    if data is None:
+        parts.append(b"\x01")
+    else:
+        parts.append(encode_varint(len(data)))
+        parts.append(data)
+
+
+def _add_headers(parts: list[bytes], headers: tuple[Header, ...]) -> None:
+    parts.append(encode_varint(len(headers)))
+    for name, value in headers:
+        try:
+            _add_bytes(parts, name.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError as error:
+            raise InvalidRecord(f"the header key {name!r} cannot be written as UTF-8: give it another name") from error
+        _add_bytes(parts, value)
+
+
+def decode_records(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+) -> Iterator[Record]:
+    """The records in the uncompressed `data` of a batch, in order.
+
+    count: how many the batch header declares. append_time: the timestamp of all of them, where the broker's clock
+    counts instead of their own. Raises CorruptRecord, possibly after some records, where the bytes are not exactly that
+    many records.
+    """
+    position, size = 0, len(data)
+    for index in range(count):
+        try:
+            length, start = read_varint(data, position)
+            end = start + length
+            if length < 0 or end > size:
+                raise CorruptRecord(f"it claims {length} bytes, {size - start} are left")
+            # start is the attributes byte: Kafka defines no bit of it
+            timestamp_delta, at = read_varlong(data, start + 1)
+            offset_delta, at = read_varint(data, at)
+            key, at = _read_bytes(data, at)
+            value, at = _read_bytes(data, at)
+            header_count, at = read_varint(data, at)
+            headers: tuple[Header, ...] = ()
+            if header_count:
+                headers, at = _read_headers(data, at, end, header_count)
+        except (CorruptRecord, IndexError) as error:
+            reason = str(error) if isinstance(error, CorruptRecord) else "the data end inside it"
+            raise CorruptRecord(_damaged(index, count, base_offset, reason)) from error
+        if at != end:
+            raise CorruptRecord(_damaged(index, count, base_offset, "its fields do not fill its length"))
+        timestamp = append_time if append_time is not None else base_timestamp + timestamp_delta
+        offset = base_offset + offset_delta
+        if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= offset <= INT64_MAX):
+            raise CorruptRecord(_damaged(index, count, base_offset, "its offset or timestamp exceeds 64 bits"))
+        yield Record(Offset(offset), Millis(timestamp), key, value, headers)
+        position = end
+    if position != size:
+        raise CorruptRecord(
+            f"the batch at offset {base_offset} declares {count} records, but {size - position} bytes follow the last: "
+            "it was damaged or written by a faulty producer"
+        )
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """A length and that many bytes. A slice cut short by the end of the data is caught by the caller's end check."""
+    length, position = read_varint(data, position)
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise CorruptRecord(f"a length of {length} means nothing")
+    end = position + length
+    return data[position:end], end
+
+
+def _read_headers(data: bytes, position: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    if count < 0 or count > end - position:
+        raise CorruptRecord(f"it claims {count} headers in {end - position} bytes")
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        if name is None:
+            raise CorruptRecord("a header key is null")
+        value, position = _read_bytes(data, position)
+        headers.append((name.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
+
+
+def _damaged(index: int, count: int, base_offset: int, reason: str) -> str:
+    return (
+        f"record {index + 1} of {count} in the batch at offset {base_offset} cannot be read: {reason}; "
+        "it was damaged or written by a faulty producer"
+    )

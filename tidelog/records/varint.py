@@ -1,0 +1,86 @@
+"""Zigzag varints: the integers inside a v2 record.
+
+A signed number is folded onto the unsigned ones (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) and written seven bits a byte,
+low bits first, the top bit saying "more follows". At most 5 bytes make 32 bits, at most 10 make 64; anything longer or
+larger is refused.
+Source: Protocol Buffers' encoding of sint32 and sint64, used by KIP-98.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.errors import CorruptRecord
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+
+_SMALL_MIN: Final = -64
+_SMALL_MAX: Final = 8191
+"""Bounds of the table of ready-made encodings: all of one byte and, above zero, of two; most fields of most records."""
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """The bytes of a number from 0 without the folding, as KIP-482 writes lengths."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _encode(value: int) -> bytes:
+    return encode_unsigned_varint(value << 1 if value >= 0 else ((-value) << 1) - 1)
+
+
+_SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
+
+
+def encode_varint(value: int) -> bytes:
+    """The bytes of a signed integer. The caller keeps it within 32 or 64 bits, as its field demands."""
+    if _SMALL_MIN <= value <= _SMALL_MAX:
+        return _SMALL[value - _SMALL_MIN]
+    return _encode(value)
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `encode_varint` makes of it."""
+    return len(encode_varint(value))
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """One 32-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
+    folded, position = _read(data, position, 32)
+    return (folded >> 1) ^ -(folded & 1), position
+
+
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """One 64-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
+    folded, position = _read(data, position, 64)
+    return (folded >> 1) ^ -(folded & 1), position
+
+
+def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+    """One 32-bit integer without the folding, as KIP-482 writes lengths: (value, position behind it)."""
+    return _read(data, position, 32)
+
+
+def _read(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    start, value, shift = position, byte & 0x7F, 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits:
+            raise CorruptRecord(f"the varint at byte {start} is longer than {bits} bits allow: the bytes are damaged")
+    if value >> bits:
+        raise CorruptRecord(f"the varint at byte {start} holds more than {bits} bits: the bytes are damaged")
+    return value, position + 1
