@@ -1,0 +1,4 @@
+"""Who leads, who is in sync, what is committed: pure state machines, no I/O, no asyncio.
+
+Events go in, effects come out; `node/` drives them. The rules are those of docs/replication.md.
+"""
