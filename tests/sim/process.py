@@ -1,0 +1,64 @@
+"""A simulated process: who owns a callback, and whether it may still run.
+
+All nodes and clients of a world share one event loop. What keeps them apart is one context variable: every task and
+timer inherits the process in whose context it was made, so the loop knows the owner of each callback.
+
+Kept true: once a process is killed, no callback of it runs ever again, no `finally` either; while it is paused its
+callbacks wait in their order. Left to others: what a crash does to its disk and connections (world.py, network.py).
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ProcessState(Enum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Process:
+    """One life of one process. A restart makes a new one."""
+
+    __slots__ = ("_context", "held", "life", "name", "on_death", "state")
+
+    def __init__(self, name: str, life: int = 0) -> None:
+        self.name = name
+        self.life = life
+        self.state = ProcessState.RUNNING
+        self.held: list[Any] = []  # handles that came due while it was paused, in order
+        self.on_death: list[Callable[[], None]] = []
+        self._context = contextvars.Context()
+        self._context.run(CURRENT.set, self)
+
+    @property
+    def alive(self) -> bool:
+        return self.state is not ProcessState.DEAD
+
+    def context(self) -> contextvars.Context:
+        """A fresh context owned by this process, for one callback or task."""
+        return self._context.copy()
+
+    def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call now, as this process: what it schedules belongs to the process."""
+        return self._context.copy().run(call, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}.{self.life} {self.state.value}>"
+
+
+CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
+
+
+def current_process() -> Process:
+    """The process whose code is running. Asked only by what a process was given: its transport, clock, executor."""
+    process = CURRENT.get()
+    assert process is not None, "only a simulated process may ask for this"
+    return process

@@ -1,0 +1,203 @@
+"""The deterministic event loop: asyncio's own tools run on it, in virtual time, the same way each time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.sim.loop import Deadlock, Defect, OutOfTime, Runaway, SimLoop
+from tests.sim.process import Process, ProcessState
+
+sleep = asyncio.tasks.sleep  # the ban is for the product; here asyncio's own sleep is what is tested
+
+
+def new_loop(seed: int = 1) -> SimLoop:
+    return SimLoop(random.Random(seed))
+
+
+def test_a_day_passes_at_once() -> None:
+    loop = new_loop()
+    loop.run_until_complete(sleep(86_400))
+    assert loop.time() == 86_400
+
+
+def test_task_groups_timeouts_queues_and_streams_run_unchanged() -> None:
+    loop = new_loop()
+    seen: list[object] = []
+
+    async def main() -> None:
+        queue: asyncio.Queue[int] = asyncio.Queue(maxsize=1)
+        reader = asyncio.StreamReader(loop=loop)
+
+        async def produce() -> None:
+            for number in range(3):
+                await sleep(0.5)
+                await queue.put(number)
+
+        async def consume() -> None:
+            while len(seen) < 3:
+                number = await queue.get()
+                seen.append((number, loop.time()))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(produce())
+            group.create_task(consume())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await reader.readline()
+        loop.call_later(1, reader.feed_data, b"hello\n")
+        seen.append((await reader.readline(), loop.time()))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 1)
+
+    loop.run_until_complete(main())
+    assert seen == [(0, 0.5), (1, 1.0), (2, 1.5), (b"hello\n", 4.5)]
+    assert loop.time() == 5.5
+
+
+def test_a_failing_task_cancels_its_group() -> None:
+    loop = new_loop()
+    ended: list[int] = []
+
+    async def wait_for_ever(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(wait_for_ever(number))
+            await sleep(1)
+            raise ValueError("planned")
+
+    with pytest.raises(ExceptionGroup):
+        loop.run_until_complete(main())
+    assert sorted(ended) == list(range(100))
+
+
+def test_threads_are_refused() -> None:
+    async def main() -> None:
+        await asyncio.get_running_loop().run_in_executor(None, print)
+
+    with pytest.raises(RuntimeError, match="no threads"):
+        new_loop().run_until_complete(main())
+
+
+def test_waiting_for_nothing_is_a_deadlock() -> None:
+    with pytest.raises(Deadlock):
+        new_loop().run_until_complete(asyncio.Event().wait())
+    with pytest.raises(OutOfTime):
+        new_loop().run_until(lambda: False, within=3, what="never")
+
+
+def test_a_busy_loop_is_a_runaway() -> None:
+    async def spin() -> None:
+        while True:
+            await sleep(0)
+
+    with pytest.raises(Runaway):
+        new_loop().run_until_complete(spin())
+
+
+def test_an_exception_that_nobody_takes_ends_the_run() -> None:
+    loop = new_loop()
+    loop.call_later(1, lambda: 1 // 0)
+    with pytest.raises(Defect, match="ZeroDivisionError"):
+        loop.run_for(2)
+
+
+def test_a_killed_process_never_runs_again_not_even_its_finally_blocks() -> None:
+    loop, process, seen = new_loop(), Process("node-1"), []
+
+    async def work() -> None:
+        try:
+            while True:
+                seen.append(loop.time())
+                await sleep(1)
+        finally:
+            seen.append("finally")
+
+    process.run(loop.create_task, work())
+    loop.run_for(2.5)
+    process.state = ProcessState.DEAD
+    graveyard = loop.tasks_of(process)
+    loop.run_for(10)
+    assert seen == [0, 1, 2]
+    assert len(graveyard) == 1
+    loop.dispose()
+
+
+def test_a_paused_process_misses_nothing() -> None:
+    loop, process, seen = new_loop(), Process("node-1"), []
+    process.run(loop.call_later, 1, seen.append, "a")
+    process.run(loop.call_later, 2, seen.append, "b")
+    loop.call_later(3, seen.append, "world")
+    process.state = ProcessState.PAUSED
+    loop.run_for(5)
+    assert seen == ["world"]
+    loop.resume(process)
+    loop.run_for(1)
+    assert seen == ["world", "a", "b"]
+
+
+def test_timers_of_one_instant_run_in_an_order_of_the_seed() -> None:
+    def order(seed: int) -> list[int]:
+        loop, seen = new_loop(seed), []
+        for number in range(8):
+            loop.call_at(1, seen.append, number)
+        loop.run_for(2)
+        return seen
+
+    assert order(1) == order(1)
+    assert len({tuple(order(seed)) for seed in range(10)}) > 5
+
+
+SCRIPT = """
+import asyncio, random
+from tests.sim.loop import SimLoop
+loop = SimLoop(random.Random(7))
+seen = []
+async def worker(n):
+    try:
+        await asyncio.tasks.sleep(loop._rng.random())
+        seen.append(n)
+        if n == 13:
+            raise ValueError
+        await asyncio.Event().wait()
+    finally:
+        seen.append(-n)
+async def main():
+    try:
+        async with asyncio.TaskGroup() as group:
+            for n in range(200):
+                group.create_task(worker(n))
+    except* ValueError:
+        pass
+    futures = [asyncio.ensure_future(asyncio.tasks.sleep(1, n)) for n in range(50)]
+    done, _ = await asyncio.wait(futures)
+    seen.extend(task.result() for task in done)
+loop.run_until_complete(main())
+print(seen)
+"""
+
+
+def test_the_same_seed_gives_the_same_run_under_any_hash_seed() -> None:
+    """The sets inside asyncio are walked in an order that does not depend on addresses or hashes."""
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for hash_seed in ("0", "1", "4711")
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 500
