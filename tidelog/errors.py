@@ -1,9 +1,10 @@
 """What can go wrong, as callers see it: every error says what to do next.
 
-Each class carries four facts: Kafka's error number (`code`; its name is `kafka_name`), the gRPC status that travels with
-it (`status`, by name: no grpc here), when a retry makes sense (`retry`), and whether the request's records are in the log
-(`written`: True, False, or None where nobody can tell). `node/status.py` and `tidelog/_status.py` translate; one test
-walks both ways. Numbers below 1000 are Kafka's (`org.apache.kafka.common.protocol.Errors`), those above are Tidelog's own.
+Each class carries four facts: Kafka's error number (`code`; its name is `kafka_name`), the gRPC status that travels
+with it (`status`, by name: no grpc here), when a retry makes sense (`retry`), and whether the request's records are in
+the log (`written`: True, False, or None where nobody can tell). `node/status.py` and `tidelog/_status.py` translate;
+one test walks both ways. Numbers below 1000 are Kafka's (`org.apache.kafka.common.protocol.Errors`), those above are
+Tidelog's own.
 
 A message names the thing, the cause and the next step.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import ClassVar
+
+from tidelog.types import NodeAddress
 
 
 class Retry(Enum):
@@ -31,13 +34,22 @@ class TidelogError(Exception):
     retry: ClassVar[Retry]
     written: ClassVar[bool | None]
 
+    leader: NodeAddress | None
+    """Who leads, or who is the active controller, as far as the answering node knows; None where it does not."""
+
+    def __init__(self, message: str | None = None, *, leader: NodeAddress | None = None) -> None:
+        super().__init__(*(() if message is None else (message,)))
+        self.leader = leader
+
     def __init_subclass__(
         cls, *, code: int, kafka_name: str | None, status: str, retry: Retry, written: bool | None
     ) -> None:
         cls.code, cls.kafka_name = code, kafka_name
         cls.status, cls.retry, cls.written = status, retry, written
         if code in _BY_CODE:
-            raise TypeError(f"error code {code} belongs to {_BY_CODE[code].__name__} already, {cls.__name__} needs another")
+            raise TypeError(
+                f"error code {code} belongs to {_BY_CODE[code].__name__} already, {cls.__name__} needs another"
+            )
         _BY_CODE[code] = cls
 
     @property
@@ -108,7 +120,12 @@ class RecordTooLarge(
 
 
 class RecordListTooLarge(
-    TidelogError, code=18, kafka_name="RECORD_LIST_TOO_LARGE", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
+    TidelogError,
+    code=18,
+    kafka_name="RECORD_LIST_TOO_LARGE",
+    status="INVALID_ARGUMENT",
+    retry=Retry.NEVER,
+    written=False,
 ):
     """A batch is larger than its topic's `segment.bytes`."""
 
@@ -169,7 +186,12 @@ class OffsetNotAvailable(
 
 
 class FencedLeaderEpoch(
-    TidelogError, code=74, kafka_name="FENCED_LEADER_EPOCH", status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False
+    TidelogError,
+    code=74,
+    kafka_name="FENCED_LEADER_EPOCH",
+    status="FAILED_PRECONDITION",
+    retry=Retry.ELSEWHERE,
+    written=False,
 ):
     """The request's leader epoch is older than the node's: another leader has been elected since (KIP-320)."""
 
@@ -242,7 +264,12 @@ class TopicExists(
 
 
 class InvalidTopic(
-    TidelogError, code=17, kafka_name="INVALID_TOPIC_EXCEPTION", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
+    TidelogError,
+    code=17,
+    kafka_name="INVALID_TOPIC_EXCEPTION",
+    status="INVALID_ARGUMENT",
+    retry=Retry.NEVER,
+    written=False,
 ):
     """The topic's name is not allowed."""
 
@@ -285,7 +312,12 @@ class NotEnoughReplicasAfterAppend(
 
 
 class InvalidRequiredAcks(
-    TidelogError, code=21, kafka_name="INVALID_REQUIRED_ACKS", status="INVALID_ARGUMENT", retry=Retry.NEVER, written=False
+    TidelogError,
+    code=21,
+    kafka_name="INVALID_REQUIRED_ACKS",
+    status="INVALID_ARGUMENT",
+    retry=Retry.NEVER,
+    written=False,
 ):
     """`acks` is none of -1 (all), 0 and 1."""
 
@@ -302,7 +334,12 @@ class BufferExhausted(
 
 
 class DuplicateSequenceNumber(
-    TidelogError, code=46, kafka_name="DUPLICATE_SEQUENCE_NUMBER", status="ALREADY_EXISTS", retry=Retry.NEVER, written=True
+    TidelogError,
+    code=46,
+    kafka_name="DUPLICATE_SEQUENCE_NUMBER",
+    status="ALREADY_EXISTS",
+    retry=Retry.NEVER,
+    written=True,
 ):
     """The batch was appended before, too long ago for its offset to be known."""
 
@@ -361,13 +398,23 @@ class InconsistentClusterId(
 
 
 class NotController(
-    TidelogError, code=41, kafka_name="NOT_CONTROLLER", status="FAILED_PRECONDITION", retry=Retry.ELSEWHERE, written=False
+    TidelogError,
+    code=41,
+    kafka_name="NOT_CONTROLLER",
+    status="FAILED_PRECONDITION",
+    retry=Retry.ELSEWHERE,
+    written=False,
 ):
     """This node is not the active controller; the message says which one is, where it is known."""
 
 
 class StaleNodeEpoch(
-    TidelogError, code=77, kafka_name="STALE_BROKER_EPOCH", status="FAILED_PRECONDITION", retry=Retry.NEVER, written=False
+    TidelogError,
+    code=77,
+    kafka_name="STALE_BROKER_EPOCH",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
 ):
     """The node has been registered again since: this process is an earlier incarnation, or its registration is over."""
 
@@ -401,7 +448,12 @@ class InvalidUpdateVersion(
 
 
 class IneligibleReplica(
-    TidelogError, code=107, kafka_name="INELIGIBLE_REPLICA", status="FAILED_PRECONDITION", retry=Retry.LATER, written=False
+    TidelogError,
+    code=107,
+    kafka_name="INELIGIBLE_REPLICA",
+    status="FAILED_PRECONDITION",
+    retry=Retry.LATER,
+    written=False,
 ):
     """A replica to be admitted is fenced, draining or of a stale incarnation (KIP-841, KIP-903)."""
 
@@ -416,3 +468,9 @@ class ConnectionFailed(
     TidelogError, code=1008, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):
     """A node could not be reached: the message says which address, in which phase."""
+
+
+class ConnectionLost(
+    ConnectionFailed, code=1009, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=None
+):
+    """The connection broke while an answer was awaited: the node may or may not have done what it was asked."""

@@ -143,3 +143,13 @@ class Endpoint:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """A node, and where the listener that was asked is reached; `leader_epoch` is -1 where no leadership is meant."""
+
+    node_id: NodeId
+    endpoint: Endpoint
+    rack: str = ""
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH

@@ -1,0 +1,97 @@
+"""Every error crosses the wire both ways as itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+
+from tidelog import _status as status
+from tidelog.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    TidelogError,
+    UnknownServerError,
+    all_errors,
+)
+from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
+from tidelog.v1 import common_pb2
+
+LEADER = NodeAddress(NodeId(2), Endpoint("node-2", 9092), "a", LeaderEpoch(7))
+
+
+@pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+def test_each_error_comes_back_as_itself(kind: type[TidelogError]) -> None:
+    error = kind("topic 'x', partition 3: because; do this", leader=LEADER)
+    for back in (status.from_proto(status.to_proto(error)), status.from_details(status.to_details(error))):
+        assert type(back) is kind
+        assert back.message == error.message
+        assert back.leader == LEADER
+
+
+@pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+def test_each_error_says_what_to_do_in_the_message_too(kind: type[TidelogError]) -> None:
+    sent = status.to_proto(kind("sentence"))
+    assert sent.written == {True: 2, False: 1, None: 3}[kind.written]
+    assert sent.retry == {"NEVER": 1, "LATER": 2, "ELSEWHERE": 3}[kind.retry.name]
+    assert sent.name == (kind.kafka_name or kind.__name__)
+    assert status.status_code(kind("x")) is not grpc.StatusCode.OK
+    assert not sent.HasField("leader")
+
+
+def test_a_number_of_a_later_version_stays_readable() -> None:
+    error = status.from_proto(common_pb2.Error(code=4711, name="NEW_THING", message="a new thing happened"))
+    assert type(error) is UnknownServerError
+    assert "a new thing happened" in error.message
+    assert "4711, NEW_THING" in error.message
+
+
+class _Failed:
+    """A failed call as grpc describes it."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, metadata: list[Any] | None = None) -> None:
+        self._facts = code, details, metadata
+
+    def code(self) -> grpc.StatusCode:
+        return self._facts[0]
+
+    def details(self) -> str:
+        return self._facts[1]
+
+    def trailing_metadata(self) -> list[Any] | None:
+        return self._facts[2]
+
+
+def test_the_error_that_the_node_sent_wins_over_the_status() -> None:
+    sent = NotLeaderOrFollower("orders-3 is led by node 2", leader=LEADER)
+    metadata = [("other", "x"), (status.DETAILS_KEY, status.to_details(sent))]
+    failed = _Failed(grpc.StatusCode.FAILED_PRECONDITION, "orders-3 ...", metadata)
+    back = status.from_rpc_error(failed, address="a:1", phase="Data.Produce")
+    assert isinstance(back, NotLeaderOrFollower)
+    assert back.leader == LEADER
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "expected"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: ...", ConnectionFailed),
+        (grpc.StatusCode.UNAVAILABLE, "Socket closed", ConnectionLost),
+        (grpc.StatusCode.CANCELLED, "", ConnectionLost),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", RequestTimedOut),
+        (grpc.StatusCode.INTERNAL, "boom", UnknownServerError),
+    ],
+)
+def test_a_status_without_details_names_address_and_phase(
+    code: grpc.StatusCode, details: str, expected: type[TidelogError]
+) -> None:
+    error = status.from_rpc_error(_Failed(code, details), address="host:9092", phase="Admin.GetMetadata")
+    assert type(error) is expected
+    assert "Admin.GetMetadata at host:9092" in error.message
+
+
+def test_bytes_that_are_no_status_are_no_error_of_ours() -> None:
+    assert status.from_details(b"\xff\xff\xff") is None
+    assert status.from_details(b"") is None

@@ -1,0 +1,113 @@
+"""The twins of `tidelog/_wire.py` write protobuf's bytes and read what protobuf reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog import _wire as wire
+from tidelog.v1 import common_pb2, data_pb2
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+text = st.text(alphabet="aZ0 ü€😀", max_size=12)
+errors = st.builds(common_pb2.Error, code=int32, name=text, message=text)
+produce_entries = st.fixed_dictionaries(
+    {"batch_id": int64, "topic_id": st.binary(), "partition": int32, "leader_epoch": int32, "records": st.binary()}
+)
+fetch_entries = st.fixed_dictionaries(
+    {
+        "fetch_id": int64,
+        "topic_id": st.binary(max_size=20),
+        "partition": int32,
+        "leader_epoch": int32,
+        "error": st.none() | errors,
+        "high_watermark": int64,
+        "last_stable_offset": int64,
+        "log_start_offset": int64,
+        "diverging": st.none() | st.builds(common_pb2.EpochEnd, epoch=int32, end_offset=int64),
+        "epochs": st.lists(st.builds(common_pb2.EpochStart, epoch=int32, start_offset=int64), max_size=3),
+        "aborted": st.lists(st.builds(data_pb2.AbortedTransaction, producer_id=int64, first_offset=int64), max_size=3),
+        "preferred_read_replica": int32,
+        "records": st.binary(max_size=300),
+    }
+)
+
+
+@given(int32, int32, st.lists(produce_entries, max_size=4))
+def test_a_produce_request_is_written_and_read_as_protobuf_does(
+    acks: int, timeout_ms: int, entries: list[dict[str, Any]]
+) -> None:
+    theirs = data_pb2.ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, partitions=[data_pb2.PartitionProduce(**entry) for entry in entries]
+    )
+    ours = wire.ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, partitions=[wire.PartitionProduce(**entry) for entry in entries]
+    )
+    assert ours.SerializeToString() == theirs.SerializeToString()
+    assert wire.ProduceRequest.FromString(theirs.SerializeToString()) == ours
+
+
+@given(st.lists(fetch_entries, max_size=3))
+def test_a_fetch_response_is_written_and_read_as_protobuf_does(entries: list[dict[str, Any]]) -> None:
+    theirs = data_pb2.FetchResponse(partitions=[data_pb2.PartitionFetched(**entry) for entry in entries])
+    ours = wire.FetchResponse(partitions=[wire.PartitionFetched(**entry) for entry in entries])
+    assert ours.SerializeToString() == theirs.SerializeToString()
+    assert wire.FetchResponse.FromString(theirs.SerializeToString()) == ours
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_as_protobuf_reads_them(data: bytes) -> None:
+    _read_both(wire.ProduceRequest, data_pb2.ProduceRequest, data)
+    _read_both(wire.FetchResponse, data_pb2.FetchResponse, data)
+
+
+@given(st.lists(fetch_entries, min_size=1, max_size=2), st.data())
+def test_a_damaged_message_is_read_as_protobuf_reads_it(entries: list[dict[str, Any]], draw: st.DataObject) -> None:
+    whole = data_pb2.FetchResponse(partitions=[data_pb2.PartitionFetched(**entry) for entry in entries])
+    data = bytearray(whole.SerializeToString())
+    position = draw.draw(st.integers(0, max(0, len(data) - 1)))
+    data[position:] = draw.draw(st.sampled_from([b"", bytes([data[position] ^ 0x41]) + data[position + 1 :]]))
+    _read_both(wire.FetchResponse, data_pb2.FetchResponse, bytes(data))
+
+
+def test_fields_of_a_later_version_are_skipped() -> None:
+    known = wire.ProduceRequest(acks=-1, partitions=[wire.PartitionProduce(partition=3, records=b"batch")])
+    unknown_varint, unknown_bytes = b"\xa0\x06\x01", b"\xaa\x06\x02hi"
+    assert wire.ProduceRequest.FromString(known.SerializeToString() + unknown_varint + unknown_bytes) == known
+
+
+def test_a_message_sent_in_two_parts_is_merged() -> None:
+    first = data_pb2.PartitionFetched(error=common_pb2.Error(code=6)).SerializeToString()
+    second = data_pb2.PartitionFetched(error=common_pb2.Error(name="x")).SerializeToString()
+    entry = first + second
+    read = wire.FetchResponse.FromString(bytes([0x0A, len(entry)]) + entry)
+    assert read.partitions[0].error == common_pb2.Error(code=6, name="x")
+
+
+def test_records_are_not_copied_when_read_and_any_buffer_can_be_written() -> None:
+    data = wire.FetchResponse(partitions=[wire.PartitionFetched(records=bytearray(b"batch"))]).SerializeToString()
+    records = wire.FetchResponse.FromString(data).partitions[0].records
+    assert isinstance(records, memoryview)
+    assert records.obj is data
+    again = wire.FetchResponse(partitions=[wire.PartitionFetched(records=records)])
+    assert again.SerializeToString() == data
+
+
+def _read_both(ours: type[Any], theirs: type[Message], data: bytes) -> None:
+    try:
+        expected = theirs.FromString(data)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            ours.FromString(data)
+        return
+    known = theirs()
+    known.CopyFrom(expected)
+    known.DiscardUnknownFields()
+    for entry in known.partitions:  # type: ignore[attr-defined]
+        entry.DiscardUnknownFields()
+    assert theirs.FromString(ours.FromString(data).SerializeToString()) == known
