@@ -20,6 +20,7 @@ from tidelog.records.control import (
 )
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.record import Header, Record
+from tidelog.records.validation import ensure_producible
 
 __all__ = [
     "DECOMPRESSED_BYTES_MAX",
@@ -41,6 +42,7 @@ __all__ = [
     "decode_control",
     "decompress",
     "encode_control",
+    "ensure_producible",
     "iter_batches",
     "record_bytes_max",
     "set_log_append_time",

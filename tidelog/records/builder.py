@@ -22,16 +22,18 @@ from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
 
 MAGIC: Final = 2
-RECORD_OVERHEAD_MAX: Final = 21
-"""Most bytes of a record beside key, value and headers: length 5, attributes 1, timestamp 10, offset 5 (Kafka's
-bound)."""
+RECORD_OVERHEAD_MAX: Final = 36
+"""Most bytes of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
+HEADER_OVERHEAD_MAX: Final = 10
+UTF8_BYTES_MAX: Final = 4
+"""Most bytes of a character."""
 
 
 def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
     """An upper bound, cheap to compute, of what a record adds to an uncompressed batch."""
-    size = RECORD_OVERHEAD_MAX + 15 + (len(key) if key else 0) + (len(value) if value else 0)
+    size = RECORD_OVERHEAD_MAX + (len(key) if key else 0) + (len(value) if value else 0)
     for name, data in headers:
-        size += 10 + 4 * len(name) + (len(data) if data else 0)
+        size += HEADER_OVERHEAD_MAX + UTF8_BYTES_MAX * len(name) + (len(data) if data else 0)
     return size
 
 
@@ -117,8 +119,8 @@ class RecordBatchBuilder:
         data = encode_record(offset_delta, timestamp - base_timestamp, key, value, headers)
         if offset_delta > INT32_MAX or self._size + len(data) > INT32_MAX:
             raise RecordTooLarge(
-                f"a record of {len(data)} bytes at offset {offset} does not fit a batch of {self._size} bytes from offset "
-                f"{self._base_offset} on: build this batch and begin another"
+                f"a record of {len(data)} bytes at offset {offset} does not fit a batch of {self._size} bytes that "
+                f"begins at offset {self._base_offset}: build this batch and begin another"
             )
         self._parts.append(data)
         self._size += len(data)

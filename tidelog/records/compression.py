@@ -44,9 +44,11 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _BLOCK_SIZE: Final = struct.Struct(">i")
 
 _ZSTD_EXPANSION_SHIFT: Final = 15
-"""A zstd block of 4 bytes can stand for 128 KiB: input is fed in pieces that cannot expand beyond the limit by this
-factor."""
-_PIECE_BYTES_MIN: Final = 1024
+"""4 bytes of zstd can stand for a block of 128 KiB, 2**15 times as much: input is fed in pieces that cannot expand
+beyond the limit, so that no more than twice the limit is ever held."""
+_ZSTD_PIECE_BYTES_MIN: Final = 64
+"""With limits below 2 MiB it may be these 2 MiB more: still smaller pieces would only cost calls."""
+_LZ4_STEP_BYTES_MIN: Final = 1024
 
 _per_thread = threading.local()
 
@@ -173,7 +175,7 @@ def _decompress_lz4(data: Input, max_bytes: int) -> bytes:
     frame = _library("lz4.frame", "lz4", Codec.LZ4).LZ4FrameDecompressor()
     parts: list[bytes] = []
     left = max_bytes
-    step = max(4 * len(data), _PIECE_BYTES_MIN)
+    step = max(4 * len(data), _LZ4_STEP_BYTES_MIN)
     while True:
         try:
             parts.append(frame.decompress(data, max_length=min(step, left + 1)))
@@ -196,7 +198,7 @@ def _decompress_zstd(data: Input, max_bytes: int) -> bytes:
     library = _library("zstandard", "zstandard", Codec.ZSTD)
     decompressor = _zstd_decompressor()
     view, position, left = memoryview(data), 0, max_bytes
-    step = max(_PIECE_BYTES_MIN, max_bytes >> _ZSTD_EXPANSION_SHIFT)
+    step = max(_ZSTD_PIECE_BYTES_MIN, max_bytes >> _ZSTD_EXPANSION_SHIFT)
     parts: list[bytes] = []
     frame = decompressor.decompressobj()
     while position < len(view):

@@ -1,0 +1,38 @@
+"""CRC-32C: the values of RFC 3720, two independent implementations against each other, and the fallback's warning."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.records.checksum import choose_crc32c, crc32c, crcmod_crc32c, hardware_crc32c
+
+RFC_3720 = [
+    (bytes(32), 0x8A9136AA),
+    (b"\xff" * 32, 0x62A8AB43),
+    (bytes(range(32)), 0x46DD794E),
+    (bytes(reversed(range(32))), 0x113FDB5C),
+    (b"123456789", 0xE3069283),
+    (b"", 0),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), RFC_3720)
+def test_published_values(data: bytes, expected: int) -> None:
+    assert crc32c(data) == hardware_crc32c()(data) == crcmod_crc32c()(data) == expected
+
+
+@given(st.binary(max_size=300), st.integers(0, 20))
+def test_both_implementations_agree_on_any_slice(data: bytes, start: int) -> None:
+    view = memoryview(data)[start:]
+    assert hardware_crc32c()(view) == crcmod_crc32c()(view)
+
+
+def test_without_the_fast_package_the_slow_one_serves_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    with pytest.warns(RuntimeWarning, match="install crc32c"):
+        slow = choose_crc32c()
+    assert slow(memoryview(b"123456789")) == 0xE3069283

@@ -1,0 +1,90 @@
+"""Control records: markers of transactions and leader changes, to bytes and back."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tidelog.errors import CorruptRecord, TidelogError
+from tidelog.records import (
+    ControlType,
+    EndTxnMarker,
+    LeaderChange,
+    Record,
+    RecordBatch,
+    Voter,
+    control_batch,
+    decode_control,
+    encode_control,
+)
+from tidelog.types import FolderId, Millis, NodeId, Offset
+
+CONTROLS = [
+    EndTxnMarker(committed=True, coordinator_epoch=7),
+    EndTxnMarker(committed=False, coordinator_epoch=-1),
+    LeaderChange(NodeId(1), (Voter(NodeId(1)),), (Voter(NodeId(1)),)),
+    LeaderChange(
+        NodeId(300),
+        tuple(Voter(NodeId(node), FolderId(UUID(int=node))) for node in (1, 2, 300)),
+        (Voter(NodeId(300), FolderId(UUID(int=300))),),
+    ),
+    LeaderChange(NodeId(0), (), ()),
+]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=repr)
+def test_a_control_batch_says_what_was_put_in(control: EndTxnMarker | LeaderChange) -> None:
+    data = control_batch(control, timestamp=1700, base_offset=42, leader_epoch=3, producer_id=1000, producer_epoch=5)
+    batch = RecordBatch(data)
+    batch.ensure_valid()
+    assert batch.is_control
+    assert batch.is_transactional == isinstance(control, EndTxnMarker)
+    assert (batch.base_offset, batch.partition_leader_epoch, batch.count) == (42, 3, 1)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1000, 5, -1)
+    (record,) = batch.records()
+    assert decode_control(record) == control
+
+
+def test_a_voter_set_without_folder_ids_is_written_in_the_version_that_has_none() -> None:
+    key, value = encode_control(LeaderChange(NodeId(1), (Voter(NodeId(1)),), (Voter(NodeId(1)),)))
+    assert key.hex() == "00000002"
+    assert value.hex() == "00000000000102000000010002000000010000"
+
+
+def _record(key: bytes | None, value: bytes | None) -> Record:
+    return Record(Offset(9), Millis(0), key, value)
+
+
+def test_types_of_no_use_here_are_named_and_unknown_ones_are_none() -> None:
+    assert decode_control(_record(b"\0\0\0\5", b"\0\0\0\1")) is ControlType.KRAFT_VERSION
+    assert decode_control(_record(b"\0\0\0\x63", None)) is None
+
+
+def test_tagged_fields_of_later_releases_are_skipped() -> None:
+    _, value = encode_control(LeaderChange(NodeId(1), (Voter(NodeId(2)),), ()))
+    with_tag = value[:11] + b"\x01\x05\x02hi" + value[12:]
+    assert decode_control(_record(b"\0\0\0\2", with_tag)) == LeaderChange(NodeId(1), (Voter(NodeId(2)),), ())
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=repr)
+def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
+    control: EndTxnMarker | LeaderChange,
+) -> None:
+    key, value = encode_control(control)
+    for length in range(len(key)):
+        with pytest.raises(CorruptRecord):
+            decode_control(_record(key[:length], value))
+    for length in range(len(value) - 1):
+        with pytest.raises(CorruptRecord):
+            decode_control(_record(key, value[:length]))
+
+
+def test_a_null_key_is_corrupt() -> None:
+    with pytest.raises(CorruptRecord):
+        decode_control(_record(None, b""))
+
+
+def test_a_leader_change_of_a_later_version_says_so() -> None:
+    with pytest.raises(TidelogError, match="newer release"):
+        decode_control(_record(b"\0\0\0\2", b"\0\x09\0\0\0\1"))

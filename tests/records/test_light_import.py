@@ -1,0 +1,14 @@
+"""Importing the record formats pulls in no codec library, and nothing of the other rooms."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("lz4", "zstandard", "cramjam", "grpc", "google", "pyarrow", "pyspark", "numpy", "crcmod", "storage", "node")
+
+
+def test_codecs_are_imported_on_first_use() -> None:
+    program = f"import sys, tidelog.records; print([name for name in {HEAVY!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "[]"
