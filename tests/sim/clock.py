@@ -1,0 +1,27 @@
+"""A node's clock in virtual time: the wall clock may be wrong and jump, the monotonic one run a little fast or slow."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.sim.loop import SimLoop
+from tidelog.types import Millis
+
+WORLD_BEGAN_MS = 1_700_000_000_000  # an arbitrary moment of 2023
+
+
+class SimClock:
+    """See node/clock.py. `rate` is how many milliseconds this clock counts in a true one."""
+
+    def __init__(self, loop: SimLoop, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
+        self._loop, self._rate = loop, rate
+        self.wall_offset_ms = wall_offset_ms
+
+    def wall_ms(self) -> Millis:
+        return Millis(WORLD_BEGAN_MS + self.monotonic_ms() + self.wall_offset_ms)
+
+    def monotonic_ms(self) -> Millis:
+        return Millis(int(self._loop.now_us * self._rate) // 1000)
+
+    async def sleep_ms(self, ms: int) -> None:
+        await asyncio.sleep(ms / 1000 / self._rate)  # noqa: TID251 - the one place that waits in virtual time

@@ -1,0 +1,70 @@
+"""Storage's Executor in virtual time: what a real node gives to a thread becomes a scheduled event.
+
+Kept true: one executor works one thing at a time, in order, like the writer thread of a data folder (`workers` of them
+side by side for a pool); the work itself happens at some instant between its start and its report, both drawn from the
+seed, so a crash may fall before, between and after. Everything belongs to the process that submitted it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tests.sim.loop import SimLoop
+from tests.sim.process import Process
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class DiskPace:
+    """How fast a machine's disk is; shared by its executors and changed by faults."""
+
+    delay_us: tuple[int, int] = (200, 4_000)
+    slow_by: float = 1.0
+    stalled: bool = False
+
+
+class SimExecutor:
+    """See the module's words. `resume` is called when the disk no longer stalls."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random, process: Process, pace: DiskPace, workers: int = 1) -> None:
+        self._loop, self._rng, self._process, self._pace = loop, rng, process, pace
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+        self._idle_workers = workers
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        self._waiting.append((work, done))
+        self.resume()
+
+    def resume(self) -> None:
+        while self._waiting and self._idle_workers and not self._pace.stalled:
+            self._idle_workers -= 1
+            self._start(*self._waiting.popleft())
+
+    def _start(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        takes_us = int(self._rng.randint(*self._pace.delay_us) * self._pace.slow_by)
+        at_us = self._rng.choice((0, takes_us, self._rng.randint(0, takes_us)))
+        self._later(at_us, self._work, work, done, takes_us - at_us)
+
+    def _work(self, work: Callable[[], T], done: Callable[[T | BaseException], None], rest_us: int) -> None:
+        outcome: T | BaseException
+        try:
+            outcome = work()
+        except Exception as failed:  # noqa: BLE001 - handed to whoever asked, as a thread pool does
+            outcome = failed
+        self._later(rest_us, self._report, done, outcome)
+
+    def _report(self, done: Callable[[T | BaseException], None], outcome: T | BaseException) -> None:
+        if self._pace.stalled:  # a stuck disk reports nothing
+            self._later(10_000, self._report, done, outcome)
+            return
+        self._idle_workers += 1
+        self.resume()
+        done(outcome)
+
+    def _later(self, delay_us: int, callback: Callable[..., object], *args: Any) -> None:
+        self._loop.call_at_us(self._loop.now_us + delay_us, callback, *args, context=self._process.context())

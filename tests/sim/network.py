@@ -1,0 +1,391 @@
+"""The simulated network: machines, links with faults, connections, and the transport a node is given.
+
+Links are one-way: `a -> b` may be cut while `b -> a` works. A unary request may be lost, arrive twice or arrive after
+its caller gave up, as it does when a proxy or a reconnect sends it again. A stream is TCP: its messages arrive in order
+and each once, or the stream breaks; a cut only stalls it until the keepalive gives up, so what was stalled can still
+arrive late. Every message is written to bytes and read back: no object is shared between processes.
+
+Left to others: which faults happen when (faults.py), what dies with a process (world.py), the streams (streams.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from node import status
+from node.methods import Answer, Kind, Method, Request, WireMessage
+from node.transport import Caller, MessageStream
+from tests.sim.loop import MICROS, SimLoop
+from tests.sim.process import Process, current_process
+from tests.sim.streams import Connection
+from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, UnknownServerError
+from tidelog.types import Endpoint
+
+CONNECT_TIMEOUT_US = (1 * MICROS, 3 * MICROS)
+KEEPALIVE_US = (2 * MICROS, 10 * MICROS)
+LATE_US = (1 * MICROS, 8 * MICROS)
+
+
+@dataclass(slots=True)
+class LinkFaults:
+    """What may happen to messages on a link; probabilities are per message."""
+
+    delay_us: tuple[int, int] = (100, 900)
+    spike: float = 0.01
+    spike_us: tuple[int, int] = (1_000, 60_000)
+    loss: float = 0.0  # a unary message is gone; a stream message breaks its stream
+    duplicate: float = 0.0  # a unary request arrives a second time, later
+    late: float = 0.0  # a unary request arrives only after seconds
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two machines."""
+
+    source: str
+    target: str
+    faults: LinkFaults
+    cut: bool = False
+    cuts: int = 0  # how many times it was cut: tells one cut from the next
+    clogged_until_us: int = 0
+    stuck: list[Callable[[], None]] = field(default_factory=list)  # what waits for the end of a cut
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One message on its way, as a story may ask for it."""
+
+    source: str
+    target: str
+    method: str  # `Controller.AlterPartition`
+    part: str  # "request" or "answer"; messages of a stream are requests towards the server
+    message: WireMessage
+
+
+@dataclass(slots=True)
+class Held:
+    """Messages that a story holds back: those that match, from the moment it was set up until `release` or `drop`."""
+
+    matches: Callable[[Envelope], bool]
+    envelopes: list[Envelope] = field(default_factory=list)
+    _deliveries: list[Callable[[], None]] = field(default_factory=list)
+    active: bool = True
+
+    @property
+    def count(self) -> int:
+        return len(self.envelopes)
+
+    def take(self, envelope: Envelope, deliver: Callable[[], None]) -> bool:
+        if not self.active or not self.matches(envelope):
+            return False
+        self.envelopes.append(envelope)
+        self._deliveries.append(deliver)
+        return True
+
+    def let_pass(self) -> None:
+        """Hold nothing further; what is held stays held."""
+        self.active = False
+
+    def release(self) -> None:
+        """Send on everything that was held, in its order, and hold nothing more."""
+        self.active = False
+        for deliver in self._deliveries:
+            deliver()
+        self._deliveries.clear()
+
+    def drop(self) -> None:
+        """Forget everything that was held, and hold nothing more."""
+        self.active = False
+        self._deliveries.clear()
+
+
+@dataclass(slots=True)
+class Listening:
+    """A process that answers at an endpoint."""
+
+    process: Process
+    machine: str
+    listener: str
+    services: Mapping[str, object]
+
+
+class Network:
+    """All machines and what flows between them."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random, note: Callable[[str], None] | None = None) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.faults = LinkFaults()
+        self.machines_off: set[str] = set()
+        self.connections: list[Connection] = []
+        self.duplicable: Callable[[Method[Any, Any]], bool] = lambda method: False
+        self._note = note
+        self._links: dict[tuple[str, str], Link] = {}
+        self._listening: dict[Endpoint, Listening] = {}
+        self._machine_of: dict[Endpoint, str] = {}
+        self._held: list[Held] = []
+        self._open_calls: dict[Process, list[Callable[[str], None]]] = {}
+        self._connections_made = 0
+
+    # --- links and their faults ---
+
+    def link(self, source: str, target: str) -> Link:
+        found = self._links.get((source, target))
+        if found is None:
+            found = self._links[source, target] = Link(source, target, self.faults)
+        return found
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing passes from source to target any more; what is on its way still arrives."""
+        link = self.link(source, target)
+        if link.cut or source == target:
+            return
+        link.cut = True
+        link.cuts += 1
+        self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, link.cuts)
+
+    def heal(self, source: str, target: str) -> None:
+        """The link works again; what was stuck in connections that live on is sent on now, late."""
+        link = self.link(source, target)
+        link.cut = False
+        stuck, link.stuck = link.stuck, []
+        for deliver in stuck:
+            deliver()
+        for connection in list(self.connections):
+            connection.flush(link)
+
+    def heal_all(self) -> None:
+        for key in sorted(self._links):
+            self._links[key].clogged_until_us = 0
+            self.heal(*key)
+
+    def clog(self, source: str, target: str, seconds: float) -> None:
+        """Messages from source to target arrive only after that time, all at once."""
+        self.link(source, target).clogged_until_us = self.loop.now_us + int(seconds * MICROS)
+
+    def _keepalive(self, link: Link, cuts: int) -> None:
+        if not link.cut or link.cuts != cuts:
+            return
+        for connection in list(self.connections):
+            if connection.crosses(link):
+                connection.break_both("keepalive: no sign of life", (0, 2 * MICROS))
+        self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, cuts)
+
+    def delay_us(self, link: Link) -> int:
+        faults = link.faults
+        delay = self.rng.randint(*faults.delay_us)
+        if faults.spike and self.rng.random() < faults.spike:
+            delay += self.rng.randint(*faults.spike_us)
+        return max(0, link.clogged_until_us - self.loop.now_us) + delay
+
+    def lost(self, link: Link) -> bool:
+        return link.faults.loss > 0 and self.rng.random() < link.faults.loss
+
+    # --- stories hold messages back ---
+
+    def hold(self, matches: Callable[[Envelope], bool]) -> Held:
+        held = Held(matches)
+        self._held.append(held)
+        return held
+
+    def held_back(self, link: Link, method: Method[Any, Any], part: str, data: bytes, go: Callable[[], None]) -> bool:
+        """Whether a story takes this message out of the flow; `go` sends it on later."""
+        if not any(held.active for held in self._held):
+            return False
+        kind = method.request if part == "request" else method.answer
+        envelope = Envelope(link.source, link.target, str(method), part, kind.FromString(data))
+        return any(held.take(envelope, go) for held in self._held)
+
+    # --- processes and machines ---
+
+    def name_endpoint(self, endpoint: Endpoint, machine: str) -> None:
+        """Which machine an address belongs to, whether a process answers there or not."""
+        self._machine_of[endpoint] = machine
+
+    def listen(
+        self, endpoint: Endpoint, process: Process, machine: str, listener: str, services: Mapping[str, object]
+    ) -> None:
+        self.name_endpoint(endpoint, machine)
+        self._listening[endpoint] = Listening(process, machine, listener, services)
+
+    def transport(self, machine: str) -> SimTransport:
+        return SimTransport(self, machine)
+
+    def machine_of(self, endpoint: Endpoint) -> str:
+        return self._machine_of.get(endpoint, f"nowhere:{endpoint}")
+
+    def process_ended(self, process: Process, *, power_lost: bool) -> None:
+        """Close what a dead process had open. With its machine gone too nobody is told: peers find out."""
+        for endpoint in [at for at, listening in self._listening.items() if listening.process is process]:
+            del self._listening[endpoint]
+        for connection in list(self.connections):
+            connection.process_ended(process, power_lost=power_lost)
+        for fail in self._open_calls.pop(process, []):
+            if not power_lost:
+                fail("the process that worked on the request ended")
+
+    def listening_at(self, endpoint: Endpoint) -> Listening | None:
+        found = self._listening.get(endpoint)
+        return found if found is not None and found.process.alive else None
+
+    # --- unary calls ---
+
+    def send(self, link: Link, deliver: Callable[[], None]) -> None:
+        """Carry one unary message: it may be lost, and a cut either swallows it or lets it through when it heals."""
+        if self.lost(link):
+            return
+        if link.cut:
+            if self.rng.random() < 0.5:
+                link.stuck.append(lambda: self.send(link, deliver))
+            return
+        self.loop.call_world_later_us(self.delay_us(link), deliver)
+
+    def note(self, words: str) -> None:
+        if self._note is not None:
+            self._note(words)
+
+    def open_calls(self, process: Process) -> list[Callable[[str], None]]:
+        return self._open_calls.setdefault(process, [])
+
+    def next_number(self) -> int:
+        self._connections_made += 1
+        return self._connections_made
+
+
+class SimTransport:
+    """What one machine's processes are given as their Transport."""
+
+    def __init__(self, network: Network, machine: str) -> None:
+        self._network = network
+        self._machine = machine
+
+    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        """See node/transport.py."""
+        assert method.kind is Kind.UNARY, f"{method} is a stream"
+        loop = self._network.loop
+        exchange = Exchange(self._network, self._machine, to, method, bytes(request.SerializeToString()), timeout_ms)
+        exchange.begin()
+        timer = loop.call_later(timeout_ms / 1000, exchange.time_out)
+        try:
+            answer: bytes = await exchange.answered
+        finally:
+            timer.cancel()
+            exchange.caller_is_gone()
+        return method.answer.FromString(answer)
+
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
+        """See node/transport.py."""
+        assert method.kind is Kind.STREAM, f"{method} is a unary call"
+        connection = Connection(
+            self._network, self._network.next_number(), self._machine, to, method, current_process()
+        )
+        self._network.connections.append(connection)
+        try:
+            async with asyncio.timeout(self._network.rng.randint(*CONNECT_TIMEOUT_US) / MICROS):
+                await connection.opened()
+        except TimeoutError:
+            connection.client.close()
+            raise ConnectionFailed(f"no answer from {to} while connecting for {method}; try again later") from None
+        except BaseException:
+            connection.client.close()
+            raise
+        return connection.client
+
+
+class Exchange:
+    """One unary call: a request, its copies, and the first answer that comes back."""
+
+    def __init__(
+        self, network: Network, source: str, to: Endpoint, method: Method[Any, Any], data: bytes, timeout_ms: int
+    ) -> None:
+        self._network, self._to, self._method, self._data = network, to, method, data
+        self._timeout_ms = timeout_ms
+        self._caller = current_process()
+        self._source, self._target = source, network.machine_of(to)
+        self._out, self._back = network.link(source, self._target), network.link(self._target, source)
+        self.answered: asyncio.Future[bytes] = network.loop.create_future()
+        self._handlers: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        network, faults = self._network, self._out.faults
+        if network.held_back(self._out, self._method, "request", self._data, self._arrive):
+            return
+        if faults.late and network.rng.random() < faults.late:
+            network.loop.call_world_later_us(network.rng.randint(*LATE_US), network.send, self._out, self._arrive)
+            return
+        network.send(self._out, self._arrive)
+        if faults.duplicate and network.duplicable(self._method) and network.rng.random() < faults.duplicate:
+            network.note(f"{self._source} -> {self._target} {self._method} will arrive twice")
+            network.loop.call_world_later_us(network.rng.randint(*LATE_US), network.send, self._out, self._arrive)
+
+    def time_out(self) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(
+                RequestTimedOut(
+                    f"{self._method} to {self._to} was not answered within {self._timeout_ms} ms; try again"
+                )
+            )
+
+    def caller_is_gone(self) -> None:
+        """The caller has its answer, or gave up: nothing that comes later finds it."""
+        if not self.answered.done():
+            self.answered.cancel()
+
+    def _fail(self, why: str) -> None:
+        """Tell the caller, over the link back, that the connection is gone."""
+        error = ConnectionFailed(f"{self._method} to {self._to}: {why}; try again later")
+        self._network.send(self._back, lambda: self._finish(error))
+
+    def _finish(self, outcome: bytes | TidelogError) -> None:
+        if self.answered.done() or not self._caller.alive:
+            return
+        if isinstance(outcome, TidelogError):
+            self.answered.set_exception(outcome)
+        else:
+            self.answered.set_result(outcome)
+
+    def _arrive(self) -> None:
+        network = self._network
+        listening = network.listening_at(self._to)
+        if listening is None:
+            if self._target not in network.machines_off:
+                self._fail("connection refused")
+            return
+        network.open_calls(listening.process).append(self._fail)
+        listening.process.run(network.loop.create_task, self._serve(listening), name=f"{self._target} {self._method}")
+
+    async def _serve(self, listening: Listening) -> None:
+        """The server's side, run as a task of the serving process."""
+        outcome = await answer_of(listening, self._method, self._data, self._source)
+        network = self._network
+        calls = network.open_calls(listening.process)
+        if self._fail in calls:
+            calls.remove(self._fail)
+        if isinstance(outcome, bytes) and network.held_back(
+            self._back, self._method, "answer", outcome, lambda: self._finish(outcome)
+        ):
+            return
+        network.send(self._back, lambda: self._finish(outcome))
+
+
+async def answer_of(listening: Listening, method: Method[Any, Any], data: bytes, source: str) -> bytes | TidelogError:
+    """What the service answers, as it crosses the wire: bytes, or an error read back from its bytes."""
+    service = listening.services.get(method.service)
+    if service is None:
+        return UnknownServerError(f"{listening.machine} serves no {method.service}")
+    try:
+        answer = await getattr(service, method.attribute)(
+            method.request.FromString(data), Caller(listening.listener, source)
+        )
+        return bytes(answer.SerializeToString())
+    except TidelogError as refused:
+        return over_the_wire(refused)
+
+
+def over_the_wire(error: TidelogError) -> TidelogError:
+    """An error as the other side gets it."""
+    return status.from_proto(type(status.to_proto(error)).FromString(status.to_proto(error).SerializeToString()))

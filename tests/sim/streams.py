@@ -1,0 +1,297 @@
+"""A simulated stream: two pipes, each in order, between a client's process and a task of the server's process.
+
+Kept true: a message arrives after all that were sent before it in its direction, once; when one is lost, none that
+follows it in that direction arrives and both ends break, each when it finds out. What had arrived before is still read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from node.methods import Method
+from node.transport import Caller
+from tests.sim.loop import MICROS
+from tests.sim.process import Process
+from tidelog.errors import ConnectionFailed, TidelogError, UnknownServerError
+from tidelog.types import Endpoint
+
+if TYPE_CHECKING:
+    from tests.sim.network import Link, Network
+
+WINDOW_BYTES = 256 * 1024  # what a sender may have on its way and unread before it waits, as HTTP/2 has it
+BREAK_US = (1_000, 2 * MICROS)
+
+END = object()  # the other side ended the stream after all that it had sent
+
+
+class Pipe:
+    """One direction of a stream."""
+
+    def __init__(self, connection: Connection, link: Link, part: str) -> None:
+        self.connection = connection
+        self.link = link
+        self.part = part
+        self.unread_bytes = 0
+        self.lost = False  # a message was lost: nothing more gets through
+        self._stalled: deque[bytes | object] = deque()  # waits for the end of a cut or of a story's hold
+        self._held = False
+        self._last_us = 0
+
+    def push(self, item: bytes | object) -> None:
+        """Send one item: a message, END, or an error that ends the stream."""
+        network = self.connection.network
+        if isinstance(item, bytes):
+            self.unread_bytes += len(item)
+            if network.lost(self.link):
+                self.lost = True
+                self.connection.break_both("a message was lost and not acknowledged", BREAK_US)
+            elif network.held_back(self.link, self.connection.method, self.part, item, self._unhold):
+                self._held = True
+        if self.lost:
+            return
+        self._stalled.append(item)
+        self.flush()
+
+    def _unhold(self) -> None:
+        self._held = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Send on what nothing holds back."""
+        network = self.connection.network
+        while self._stalled and not self._held and not self.link.cut:
+            item = self._stalled.popleft()
+            self._last_us = max(self._last_us + 1, network.loop.now_us + network.delay_us(self.link))
+            network.loop.call_world_later_us(self._last_us - network.loop.now_us, self._arrive, item)
+
+    def _arrive(self, item: bytes | object) -> None:
+        self.connection.end_behind(self).take(item)
+        self.connection.forget_if_over()
+
+    def drop_stalled(self) -> None:
+        self.lost = True
+        self._stalled.clear()
+
+
+class SimStream:
+    """One end of a stream: see MessageStream in node/transport.py."""
+
+    def __init__(self, connection: Connection, process: Process, out: Pipe, inbound: Pipe, receives: Any) -> None:
+        self.process = process
+        self._connection, self._out, self._in, self._receives = connection, out, inbound, receives
+        self._inbox: deque[bytes] = deque()
+        self._closed = False
+        self._ended = False  # the other side ended it
+        self._error: TidelogError | None = None
+        self._receiver: asyncio.Future[None] | None = None
+        self._sender: asyncio.Future[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self._closed or self._ended or self._error is not None
+
+    async def send(self, message: Any, /) -> None:
+        data = bytes(message.SerializeToString())
+        while not self.over and self._out.unread_bytes > WINDOW_BYTES:
+            assert self._sender is None, "one task sends on a stream"
+            self._sender = self._connection.network.loop.create_future()
+            try:
+                await self._sender
+            finally:
+                self._sender = None
+        if self.over:
+            raise self._failure()
+        self._out.push(data)
+
+    async def receive(self) -> Any:
+        while True:
+            if self._closed:
+                raise self._failure()
+            if self._inbox:
+                data = self._inbox.popleft()
+                self._in.unread_bytes -= len(data)
+                self._connection.end_before(self._in).wake_sender()
+                return self._receives.FromString(data)
+            if self._ended:
+                return None
+            if self._error is not None:
+                raise self._failure()
+            assert self._receiver is None, "one task receives from a stream"
+            self._receiver = self._connection.network.loop.create_future()
+            try:
+                await self._receiver
+            finally:
+                self._receiver = None
+
+    def close(self) -> None:
+        """End the stream at once; the other side hears of it after what was sent before."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake_all()
+        self._connection.closed_by(self)
+
+    def take(self, item: bytes | object) -> None:
+        """Something arrived from the other side."""
+        if self.over or not self.process.alive:
+            return
+        if isinstance(item, bytes):
+            self._inbox.append(item)
+        elif item is END:
+            self._ended = True
+        else:
+            assert isinstance(item, TidelogError)
+            self._error = item
+        self._wake_all()
+
+    def break_now(self, why: str) -> None:
+        if not self.over:
+            self.take(ConnectionFailed(f"{self._connection} broke: {why}; open it again"))
+
+    def wake_sender(self) -> None:
+        if self._sender is not None and not self._sender.done():
+            self._sender.set_result(None)
+
+    def _wake_all(self) -> None:
+        self.wake_sender()
+        if self._receiver is not None and not self._receiver.done():
+            self._receiver.set_result(None)
+
+    def _failure(self) -> TidelogError:
+        if self._error is not None:
+            return type(self._error)(*self._error.args) if isinstance(self._error, ConnectionFailed) else self._error
+        return ConnectionFailed(f"{self._connection} is closed; open it again")
+
+
+class Connection:
+    """A stream from open to end: who is at each side, and the handler that serves it."""
+
+    def __init__(
+        self, network: Network, number: int, source: str, to: Endpoint, method: Method[Any, Any], process: Process
+    ) -> None:
+        self.network, self.method, self._to, self._number = network, method, to, number
+        self._source, self._target = source, network.machine_of(to)
+        self._up = Pipe(self, network.link(source, self._target), "request")
+        self._down = Pipe(self, network.link(self._target, source), "answer")
+        self.client = SimStream(self, process, self._up, self._down, method.answer)
+        self.server: SimStream | None = None
+        self._handler: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[None] = network.loop.create_future()
+
+    def __str__(self) -> str:
+        return f"{self.method} stream {self._number} {self._source} -> {self._target}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    # --- opening and serving ---
+
+    async def opened(self) -> None:
+        """Connect: one round trip, or a refusal, or no answer."""
+        self.network.send(self._up.link, self._arrive)
+        await self._opened
+
+    def _arrive(self) -> None:
+        listening = self.network.listening_at(self._to)
+        if self.client.over:
+            return
+        if listening is None:
+            if self._target not in self.network.machines_off:
+                self.network.send(self._down.link, lambda: self._open_failed("connection refused"))
+            return
+        if self.server is not None:
+            return
+        self.server = SimStream(self, listening.process, self._down, self._up, self.method.request)
+        service = listening.services.get(self.method.service)
+        caller = Caller(listening.listener, self._source)
+        self._handler = listening.process.run(
+            self.network.loop.create_task, self._serve(service, caller), name=f"{self._target} serves {self}"
+        )
+        self.network.send(self._down.link, self._open_done)
+
+    def _open_done(self) -> None:
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    def _open_failed(self, why: str) -> None:
+        if not self._opened.done():
+            self._opened.set_exception(ConnectionFailed(f"{self}: {why}; try again later"))
+
+    async def _serve(self, service: object | None, caller: Caller) -> None:
+        """The server's side, run as a task of the serving process."""
+        from tests.sim.network import over_the_wire
+
+        assert self.server is not None
+        ending: object = END
+        try:
+            if service is None:
+                raise UnknownServerError(f"{self._target} serves no {self.method.service}")
+            await getattr(service, self.method.attribute)(self.server, caller)
+        except TidelogError as refused:
+            ending = over_the_wire(refused)
+        finally:
+            if self.server.over:
+                self.server.close()
+            else:
+                self._down.push(ending)
+                self.server.close()
+
+    # --- ending ---
+
+    def end_behind(self, pipe: Pipe) -> SimStream:
+        """The end at which a pipe comes out."""
+        if pipe is self._down:
+            return self.client
+        assert self.server is not None
+        return self.server
+
+    def end_before(self, pipe: Pipe) -> SimStream:
+        """The end that sends into a pipe."""
+        if pipe is self._up:
+            return self.client
+        assert self.server is not None
+        return self.server
+
+    def closed_by(self, end: SimStream) -> None:
+        if end is self.client:
+            self._up.push(END)
+        self.forget_if_over()
+
+    def break_both(self, why: str, after_us: tuple[int, int]) -> None:
+        """Both ends find out, each in its own time."""
+        for end in (self.client, self.server):
+            if end is not None and not end.over:
+                self.network.loop.call_world_later_us(self.network.rng.randint(*after_us), self._break, end, why)
+
+    def _break(self, end: SimStream, why: str) -> None:
+        end.break_now(why)
+        self.forget_if_over()
+
+    def process_ended(self, process: Process, *, power_lost: bool) -> None:
+        for end, other, out in ((self.client, self.server, self._up), (self.server, self.client, self._down)):
+            if end is None or end.process is not process:
+                continue
+            out.drop_stalled() if power_lost else None
+            if other is not None and not other.over:
+                after = (2 * MICROS, 10 * MICROS) if power_lost else (200, 5_000)
+                self.network.loop.call_world_later_us(
+                    self.network.rng.randint(*after), self._break, other, "the other side's process ended"
+                )
+            end.break_now("its process ended")
+            if end is self.server:
+                self._open_failed("the process ended while connecting")
+        self.forget_if_over()
+
+    def crosses(self, link: Link) -> bool:
+        return link is self._up.link or link is self._down.link
+
+    def flush(self, link: Link) -> None:
+        for pipe in (self._up, self._down):
+            if pipe.link is link and not pipe.lost:
+                pipe.flush()
+
+    def forget_if_over(self) -> None:
+        if self.client.over and (self.server is None or self.server.over) and self in self.network.connections:
+            self.network.connections.remove(self)
