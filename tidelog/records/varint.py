@@ -35,6 +35,9 @@ def _encode(value: int) -> bytes:
     return encode_unsigned_varint(value << 1 if value >= 0 else ((-value) << 1) - 1)
 
 
+UNFOLDED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
+"""What a number of one byte means: for readers that have no time for a call."""
+
 _SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
 
 
