@@ -22,11 +22,12 @@ from node.transport import Caller, MessageStream
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
 from tests.sim.streams import Connection
-from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, UnknownServerError
+from tidelog.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, TidelogError, UnknownServerError
 from tidelog.types import Endpoint
+from tidelog.v1 import common_pb2
 
 CONNECT_TIMEOUT_US = (1 * MICROS, 3 * MICROS)
-KEEPALIVE_US = (2 * MICROS, 10 * MICROS)
+KEEPALIVE_US = (3 * MICROS, 8 * MICROS)  # as tidelog/_transport.py pings
 LATE_US = (1 * MICROS, 8 * MICROS)
 
 
@@ -172,7 +173,7 @@ class Network:
             return
         for connection in list(self.connections):
             if connection.crosses(link):
-                connection.break_both("keepalive: no sign of life", (0, 2 * MICROS))
+                connection.break_both("keepalive: no sign of life", (0, 6 * MICROS))
         self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, cuts)
 
     def delay_us(self, link: Link) -> int:
@@ -243,6 +244,11 @@ class Network:
                 link.stuck.append(lambda: self.send(link, deliver))
             return
         self.loop.call_world_later_us(self.delay_us(link), deliver)
+
+    @staticmethod
+    def over_the_wire(error: TidelogError) -> TidelogError:
+        """An error as the other side gets it."""
+        return status.from_proto(common_pb2.Error.FromString(status.to_proto(error).SerializeToString()))
 
     def note(self, words: str) -> None:
         if self._note is not None:
@@ -331,13 +337,20 @@ class Exchange:
             )
 
     def caller_is_gone(self) -> None:
-        """The caller has its answer, or gave up: nothing that comes later finds it."""
-        if not self.answered.done():
-            self.answered.cancel()
+        """The caller has its answer, or gave up: nothing that comes later finds it, and a method that still serves it
+        is cancelled, as a deadline on the wire does. Copies that arrive even later are served to their end."""
+        self.answered.cancel()
+        for handler in self._handlers:
+            if not handler.done():
+                self._network.loop.call_world_later_us(self._network.delay_us(self._out), handler.cancel)
 
     def _fail(self, why: str) -> None:
         """Tell the caller, over the link back, that the connection is gone."""
-        error = ConnectionFailed(f"{self._method} to {self._to}: {why}; try again later")
+        error = ConnectionLost(f"{self._method} to {self._to}: {why}; try again later")
+        self._network.send(self._back, lambda: self._finish(error))
+
+    def _refuse(self) -> None:
+        error = ConnectionFailed(f"{self._method} to {self._to}: connection refused; try again later")
         self._network.send(self._back, lambda: self._finish(error))
 
     def _finish(self, outcome: bytes | TidelogError) -> None:
@@ -353,39 +366,42 @@ class Exchange:
         listening = network.listening_at(self._to)
         if listening is None:
             if self._target not in network.machines_off:
-                self._fail("connection refused")
+                self._refuse()
             return
         network.open_calls(listening.process).append(self._fail)
-        listening.process.run(network.loop.create_task, self._serve(listening), name=f"{self._target} {self._method}")
+        self._handlers.append(
+            listening.process.run(
+                network.loop.create_task, self._serve(listening), name=f"{self._target} {self._method}"
+            )
+        )
 
     async def _serve(self, listening: Listening) -> None:
         """The server's side, run as a task of the serving process."""
-        outcome = await answer_of(listening, self._method, self._data, self._source)
         network = self._network
-        calls = network.open_calls(listening.process)
-        if self._fail in calls:
-            calls.remove(self._fail)
+        try:
+            outcome = await self._answer(listening)
+        finally:
+            calls = network.open_calls(listening.process)
+            if self._fail in calls:
+                calls.remove(self._fail)
         if isinstance(outcome, bytes) and network.held_back(
             self._back, self._method, "answer", outcome, lambda: self._finish(outcome)
         ):
             return
         network.send(self._back, lambda: self._finish(outcome))
 
-
-async def answer_of(listening: Listening, method: Method[Any, Any], data: bytes, source: str) -> bytes | TidelogError:
-    """What the service answers, as it crosses the wire: bytes, or an error read back from its bytes."""
-    service = listening.services.get(method.service)
-    if service is None:
-        return UnknownServerError(f"{listening.machine} serves no {method.service}")
-    try:
-        answer = await getattr(service, method.attribute)(
-            method.request.FromString(data), Caller(listening.listener, source)
-        )
-        return bytes(answer.SerializeToString())
-    except TidelogError as refused:
-        return over_the_wire(refused)
-
-
-def over_the_wire(error: TidelogError) -> TidelogError:
-    """An error as the other side gets it."""
-    return status.from_proto(type(status.to_proto(error)).FromString(status.to_proto(error).SerializeToString()))
+    async def _answer(self, listening: Listening) -> bytes | TidelogError:
+        """What the service answers, as it crosses the wire: bytes, or an error read back from its bytes."""
+        service = listening.services.get(self._method.service)
+        if service is None:
+            return UnknownServerError(f"{listening.machine} serves no {self._method.service}")
+        try:
+            request = self._method.request.FromString(self._data)
+            answer = await getattr(service, self._method.attribute)(request, Caller(listening.listener, self._source))
+            return bytes(answer.SerializeToString())
+        except TidelogError as refused:
+            return self._network.over_the_wire(refused)
+        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets what a real node would answer
+            told = f"{self._method} failed on {listening.machine} by a defect"
+            self._network.loop.call_exception_handler({"message": told, "exception": defect})
+            return UnknownServerError(f"{told}; the node's log says more")

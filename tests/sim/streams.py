@@ -14,7 +14,7 @@ from node.methods import Method
 from node.transport import Caller
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
-from tidelog.errors import ConnectionFailed, TidelogError, UnknownServerError
+from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
 from tidelog.types import Endpoint
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 256 * 1024  # what a sender may have on its way and unread before it waits, as HTTP/2 has it
 BREAK_US = (1_000, 2 * MICROS)
+SILENCE_US = (3 * MICROS, 12 * MICROS)  # how long the peer of a machine without power, or behind a cut, goes on hoping
 
 END = object()  # the other side ended the stream after all that it had sent
 
@@ -68,7 +69,6 @@ class Pipe:
 
     def _arrive(self, item: bytes | object) -> None:
         self.connection.end_behind(self).take(item)
-        self.connection.forget_if_over()
 
     def drop_stalled(self) -> None:
         self.lost = True
@@ -83,6 +83,7 @@ class SimStream:
         self._connection, self._out, self._in, self._receives = connection, out, inbound, receives
         self._inbox: deque[bytes] = deque()
         self._closed = False
+        self.closed_itself = False
         self._ended = False  # the other side ended it
         self._error: TidelogError | None = None
         self._receiver: asyncio.Future[None] | None = None
@@ -99,6 +100,9 @@ class SimStream:
             self._sender = self._connection.network.loop.create_future()
             try:
                 await self._sender
+            except asyncio.CancelledError:
+                self._connection.cancelled_at(self)
+                raise
             finally:
                 self._sender = None
         if self.over:
@@ -122,16 +126,27 @@ class SimStream:
             self._receiver = self._connection.network.loop.create_future()
             try:
                 await self._receiver
+            except asyncio.CancelledError:
+                self._connection.cancelled_at(self)
+                raise
             finally:
                 self._receiver = None
 
     def close(self) -> None:
-        """End the stream at once; the other side hears of it after what was sent before."""
+        """End the stream at once; the other side hears of it after what was sent before. On the serving side this also
+        cancels the method that serves it, as the real server does."""
         if self._closed:
             return
+        self.closed_itself = not self.over
         self._closed = True
         self._wake_all()
         self._connection.closed_by(self)
+
+    def finish(self, ending: object) -> None:
+        """The serving method is over: tell the other side, unless there is none any more."""
+        if not self.over or self.closed_itself:
+            self._out.push(ending)
+        self._closed = True
 
     def take(self, item: bytes | object) -> None:
         """Something arrived from the other side."""
@@ -144,11 +159,13 @@ class SimStream:
         else:
             assert isinstance(item, TidelogError)
             self._error = item
+        if self.over:
+            self._connection.ended_for(self)
         self._wake_all()
 
     def break_now(self, why: str) -> None:
         if not self.over:
-            self.take(ConnectionFailed(f"{self._connection} broke: {why}; open it again"))
+            self.take(ConnectionLost(f"{self._connection} broke: {why}; open it again"))
 
     def wake_sender(self) -> None:
         if self._sender is not None and not self._sender.done():
@@ -162,7 +179,7 @@ class SimStream:
     def _failure(self) -> TidelogError:
         if self._error is not None:
             return type(self._error)(*self._error.args) if isinstance(self._error, ConnectionFailed) else self._error
-        return ConnectionFailed(f"{self._connection} is closed; open it again")
+        return ConnectionLost(f"{self._connection} is closed; open it again")
 
 
 class Connection:
@@ -221,22 +238,22 @@ class Connection:
 
     async def _serve(self, service: object | None, caller: Caller) -> None:
         """The server's side, run as a task of the serving process."""
-        from tests.sim.network import over_the_wire
-
         assert self.server is not None
         ending: object = END
         try:
             if service is None:
                 raise UnknownServerError(f"{self._target} serves no {self.method.service}")
             await getattr(service, self.method.attribute)(self.server, caller)
+        except asyncio.CancelledError:
+            if not self.server.closed_itself:
+                raise
         except TidelogError as refused:
-            ending = over_the_wire(refused)
+            ending = self.network.over_the_wire(refused)
+        except Exception as defect:  # noqa: BLE001 - reported, and the caller gets what a real node would answer
+            self.network.loop.call_exception_handler({"message": f"{self} failed by a defect", "exception": defect})
+            ending = UnknownServerError(f"{self.method} failed on the node by a defect; the node's log says more")
         finally:
-            if self.server.over:
-                self.server.close()
-            else:
-                self._down.push(ending)
-                self.server.close()
+            self.server.finish(ending)
 
     # --- ending ---
 
@@ -257,28 +274,36 @@ class Connection:
     def closed_by(self, end: SimStream) -> None:
         if end is self.client:
             self._up.push(END)
+        elif self._handler is not None:
+            self._handler.cancel()
+        self.forget_if_over()
+
+    def cancelled_at(self, end: SimStream) -> None:
+        """A task was cancelled in the middle of sending or receiving: gRPC ends the calling side's stream then."""
+        if end is self.client:
+            end.close()
+
+    def ended_for(self, end: SimStream) -> None:
+        """That end has just learnt that the stream is over: a caller that is gone cancels the method that serves it."""
+        if end is self.server and self._handler is not None:
+            self._handler.cancel()
         self.forget_if_over()
 
     def break_both(self, why: str, after_us: tuple[int, int]) -> None:
         """Both ends find out, each in its own time."""
         for end in (self.client, self.server):
             if end is not None and not end.over:
-                self.network.loop.call_world_later_us(self.network.rng.randint(*after_us), self._break, end, why)
-
-    def _break(self, end: SimStream, why: str) -> None:
-        end.break_now(why)
-        self.forget_if_over()
+                self.network.loop.call_world_later_us(self.network.rng.randint(*after_us), end.break_now, why)
 
     def process_ended(self, process: Process, *, power_lost: bool) -> None:
         for end, other, out in ((self.client, self.server, self._up), (self.server, self.client, self._down)):
             if end is None or end.process is not process:
                 continue
-            out.drop_stalled() if power_lost else None
+            if power_lost:
+                out.drop_stalled()
             if other is not None and not other.over:
-                after = (2 * MICROS, 10 * MICROS) if power_lost else (200, 5_000)
-                self.network.loop.call_world_later_us(
-                    self.network.rng.randint(*after), self._break, other, "the other side's process ended"
-                )
+                after = self.network.rng.randint(*(SILENCE_US if power_lost else (200, 5_000)))
+                self.network.loop.call_world_later_us(after, other.break_now, "the other side's process ended")
             end.break_now("its process ended")
             if end is self.server:
                 self._open_failed("the process ended while connecting")
