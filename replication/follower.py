@@ -1,0 +1,202 @@
+"""A partition's follower in one leader epoch: what to fetch, what of an answer to believe, where to cut its own log.
+
+    READY --SendFetch--> OPEN --records or divergence--> WRITING --LogChanged--> READY
+    OPEN --nothing new--> READY          OPEN, WRITING --refused--> PAUSED --time is up--> READY
+
+Kept true:
+  1. One fetch is open at most. An answer counts only for it, and only while leader epoch and log end are those it was
+     sent with; any other is dropped whole.
+  2. The watermark is taken only after the records of its answer are appended, bounded by the log end, and never from a
+     diverging answer.
+  3. The log is cut by epochs, never by a watermark (KIP-101, KIP-279): at the smaller of the leader's end and its own
+     end of the largest epoch it has not above the leader's. With none in common it is emptied and begins at the
+     leader's start.
+  4. A log that ends below the leader's start begins anew there. One that ends above the leader's end is not reset: the
+     leader's epochs say where it diverges.
+  5. The next fetch waits for the append, not for the fsync; when more is held meanwhile, the leader is told at once.
+
+Left to others: bytes (storage/), the stream and its fetch numbers (node/replica_fetcher.py), which epoch it is
+(metadata).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, assert_never
+
+from replication.epochs import common_end
+from replication.follower_events import (
+    AdvanceWatermark,
+    Answered,
+    AppendRecords,
+    FollowerEffect,
+    FollowerEvent,
+    HeldMoved,
+    LogChanged,
+    LogFailed,
+    LogView,
+    ReportHeld,
+    RestartAt,
+    RetryLater,
+    SendFetch,
+    StreamBroken,
+    StreamReady,
+    TruncateTo,
+    Waited,
+    WantFetch,
+)
+from tidelog.errors import OffsetOutOfRange, TidelogError
+from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, PartitionKey
+
+PAUSE_MS_MIN: Final = 50
+"""First pause after a refusal: about as long as news of an election takes to reach the leader."""
+
+PAUSE_MS_MAX: Final = 1_000
+"""Longest pause: half a session, so that a healed follower is noticed before it is missed."""
+
+
+class FollowerState(Enum):
+    """Where the follower stands."""
+
+    READY = "a fetch is wanted, the stream has not taken it yet"
+    OPEN = "a fetch waits at the leader"
+    WRITING = "the log is being changed as an answer said"
+    PAUSED = "a refusal is being waited out"
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFetch:
+    fetch_id: int
+    next_offset: Offset
+
+
+class PartitionFollower:
+    """See the module's words. A new epoch is a new object, even under the same leader."""
+
+    def __init__(self, *, key: PartitionKey, leader_epoch: LeaderEpoch, log: LogView) -> None:
+        self.key: Final = key
+        self.leader_epoch: Final = leader_epoch
+        self.state = FollowerState.READY
+        self._log = log
+        self._open: _OpenFetch | None = None
+        self._watermark: Offset | None = None
+        self._told = log.held
+        self._failures = 0
+        self._resume_at = Millis(0)
+
+    def start(self) -> list[FollowerEffect]:
+        """The first effects, before any event."""
+        return [WantFetch()]
+
+    def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
+        """Take one event in; the effects are to be carried out in order."""
+        match event:
+            case StreamReady(fetch_id):
+                return self._send(fetch_id)
+            case Answered():
+                return self._answered(event)
+            case LogChanged(log):
+                return self._changed(log)
+            case HeldMoved(held):
+                return self._held(held)
+            case Waited(at):
+                return self._waited(at)
+            case StreamBroken():
+                return self._broken()
+            case LogFailed(log, error, at):
+                assert self.state is FollowerState.WRITING, "only what was asked for can fail"
+                self._log, self._watermark = log, None
+                return self._pause(error, at)
+            case _:
+                assert_never(event)
+
+    # --- asking ---
+
+    def _send(self, fetch_id: int) -> list[FollowerEffect]:
+        if self.state is not FollowerState.READY:
+            return []
+        log = self._log
+        self.state, self._open, self._told = FollowerState.OPEN, _OpenFetch(fetch_id, log.log_end), log.held
+        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start)]
+
+    def _held(self, held: Offset) -> list[FollowerEffect]:
+        log = self._log
+        self._log = LogView(log.log_start, log.log_end, held, log.last_epoch)
+        if self.state is not FollowerState.OPEN or held <= self._told:
+            return []
+        self._told = held
+        return [ReportHeld(held)]
+
+    def _broken(self) -> list[FollowerEffect]:
+        self._open = None
+        if self.state is FollowerState.OPEN:
+            self.state = FollowerState.READY
+        return [WantFetch()] if self.state is FollowerState.READY else []
+
+    # --- believing ---
+
+    def _answered(self, answer: Answered) -> list[FollowerEffect]:
+        fetch = self._open
+        if fetch is None or answer.fetch_id != fetch.fetch_id:
+            return []
+        self._open, self.state = None, FollowerState.READY
+        if answer.error is not None:
+            return self._refused(answer, fetch)
+        if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
+            return [WantFetch()]
+        if answer.diverging is not None:
+            return self._diverged(answer.diverging, answer)
+        self._failures = 0
+        if answer.has_records:
+            self.state, self._watermark = FollowerState.WRITING, answer.high_watermark
+            return [AppendRecords()]
+        return [*self._advance(answer.high_watermark), WantFetch()]
+
+    def _advance(self, watermark: Offset) -> list[FollowerEffect]:
+        return [AdvanceWatermark(min(watermark, self._log.log_end))]
+
+    def _changed(self, log: LogView) -> list[FollowerEffect]:
+        assert self.state is FollowerState.WRITING, "only what was asked for can change the log"
+        self._log, self.state = log, FollowerState.READY
+        watermark, self._watermark = self._watermark, None
+        return [WantFetch()] if watermark is None else [*self._advance(watermark), WantFetch()]
+
+    # --- cutting ---
+
+    def _diverged(self, end: EpochEnd, answer: Answered) -> list[FollowerEffect]:
+        log = self._log
+        cut = common_end(answer.history, log.log_end, end)
+        if cut is None:
+            return self._restart(answer.log_start, "it has no epoch in common with the leader's log")
+        if cut <= log.log_start:
+            return self._restart(
+                max(cut, answer.log_start), f"all of it lies above {cut}, where it stops agreeing with the leader"
+            )
+        self.state = FollowerState.WRITING
+        return [TruncateTo(cut)]
+
+    def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
+        self.state = FollowerState.WRITING
+        return [RestartAt(offset, f"partition {self.key} begins anew at offset {offset}: {why}")]
+
+    # --- refusals ---
+
+    def _refused(self, answer: Answered, fetch: _OpenFetch) -> list[FollowerEffect]:
+        assert answer.error is not None
+        below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
+        if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:
+            return self._restart(answer.log_start, f"it ends at {fetch.next_offset}, below the leader's log start")
+        return self._pause(answer.error, answer.at)
+
+    def _pause(self, error: TidelogError, at: Millis) -> list[FollowerEffect]:
+        pause = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
+        self._failures += 1
+        self.state, self._resume_at = FollowerState.PAUSED, Millis(at + pause)
+        return [RetryLater(self._resume_at, error)]
+
+    def _waited(self, at: Millis) -> list[FollowerEffect]:
+        if self.state is not FollowerState.PAUSED or at < self._resume_at:
+            return []
+        self.state = FollowerState.READY
+        return [WantFetch()]

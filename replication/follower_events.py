@@ -1,0 +1,154 @@
+"""What happens to a partition's follower, and what it wants done: the events and effects of `follower.py`.
+
+Effects are carried out in order, and node/ reports the outcome of each that touches the log (`LogChanged`, `LogFailed`)
+before it hands over anything else. Times are monotonic milliseconds, stamped by node/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidelog.errors import TidelogError
+from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The follower's log as it is now; `last_epoch` is that of its last record, -1 where it is empty."""
+
+    log_start: Offset
+    log_end: Offset
+    held: Offset
+    last_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReady:
+    """The stream to the leader can take a fetch now; it is to bear this number, never used before on the stream."""
+
+    fetch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBroken:
+    """The stream to the leader is gone, and with it whatever was open on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The leader answered a fetch.
+
+    error: why not; else `diverging`, or records (maybe none) together with the leader's watermark.
+    history: the epoch entries of the follower's own log, given where `diverging` is.
+    """
+
+    fetch_id: int
+    leader_epoch: LeaderEpoch
+    error: TidelogError | None
+    diverging: EpochEnd | None
+    has_records: bool
+    high_watermark: Offset
+    log_start: Offset
+    at: Millis
+    history: tuple[EpochStart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanged:
+    """An append, a truncation or a restart was carried out."""
+
+    log: LogView
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed:
+    """What was asked of the log was refused: nothing of it was done, except where the data folder is offline."""
+
+    log: LogView
+    error: TidelogError
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMoved:
+    """More of the log is as durable as the topic asks."""
+
+    held: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Time goes by."""
+
+    at: Millis
+
+
+FollowerEvent: TypeAlias = StreamReady | Answered | LogChanged | HeldMoved | Waited | StreamBroken | LogFailed
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WantFetch:
+    """There is a fetch to send: say `StreamReady` as soon as the stream can take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendFetch:
+    """Send this fetch."""
+
+    fetch_id: int
+    next_offset: Offset
+    last_epoch: LeaderEpoch
+    held: Offset
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecords:
+    """Append the records of the answer just handed over, offsets as they are, and its epoch entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTo:
+    """Cut the log: nothing at or above `offset` stays."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAt:
+    """Empty the log; it begins anew at `offset`."""
+
+    offset: Offset
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceWatermark:
+    """Everything below `offset` is committed, and in this log."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReportHeld:
+    """Tell the leader at once what is held; the fetch goes on waiting."""
+
+    held: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Nothing is sent before `until`: say `Waited` then."""
+
+    until: Millis
+    error: TidelogError
+
+
+FollowerEffect: TypeAlias = (
+    WantFetch | SendFetch | AppendRecords | TruncateTo | RestartAt | AdvanceWatermark | ReportHeld | RetryLater
+)

@@ -1,0 +1,258 @@
+"""Who is in sync, and how far one partition is committed: the leader's books for one epoch.
+
+Kept true:
+  1. The high watermark moves to N only when every counted replica holds all offsets below N, and never moves back.
+  2. Counted are the members of the set, leavers until their removal is known to be committed, and joiners from their
+     proposal until a higher partition epoch without them is known: the maximal in-sync set (KIP-497). Neither silence
+     nor a refusal ends it, since a copy of the proposal may still be under way.
+  3. The watermark stands still while the set is smaller than `min.insync.replicas`, whatever `acks` was (KIP-966).
+  4. The books start empty. A follower's positions count only after a fetch of its present incarnation has agreed with
+     the leader's log in this epoch, and only from the stream on which that fetch came.
+  5. News of the set counts only with a higher partition epoch than the one known.
+
+A member is behind when what it *holds* has not reached, for `lag_ms_max`, where the leader's end was; a replica may
+join when what it *holds* has reached the high watermark and the start of the leader's epoch.
+
+Left to others: whether a fetch agrees (partition_leader.py), the decision on a proposal (the controller).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from replication.leader_events import FollowerFetched, FollowerHeld, ReplicaView, Session, StateKnown
+from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
+
+MARKS_PER_LAG: Final = 16
+"""How finely the leader remembers where its end was: a member is found to be behind at most 1/16 of the lag too
+late."""
+
+PROPOSAL_PAUSE_MS: Final = 200
+"""After a refusal or silence: long enough for the metadata to arrive that explains it, short against a session (2
+s)."""
+
+
+@dataclass(slots=True)
+class Positions:
+    """One follower's page in the books."""
+
+    incarnation: Incarnation
+    session: Session
+    log_end: Offset
+    held: Offset
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The set wanted, by registrations, and the partition epoch that it is based on."""
+
+    members: tuple[tuple[NodeId, NodeEpoch], ...]
+    based_on: PartitionEpoch
+
+
+class InSyncSet:
+    """See the module's words. One object lives for one leader epoch."""
+
+    def __init__(
+        self,
+        *,
+        me: NodeId,
+        log_end: Offset,
+        held: Offset,
+        high_watermark: Offset,
+        known: StateKnown,
+        lag_ms_max: int,
+    ) -> None:
+        """log_end: where the epoch starts. high_watermark: as far as this node knows; it may lie below the truth."""
+        self._me = me
+        self.epoch_start: Final = log_end
+        self.log_end = log_end
+        self.held = held
+        self.high_watermark = high_watermark
+        self._lag_ms_max = lag_ms_max
+        self._mark_ms = lag_ms_max // MARKS_PER_LAG
+        self._marks: deque[tuple[Millis, Offset]] = deque([(known.at, log_end)])
+        self._books: dict[NodeId, Positions] = {}
+        self._since: dict[NodeId, Millis] = {}
+        self.replicas: tuple[NodeId, ...] = ()
+        self.isr: frozenset[NodeId] = frozenset()
+        self.partition_epoch = PartitionEpoch(-1)
+        self.min_insync = 0
+        self._views: Mapping[NodeId, ReplicaView] = {}
+        self._joiners: frozenset[NodeId] = frozenset()
+        self._in_flight = False
+        self._not_before = known.at
+        self._others_counted: tuple[NodeId, ...] = ()
+        self.learn(known)
+
+    # --- what is known of the set ---
+
+    def learn(self, known: StateKnown) -> bool:
+        """Take in the metadata's word. Returns whether the set is news (a higher partition epoch)."""
+        self._views = known.views
+        for replica in [r for r, book in self._books.items() if not self._is_present(r, book.incarnation)]:
+            self.forget(replica, known.at)
+        if known.partition_epoch <= self.partition_epoch:
+            return False
+        self.replicas, self.min_insync = known.replicas, known.min_insync
+        self._take(frozenset(known.isr), known.partition_epoch, known.at)
+        return True
+
+    def accepted(self, isr: frozenset[NodeId], partition_epoch: PartitionEpoch, at: Millis) -> bool:
+        """The controller's answer to the proposal based on the partition epoch known: the next one, or else the
+        metadata has more to tell than the set (a new minimum, for example) and must be waited for. Returns whether it
+        was news."""
+        if partition_epoch != self.partition_epoch + 1:
+            return False
+        self._take(isr, partition_epoch, at)
+        return True
+
+    def _take(self, isr: frozenset[NodeId], partition_epoch: PartitionEpoch, at: Millis) -> None:
+        for replica in isr - self.isr:
+            self._since[replica] = at
+        self.isr, self.partition_epoch = isr, partition_epoch
+        self._joiners, self._in_flight, self._not_before = frozenset(), False, at
+        self._count()
+
+    def _count(self) -> None:
+        self._others_counted = tuple(sorted((self.isr | self._joiners) - {self._me}))
+
+    @property
+    def counted(self) -> tuple[NodeId, ...]:
+        """The maximal in-sync set: whose positions bound the high watermark."""
+        return tuple(sorted({self._me, *self._others_counted}))
+
+    @property
+    def is_enough(self) -> bool:
+        """Is the set, as committed, as large as `min.insync.replicas` asks for?"""
+        return len(self.isr) >= self.min_insync
+
+    def is_present(self, replica: NodeId, incarnation: Incarnation) -> bool:
+        """Is this the replica's incarnation as the metadata has it?"""
+        return replica in self.replicas and self._is_present(replica, incarnation)
+
+    def _is_present(self, replica: NodeId, incarnation: Incarnation) -> bool:
+        view = self._views.get(replica)
+        return view is not None and view.incarnation == incarnation
+
+    # --- positions ---
+
+    def append(self, log_end: Offset, held: Offset) -> None:
+        """The leader's own log grew."""
+        assert log_end >= self.log_end, "a leader never truncates itself"
+        self.log_end = log_end
+        self.hold(held)
+
+    def hold(self, held: Offset) -> None:
+        """The leader itself holds everything below `held`."""
+        assert self.held <= held <= self.log_end, "what the leader holds grows, up to its end"
+        self.held = held
+
+    def agree(self, fetch: FollowerFetched) -> None:
+        """A fetch agreed with the leader's log: from now on the follower's positions count, as it says them."""
+        book = self._books.get(fetch.replica)
+        if book is None:
+            self._books[fetch.replica] = Positions(
+                fetch.incarnation, fetch.session, fetch.next_offset, fetch.held, fetch.log_start
+            )
+        else:
+            book.incarnation, book.session = fetch.incarnation, fetch.session
+            book.log_end, book.held, book.log_start = fetch.next_offset, fetch.held, fetch.log_start
+
+    def hear(self, report: FollowerHeld) -> bool:
+        """A follower says what it holds, between fetches. Returns whether that counts."""
+        book = self._books.get(report.replica)
+        if book is None or book.incarnation != report.incarnation or book.session != report.session:
+            return False
+        if report.held > self.log_end:
+            return False
+        book.held = report.held
+        return True
+
+    def forget(self, replica: NodeId, at: Millis) -> None:
+        """Nothing that this follower said counts any more, until a fetch of it agrees again."""
+        if self._books.pop(replica, None) is not None:
+            self._since[replica] = at
+
+    def positions(self, replica: NodeId) -> Positions | None:
+        """What the books say of a follower."""
+        return self._books.get(replica)
+
+    def commit(self) -> Offset | None:
+        """Move the high watermark as far as the books allow. Returns its new value, None where it stays."""
+        if len(self.isr) < self.min_insync:
+            return None
+        reached = self.held
+        for replica in self._others_counted:
+            book = self._books.get(replica)
+            if book is None:
+                return None
+            if book.held < reached:
+                reached = book.held
+        if reached <= self.high_watermark:
+            return None
+        self.high_watermark = reached
+        return reached
+
+    # --- who should be in the set ---
+
+    def tick(self, at: Millis) -> None:
+        """Remember where the end is now."""
+        if at - self._marks[-1][0] >= self._mark_ms and self._marks[-1][1] != self.log_end:
+            self._marks.append((at, self.log_end))
+
+    def may_join(self, replica: NodeId) -> bool:
+        """Has a replica outside the set caught up, and does the metadata see its node as fit?"""
+        book, view = self._books.get(replica), self._views.get(replica)
+        if book is None or view is None or not view.eligible or replica not in self.replicas:
+            return False
+        return view.incarnation == book.incarnation and book.held >= max(self.high_watermark, self.epoch_start)
+
+    def is_behind(self, replica: NodeId, at: Millis) -> bool:
+        """Has what a member holds not reached, for the whole lag time, where the leader's end was?"""
+        if at - self._since.get(replica, at) < self._lag_ms_max:
+            return False
+        book = self._books.get(replica)
+        if book is None:
+            return True
+        then = self._end_before(Millis(at - self._lag_ms_max))
+        return then is not None and book.held < then
+
+    def _end_before(self, at: Millis) -> Offset | None:
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= at:
+            marks.popleft()
+        return marks[0][1] if marks[0][0] <= at else None
+
+    def propose(self, at: Millis) -> Proposal | None:
+        """The change of the set to ask for now; None where the set is right, or an answer is outstanding.
+
+        An unchanged set is proposed where a joiner was proposed before and is not wanted any more: it raises the
+        partition epoch, and so ends every copy of the earlier proposal. From here on joiners are counted.
+        """
+        if self._in_flight or at < self._not_before:
+            return None
+        stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
+        wanted = stays | {replica for replica in self.replicas if replica not in self.isr and self.may_join(replica)}
+        if wanted == self.isr and not self._joiners:
+            return None
+        members = tuple(
+            (replica, self._views[replica].node_epoch) for replica in sorted(wanted) if replica in self._views
+        )
+        self._joiners |= wanted - self.isr
+        self._in_flight = True
+        self._count()
+        return Proposal(members, self.partition_epoch)
+
+    def proposal_failed(self, based_on: PartitionEpoch, at: Millis) -> None:
+        """Refused, or nobody knows: whom it named stays counted, and it is asked again after a pause."""
+        if self._in_flight and based_on == self.partition_epoch:
+            self._in_flight, self._not_before = False, Millis(at + PROPOSAL_PAUSE_MS)
+
+    def _is_eligible(self, replica: NodeId) -> bool:
+        view = self._views.get(replica)
+        return view is not None and view.eligible
