@@ -31,7 +31,8 @@ class Caller:
 
 
 class MessageStream(Protocol[Sent_contra, Received_co]):
-    """One side of an open stream. One task may send while another one receives."""
+    """One side of an open stream. Any number of tasks may send while one receives. On the calling side a `send` or
+    `receive` that is cancelled ends the stream."""
 
     async def send(self, message: Sent_contra, /) -> None:
         """Send one message; waits while the other side does not keep up. Raises ConnectionFailed on a broken stream."""

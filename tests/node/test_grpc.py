@@ -1,0 +1,324 @@
+"""The real wires: calls and streams over gRPC on loopback, and what callers see when something breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from node import methods
+from node.grpc_server import GrpcServer
+from node.grpc_transport import GrpcTransport
+from node.transport import Caller
+from tidelog import _wire as wire
+from tidelog.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidConfig,
+    InvalidRequest,
+    NodeShuttingDown,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownServerError,
+    UnsupportedVersion,
+)
+from tidelog.types import Endpoint, NodeAddress, NodeId
+from tidelog.v1 import admin_pb2, data_pb2
+
+LOOPBACK = Endpoint("127.0.0.1", 0)
+ELSEWHERE = NodeAddress(NodeId(1), Endpoint("other", 9092))
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def answered(self, method: str, seconds: float, outcome: str) -> None:
+        self.seen.append((method, outcome))
+
+    def stream_opened(self, method: str) -> None:
+        self.seen.append((method, "opened"))
+
+    def stream_closed(self, method: str, outcome: str) -> None:
+        self.seen.append((method, outcome))
+
+
+class EchoData:
+    """Answers fetches with what the produce stream brought; misbehaves on request."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Any] = {}
+        self.gone = asyncio.Event()
+
+    async def produce_stream(self, stream: Any, caller: Caller) -> None:
+        try:
+            while (request := await stream.receive()) is not None:
+                if request.acks == 99:
+                    stream.close()  # takes effect at the next wait: the answer below is still sent whole
+                for batch in request.partitions:
+                    self.batches[batch.partition] = batch.records
+                    answer = data_pb2.PartitionProduced(batch_id=batch.batch_id, base_offset=len(batch.records))
+                    await stream.send(data_pb2.ProduceResponse(partitions=[answer]))
+        finally:
+            self.gone.set()
+
+    async def produce(self, request: wire.ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
+        if request.acks == 1:
+            raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
+        if request.acks == 2:
+            raise ZeroDivisionError("a defect")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+        raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
+
+    async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> wire.FetchResponse:
+        wanted = [partition.partition for partition in request.partitions]
+        entries = [wire.PartitionFetched(partition=index, records=self.batches[index]) for index in wanted]
+        return wire.FetchResponse(partitions=entries)
+
+    async def list_offsets(self, request: Any, caller: Caller) -> data_pb2.ListOffsetsResponse:
+        raise UnsupportedVersion(f"asked by {caller.listener}")
+
+    async def offset_for_leader_epoch(self, request: Any, caller: Caller) -> data_pb2.OffsetForLeaderEpochResponse:
+        return data_pb2.OffsetForLeaderEpochResponse()
+
+
+class Fixture:
+    def __init__(self, service: EchoData) -> None:
+        self.meter, self.service = Meter(), service
+        self.server = GrpcServer("client", meter=self.meter, message_bytes_max=1 << 20)
+        self.transport = GrpcTransport()
+        self.address = self.server.bind(LOOPBACK)
+
+
+@asynccontextmanager
+async def serving(service: EchoData | None = None) -> AsyncIterator[Fixture]:
+    fixture = Fixture(service or EchoData())
+    fixture.server.serve({methods.DATA: fixture.service})
+    await fixture.server.start()
+    try:
+        async with asyncio.timeout(20):
+            yield fixture
+    finally:
+        await fixture.transport.close()
+        await fixture.server.stop(grace_ms=0)
+
+
+def produce(records: Any, *, acks: int = -1) -> wire.ProduceRequest:
+    return wire.ProduceRequest(acks=acks, partitions=[wire.PartitionProduce(batch_id=7, partition=3, records=records)])
+
+
+def test_records_travel_in_streams_and_calls() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            payload = bytes(range(256)) * 1024
+            for _ in range(3):
+                await stream.send(produce(payload))
+            answers = [await stream.receive() for _ in range(3)]
+            assert [answer.partitions[0].base_offset for answer in answers if answer] == [len(payload)] * 3
+            request = data_pb2.FetchRequest(partitions=[data_pb2.FetchPartition(partition=3)])
+            fetched = await at.transport.call(at.address, methods.DATA_FETCH, request, timeout_ms=5000)
+            assert bytes(fetched.partitions[0].records) == payload
+            stream.close()
+            await at.service.gone.wait()
+        assert ("Data.Fetch", "ok") in at.meter.seen
+        assert at.meter.seen[-1] in [("Data.ProduceStream", "ended"), ("Data.ProduceStream", "ok")]
+
+    asyncio.run(story())
+
+
+def test_errors_arrive_as_themselves() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            with pytest.raises(NotLeaderOrFollower, match="orders-3 is led by node 1") as caught:
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=5000)
+            assert caught.value.leader == ELSEWHERE
+            stream = await at.transport.open_stream(at.address, methods.DATA_FETCH_STREAM)
+            with pytest.raises(NotLeaderOrFollower) as caught:
+                await stream.receive()
+            assert caught.value.leader == ELSEWHERE
+            with pytest.raises(NotLeaderOrFollower):
+                await stream.send(data_pb2.FetchRequest())
+            offsets = data_pb2.ListOffsetsRequest()
+            with pytest.raises(UnsupportedVersion, match="asked by client"):
+                await at.transport.call(at.address, methods.DATA_LIST_OFFSETS, offsets, timeout_ms=5000)
+            assert ("Data.Produce", "NOT_LEADER_OR_FOLLOWER") in at.meter.seen
+
+    asyncio.run(story())
+
+
+def test_a_defect_is_logged_and_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with serving() as at:
+            with pytest.raises(UnknownServerError, match="ZeroDivisionError"):
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=2), timeout_ms=5000)
+
+    asyncio.run(story())
+    assert "a defect: Data.Produce failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_no_answer_in_time_names_address_and_call() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            with pytest.raises(RequestTimedOut, match=f"Data.Produce at {at.address}"):
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b""), timeout_ms=50)
+
+    asyncio.run(story())
+
+
+def test_a_service_that_the_node_does_not_have_is_named() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            request = admin_pb2.DescribeClusterRequest()
+            with pytest.raises(UnsupportedVersion, match=r"Admin\.DescribeCluster"):
+                await at.transport.call(at.address, methods.ADMIN_DESCRIBE_CLUSTER, request, timeout_ms=5000)
+
+    asyncio.run(story())
+
+
+def test_nobody_listens() -> None:
+    async def story() -> None:
+        with socket.socket() as taken:  # bound, not listening: nobody else can take it meanwhile
+            taken.bind(("127.0.0.1", 0))
+            nowhere = Endpoint("127.0.0.1", taken.getsockname()[1])
+            transport = GrpcTransport()
+            with pytest.raises(ConnectionFailed, match=f"Data.Produce at {nowhere}: no connection") as caught:
+                await transport.call(nowhere, methods.DATA_PRODUCE, produce(b""), timeout_ms=5000)
+            assert caught.value.written is False
+            with pytest.raises(ConnectionFailed, match=f"Data.FetchStream at {nowhere}"):
+                await transport.open_stream(nowhere, methods.DATA_FETCH_STREAM)
+            await transport.close()
+
+    asyncio.run(story())
+
+
+def test_a_message_over_the_limit_is_refused_and_the_connection_lives() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            request = produce(bytes(2 << 20), acks=1)
+            with pytest.raises(InvalidRequest, match="limit"):
+                await at.transport.call(at.address, methods.DATA_PRODUCE, request, timeout_ms=5000)
+            with pytest.raises(NotLeaderOrFollower):
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=5000)
+
+    asyncio.run(story())
+
+
+def test_a_stream_closed_on_this_side_wakes_what_waits() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            await stream.send(produce(b"x"))
+            assert await stream.receive() is not None
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(_error_of(stream.receive()))
+                asyncio.get_running_loop().call_soon(stream.close)
+            assert isinstance(waiting.result(), ConnectionFailed)
+            with pytest.raises(ConnectionFailed):
+                await stream.send(produce(b"x"))
+            stream.close()
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_task_stays_cancelled() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await stream.receive()
+
+    asyncio.run(story())
+
+
+def test_a_service_may_end_a_stream() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            await stream.send(produce(b"x", acks=99))
+            while await stream.receive() is not None:
+                pass
+
+    asyncio.run(story())
+
+
+def test_stopping_ends_streams_with_an_error_that_says_so() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            await stream.send(produce(b"x"))
+            assert await stream.receive() is not None
+            at.server.refuse()
+            await stream.send(produce(b"y"))  # what is open goes on
+            assert await stream.receive() is not None
+            with pytest.raises(NodeShuttingDown, match="ask another node"):
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=5000)
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(_error_of(stream.receive()))
+                await at.server.stop(grace_ms=1000)
+            assert isinstance(waiting.result(), NodeShuttingDown)
+
+    asyncio.run(story())
+
+
+def test_many_tasks_may_answer_on_one_stream() -> None:
+    class Answers(EchoData):
+        async def produce_stream(self, stream: Any, caller: Caller) -> None:
+            async with asyncio.TaskGroup() as tasks:
+                while (request := await stream.receive()) is not None:
+                    batch_id = request.partitions[0].batch_id
+                    answer = data_pb2.PartitionProduced(batch_id=batch_id)
+                    tasks.create_task(stream.send(data_pb2.ProduceResponse(partitions=[answer] * 1000)))
+
+    async def story() -> None:
+        async with serving(Answers()) as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            async with asyncio.TaskGroup() as tasks:
+                for batch_id in range(20):
+                    tasks.create_task(
+                        stream.send(wire.ProduceRequest(partitions=[wire.PartitionProduce(batch_id=batch_id)]))
+                    )
+            answers = [await stream.receive() for _ in range(20)]
+            assert [answer.partitions[0].batch_id for answer in answers if answer] == list(range(20))
+
+    asyncio.run(story())
+
+
+def test_a_server_that_dies_breaks_the_stream() -> None:
+    async def story() -> None:
+        async with serving() as at:
+            stream = await at.transport.open_stream(at.address, methods.DATA_PRODUCE_STREAM)
+            await stream.send(produce(b"x"))
+            assert await stream.receive() is not None
+            await at.server._server.stop(0)
+            with pytest.raises(ConnectionLost):
+                await stream.receive()
+
+    asyncio.run(story())
+
+
+def test_a_taken_port_is_named() -> None:
+    async def story() -> None:
+        first, second = GrpcServer("client", meter=Meter()), GrpcServer("inner", meter=Meter())
+        taken = first.bind(LOOPBACK)
+        with pytest.raises(InvalidConfig, match=f"'inner': {taken} cannot be bound"):
+            second.bind(taken)
+
+    asyncio.run(story())
+
+
+async def _error_of(waiting: Any) -> BaseException | None:
+    try:
+        await waiting
+    except Exception as error:  # noqa: BLE001
+        return error
+    return None
