@@ -157,6 +157,8 @@ def test_the_upper_bound_of_a_record_holds(records: list[Record]) -> None:
 def test_sequences_wrap_behind_the_largest() -> None:
     batch = RecordBatch(with_fields(small_batch(), at=53, form=">i", value=2**31 - 2))
     assert (batch.base_sequence, batch.last_sequence) == (2**31 - 2, 0)
+    batch = RecordBatch(with_fields(small_batch(), at=53, form=">i", value=2**31 - 3))
+    assert batch.last_sequence == 2**31 - 1
     batch = RecordBatch(with_fields(small_batch(), at=53, form=">i", value=-1))
     assert (batch.base_sequence, batch.last_sequence) == (-1, -1)
 
