@@ -1,0 +1,119 @@
+"""The books a test keeps about a workload: what was acknowledged, what was read, and that nothing is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WORKLOAD = Path(__file__).with_name("workload.py")
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Workload:
+    """Runs tests/integration/workload.py where a client may stand: `shell` is the command that gets into that place."""
+
+    def __init__(self, *shell: str) -> None:
+        self._command = (*shell, "python", "-")
+
+    def start(self, *arguments: object) -> subprocess.Popen[str]:
+        with WORKLOAD.open() as script:
+            return subprocess.Popen(
+                [*self._command, *map(str, arguments)],
+                stdin=script,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+
+    def run(self, *arguments: object, timeout: float = 120) -> list[list[object]]:
+        """All lines that a command tells; it must succeed."""
+        process = self.start(*arguments)
+        try:
+            told, complaint = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            told, complaint = process.communicate()
+            raise AssertionError(f"{arguments} not done after {timeout} s: {told[-500:]} {complaint[-2000:]}") from None
+        assert process.returncode == 0, f"{arguments}: {complaint[-4000:]}"
+        return [json.loads(line) for line in told.splitlines()]
+
+
+@dataclass
+class Load:
+    """A load that runs beside the test; `acked` grows while it does."""
+
+    process: subprocess.Popen[str]
+    acked: dict[Place, str] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+    _moved: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            kind, partition, value, detail = json.loads(line)
+            with self._moved:
+                if kind == "acked":
+                    self.acked[partition, detail] = value
+                else:
+                    self.refused[detail] += 1
+                self._moved.notify_all()
+
+    def wait_acked_everywhere(self, partitions: int, timeout: float = 30) -> None:
+        """Until, from now on, every partition has acknowledged a record."""
+        with self._moved:
+            before = Counter(partition for partition, _ in self.acked)
+
+            def everywhere() -> bool:
+                now = Counter(partition for partition, _ in self.acked)
+                return all(now[partition] > before[partition] for partition in range(partitions))
+
+            assert self._moved.wait_for(everywhere, timeout), (
+                f"not acknowledged everywhere within {timeout} s: before {before}, refused {self.refused}"
+            )
+
+    def finish(self, timeout: float) -> None:
+        """Until the load has ended by itself; it must have succeeded."""
+        status = self.process.wait(timeout)
+        self._reader.join(timeout)
+        assert self.process.stderr is not None
+        assert status == 0, self.process.stderr.read()[-4000:]
+
+
+@dataclass(frozen=True)
+class Partition:
+    partition: int
+    leader: int
+    isr: list[int]
+
+
+def partitions(lines: Sequence[Sequence[object]]) -> list[Partition]:
+    """What the workload's `describe` told."""
+    return [Partition(*line[1:]) for line in lines if line[0] == "partition"]  # type: ignore[arg-type]
+
+
+def most_leading(described: Sequence[Partition], *, without: Sequence[int]) -> int:
+    """The node that leads most partitions, of those that may be killed."""
+    led = Counter(partition.leader for partition in described if partition.leader not in without)
+    assert led, f"no partition is led by a node outside {without}: {described}"
+    return led.most_common(1)[0][0]
+
+
+def check_nothing_lost(load: Load, lines: Sequence[Sequence[object]]) -> None:
+    """Acknowledged minus read is empty, at the very offsets acknowledged, and no record is stored twice."""
+    told = [(int(str(partition)), int(str(offset)), str(value)) for _, partition, value, offset in lines]
+    stored = {(partition, offset): value for partition, offset, value in told}
+    missing = {place: value for place, value in load.acked.items() if stored.get(place) != value}
+    assert load.acked, "nothing was acknowledged at all"
+    assert missing == {}, f"{len(missing)} acknowledged records are missing or differ"
+    twice = [value for value, times in Counter((p, v) for p, _, v in told).items() if times > 1]
+    assert twice == [], "records that were sent once are stored twice"
