@@ -1,0 +1,321 @@
+"""The controller: decides who is a member, what topics there are, who leads and who is in sync.
+
+A function from committed metadata records: its whole state is the image of the log, plus what it may forget at any time
+(who was heard of when, who waits for an answer).
+
+Kept true:
+  1. It decides on everything it has appended, committed or not, and answers only what is committed.
+  2. What one event changes is one atomic batch per node or request.
+  3. A node is fenced when its session ends, and leads or joins nothing until it has applied the log beyond its own
+     registration and said that it is ready.
+
+Left to others: appending, syncing and replicating the log, publishing committed images (node/controller_driver.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, assert_never
+
+from replication import alter_partition, elections, registration, topics
+from replication.controller_events import (
+    Activated,
+    AlteredPartition,
+    AlteredPartitions,
+    AlterPartition,
+    Append,
+    Committed,
+    CreateTopic,
+    DeleteTopic,
+    Effect,
+    Event,
+    Heartbeat,
+    HeartbeatAnswer,
+    Proposal,
+    Registered,
+    RegisterNode,
+    Reply,
+    Report,
+    Resigned,
+    Result,
+    Ticked,
+    TopicCreated,
+    TopicDeleted,
+)
+from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
+from replication.metadata import MetadataRecord, NodeChangeRecord, TopicRemovalRecord
+from replication.sessions import Sessions
+from tidelog.errors import NodeIdNotRegistered, NotController, StaleNodeEpoch, TidelogError
+from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey
+
+E = TypeVar("E")
+
+ConfigCheck = Callable[[Mapping[str, str]], None]
+"""Raises InvalidConfig or UnsupportedVersion for topic settings that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Times in milliseconds. `drain_ms_max`: a draining node may stop after so long, whatever is left to move."""
+
+    session_ms: int = 2_000
+    drain_ms_max: int = 30_000
+
+
+@dataclass(slots=True)
+class _Drain:
+    """A node that is being stopped: since when, and the log's end after the last thing that moved away from it."""
+
+    since: Millis
+    moved_at: Offset
+
+
+class _Batch:
+    """The records of one atomic batch while they are decided, and the image they make."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.base_offset = image.offset
+        self.image = image
+        self.records: list[MetadataRecord] = []
+
+    def add(self, records: Iterable[MetadataRecord]) -> None:
+        taken = list(records)
+        start = self.image.offset
+        self.image = apply(self.image, [(Offset(start + index), record) for index, record in enumerate(taken)])
+        self.records.extend(taken)
+
+
+class Controller:
+    """Events in, effects out. `image` is the state it decides on."""
+
+    def __init__(self, *, rng: random.Random, check_configs: ConfigCheck, config: ControllerConfig) -> None:
+        self._rng = rng
+        self._check_configs = check_configs
+        self._config = config
+        self._sessions = Sessions(config.session_ms)
+        self.active = False
+        self.image = EMPTY
+        self._committed = Offset(0)
+        self._waiting: deque[tuple[Offset, Reply]] = deque()
+        self._applied: dict[NodeId, Offset] = {}
+        self._drains: dict[NodeId, _Drain] = {}
+        self._effects: list[Effect] = []
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the effects are to be carried out in their order."""
+        self._effects = []
+        match event:
+            case Heartbeat():
+                self._request(event.request_id, self._heartbeat, event)
+            case Committed(offset):
+                self._committed = max(self._committed, offset)
+            case Ticked(at):
+                self._tick(at)
+            case AlterPartition():
+                self._request(event.request_id, self._alter_partition, event)
+            case RegisterNode():
+                self._request(event.request_id, self._register, event)
+            case CreateTopic():
+                self._request(event.request_id, self._create_topic, event)
+            case DeleteTopic():
+                self._request(event.request_id, self._delete_topic, event)
+            case Activated():
+                self._activate(event)
+            case Resigned():
+                self._resign()
+            case _:
+                assert_never(event)
+        self._answer_committed()
+        return self._effects
+
+    # --- answering --------------------------------------------------------------------------------------------------
+
+    def _request(self, request_id: int, decide: Callable[[E], Result], event: E) -> None:
+        """Decide; the answer waits until everything it may rest on is committed."""
+        result: Result | TidelogError
+        try:
+            if not self.active:
+                raise NotController("this node is not the active controller")
+            result = decide(event)
+        except TidelogError as refusal:
+            result = refusal
+        self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))
+
+    def _answer_committed(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._committed:
+            self._effects.append(self._waiting.popleft()[1])
+
+    def _append(self, batch: _Batch) -> None:
+        if batch.records:
+            self.image = batch.image
+            self._effects.append(Append(batch.base_offset, tuple(batch.records)))
+
+    # --- leading the quorum -----------------------------------------------------------------------------------------
+
+    def _activate(self, event: Activated) -> None:
+        self.active = True
+        self.image = event.image
+        self._committed = Offset(0)
+        self._applied = {}
+        alive = [node for node in self.image.nodes.values() if not node.fenced]
+        self._sessions.begin(event.at, [node.node_id for node in alive])
+        self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
+        own = self.image.nodes.get(event.node_id)
+        if own is not None and own.incarnation != event.incarnation and not own.fenced:
+            self._fence(own)
+
+    def _resign(self) -> None:
+        self.active = False
+        for _, reply in self._waiting:
+            refusal = NotController("this node has stopped being the active controller: the outcome is unknown")
+            self._effects.append(Reply(reply.request_id, refusal))
+        self._waiting.clear()
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def _tick(self, at: Millis) -> None:
+        if not self.active:
+            return
+        self._sessions.advance(at)
+        for node_id in self._sessions.take_ended():
+            node = self.image.nodes.get(node_id)
+            if node is not None and not node.fenced:
+                self._effects.append(Report(f"node {node_id} was silent for {self._config.session_ms} ms: fenced"))
+                self._fence(node)
+
+    def _fence(self, node: NodeRegistration) -> None:
+        """End the node's session: it leaves every set that others carry on, and leads nothing."""
+        self._sessions.forget(node.node_id)
+        self._drains.pop(node.node_id, None)
+        batch = _Batch(self.image)
+        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)])
+        batch.add(elections.fence_changes(batch.image, node.node_id))
+        self._append(batch)
+
+    def _register(self, request: RegisterNode) -> Registered:
+        self._sessions.advance(request.at)
+        previous = self.image.nodes.get(request.node_id)
+        registration.refuse_impossible(self.image, request)
+        if previous is not None and previous.incarnation == request.incarnation:
+            self._sessions.heard(request.node_id)
+            return Registered(previous.node_epoch)
+        if previous is not None and self._sessions.alive(request.node_id):
+            raise registration.duplicate(previous, self._sessions.remaining_ms(request.node_id))
+        batch = _Batch(self.image)
+        batch.add([registration.record_of(request)])
+        judged = registration.judge(batch.image, request, previous)
+        batch.add(judged.changes)
+        self._append(batch)
+        self._effects.extend(map(Report, judged.reports))
+        self._sessions.heard(request.node_id)
+        self._drains.pop(request.node_id, None)
+        self._applied.pop(request.node_id, None)
+        return Registered(self.image.nodes[request.node_id].node_epoch)
+
+    def _heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
+        self._sessions.advance(beat.at)
+        node = self._current(beat.node_id, beat.node_epoch)
+        self._sessions.heard(node.node_id)
+        self._applied[node.node_id] = beat.metadata_offset
+        if beat.want_drain:
+            return self._drain(node, beat)
+        if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
+            batch = _Batch(self.image)
+            batch.add([NodeChangeRecord(node.node_id, node.node_epoch, fenced=False, draining=False)])
+            batch.add(elections.return_changes(batch.image, node.node_id))
+            self._append(batch)
+        return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+
+    def _drain(self, node: NodeRegistration, beat: Heartbeat) -> HeartbeatAnswer:
+        """Move what can be moved. The node may stop once all others know of it, or after the longest time allowed."""
+        if not node.fenced:
+            drain = self._drains.get(node.node_id)
+            if drain is None:
+                drain = self._drains[node.node_id] = _Drain(beat.at, self.image.offset)
+            batch = _Batch(self.image)
+            if not node.draining:
+                batch.add([NodeChangeRecord(node.node_id, node.node_epoch, draining=True)])
+            self._move_away(node.node_id, batch, drain)
+            self._append(batch)
+            overdue = beat.at - drain.since >= self._config.drain_ms_max
+            if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
+                return HeartbeatAnswer(fenced=False, drained=False)
+            self._fence(self.image.nodes[node.node_id])
+        self._sessions.forget(node.node_id)
+        return HeartbeatAnswer(fenced=True, drained=True)
+
+    def _move_away(self, node_id: NodeId, batch: _Batch, drain: _Drain) -> None:
+        before = len(batch.records)
+        batch.add(elections.drain_changes(batch.image, node_id))
+        if len(batch.records) > before:
+            drain.moved_at = batch.image.offset
+
+    def _all_have_applied(self, offset: Offset, *, but: NodeId) -> bool:
+        return all(
+            self._applied.get(node.node_id, Offset(0)) >= offset
+            for node in self.image.nodes.values()
+            if not node.fenced and node.node_id != but
+        )
+
+    def _current(self, node_id: NodeId, node_epoch: NodeEpoch) -> NodeRegistration:
+        """The registration that a request speaks of. Raises where it is over."""
+        node = self.image.nodes.get(node_id)
+        if node is None:
+            raise NodeIdNotRegistered(f"node {node_id} is not registered: it must register first")
+        if node.node_epoch != node_epoch:
+            raise StaleNodeEpoch(
+                f"node {node_id} is registered with number {node.node_epoch} now, not {node_epoch}: another process "
+                "has taken its place"
+            )
+        return node
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def _alter_partition(self, request: AlterPartition) -> AlteredPartitions:
+        node = self._current(request.node_id, request.node_epoch)
+        batch = _Batch(self.image)
+        refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.proposals]
+        drain = self._drains.get(node.node_id)
+        if drain is not None:  # whom it has just admitted can take over from it
+            self._move_away(node.node_id, batch, drain)
+        self._append(batch)
+        outcomes = [
+            AlteredPartition(proposal.key, self._state(proposal.key) if refusal is None else refusal)
+            for proposal, refusal in zip(request.proposals, refusals, strict=True)
+        ]
+        return AlteredPartitions(tuple(outcomes))
+
+    def _judge(self, batch: _Batch, leader: NodeId, proposal: Proposal) -> TidelogError | None:
+        try:
+            batch.add([alter_partition.judge(batch.image, leader, proposal)])
+        except TidelogError as refusal:
+            return refusal
+        return None
+
+    def _state(self, key: PartitionKey) -> PartitionState:
+        state = self.image.partition(key)
+        assert state is not None, "a partition that was just changed exists"
+        return state
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
+    def _create_topic(self, request: CreateTopic) -> TopicCreated:
+        topics.refuse_impossible(self.image, request)
+        self._check_configs(request.configs)
+        if request.validate_only:
+            return TopicCreated(None)
+        topic_id, records = topics.records_of(self.image, request, self._rng)
+        batch = _Batch(self.image)
+        batch.add(records)
+        self._append(batch)
+        return TopicCreated(topic_id)
+
+    def _delete_topic(self, request: DeleteTopic) -> TopicDeleted:
+        topic = topics.find(self.image, request)
+        batch = _Batch(self.image)
+        batch.add([TopicRemovalRecord(topic.topic_id)])
+        self._append(batch)
+        return TopicDeleted(topic.topic_id)

@@ -1,0 +1,232 @@
+"""What the controller is told and what it answers: events in, effects out, as values.
+
+Requests carry a `request_id` that the driver gives them; its `Reply` comes once everything the answer rests on is
+committed. `at` is monotonic time in milliseconds, stamped by the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from replication.image import ClusterImage, PartitionState
+from replication.metadata import FolderState, MetadataRecord
+from tidelog.errors import TidelogError
+from tidelog.types import (
+    Endpoint,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    PartitionKey,
+    TopicId,
+)
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """This process leads the metadata quorum now.
+
+    image: all of the log, committed or not, the record that opens the quorum epoch included.
+    node_id, incarnation: of this very process. An older incarnation of the same node is certainly dead.
+    """
+
+    at: Millis
+    image: ClusterImage
+    node_id: NodeId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This process does not lead the quorum any more: whatever still waits is not answered by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Every metadata record below `offset` is committed."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed. Comes several times within a session."""
+
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedReplica:
+    """A replica whose recovery found damage below what it had reported as held."""
+
+    key: PartitionKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterNode:
+    """A node's process has started."""
+
+    request_id: int
+    at: Millis
+    cluster_id: str
+    node_id: NodeId
+    incarnation: Incarnation
+    listeners: Mapping[str, Endpoint]
+    rack: str
+    boot_id: bytes
+    clean_start: bool
+    folders: tuple[FolderState, ...]
+    damaged: tuple[DamagedReplica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node is alive. `metadata_offset`: how far it has applied the log; `ready`: it may lead and join, as far as it
+    knows; `want_drain`: it is being stopped."""
+
+    request_id: int
+    at: Millis
+    node_id: NodeId
+    node_epoch: NodeEpoch
+    metadata_offset: Offset
+    ready: bool
+    want_drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Make a topic, or only say whether it could be made."""
+
+    request_id: int
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Remove a topic by name, by id, or by both; None: whichever life of the name."""
+
+    request_id: int
+    name: str
+    topic_id: TopicId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsrMember:
+    """A replica, and which registration of it the leader means (KIP-903)."""
+
+    node_id: NodeId
+    node_epoch: NodeEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An in-sync set as the leader wants it, and the state that it rests on."""
+
+    key: PartitionKey
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    new_isr: tuple[IsrMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """Proposals of one leader; each is judged by itself."""
+
+    request_id: int
+    node_id: NodeId
+    node_epoch: NodeEpoch
+    proposals: tuple[Proposal, ...]
+
+
+Event: TypeAlias = (
+    Activated | Resigned | Committed | Ticked | RegisterNode | Heartbeat | CreateTopic | DeleteTopic | AlterPartition
+)
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The number of the registration."""
+
+    node_epoch: NodeEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """`drained`: nothing is left that another could lead; the node is fenced and may stop."""
+
+    fenced: bool
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """The topic's id; None where it was only checked."""
+
+    topic_id: TopicId | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """The topic is gone."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartition:
+    """Of one proposal: the partition's state after it, or why it was refused."""
+
+    key: PartitionKey
+    outcome: PartitionState | TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartitions:
+    """In the order of the proposals."""
+
+    partitions: tuple[AlteredPartition, ...]
+
+
+Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append these records to the metadata log as one batch, the first at `base_offset`."""
+
+    base_offset: Offset
+    records: tuple[MetadataRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a request."""
+
+    request_id: int
+    result: Result | TidelogError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that an operator should read."""
+
+    text: str
+
+
+Effect: TypeAlias = Append | Reply | Report

@@ -1,0 +1,245 @@
+"""A controller and the log it writes, for tests: commits at once unless told to hold back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from uuid import UUID
+
+from replication.controller import Controller, ControllerConfig
+from replication.controller_events import (
+    Activated,
+    AlteredPartition,
+    AlteredPartitions,
+    AlterPartition,
+    Append,
+    Committed,
+    CreateTopic,
+    DamagedReplica,
+    Event,
+    Heartbeat,
+    HeartbeatAnswer,
+    IsrMember,
+    Proposal,
+    Registered,
+    RegisterNode,
+    Reply,
+    Report,
+    Result,
+    Ticked,
+    TopicCreated,
+)
+from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
+from replication.metadata import ClusterRecord, FolderState, LocatedRecord, VotersRecord
+from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.types import Endpoint, FolderId, Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionKey
+
+CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
+SESSION_MS = 2_000
+
+
+def folder(number: int) -> FolderId:
+    return FolderId(UUID(int=1_000 + number))
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    if "no.such.key" in configs:
+        raise InvalidConfig("no.such.key is no topic setting")
+
+
+class Controlled:
+    """One controller; node n has data folder n unless a test says otherwise."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.rng = random.Random(seed)
+        self.log: list[LocatedRecord] = []
+        self.batches: list[list[LocatedRecord]] = []
+        self.replies: dict[int, Result | TidelogError] = {}
+        self.reports: list[str] = []
+        self.hold_commits = False
+        self.now = Millis(10_000)
+        self.requests = 0
+        self.registering: dict[int, NodeId] = {}
+        self.numbers: dict[NodeId, NodeEpoch] = {}
+        self.on_disk: dict[FolderId, int] = {}
+        self._write([ClusterRecord(CLUSTER, 1), VotersRecord(())], Offset(0))
+        self.activate()
+
+    # --- driving ---
+
+    def activate(self, node: int = 99, incarnation: int = 99) -> None:
+        self.controller = Controller(rng=self.rng, check_configs=check_configs, config=ControllerConfig(SESSION_MS))
+        self.handle(Activated(self.now, self.replayed(), NodeId(node), Incarnation(UUID(int=incarnation))))
+
+    def handle(self, event: Event) -> None:
+        effects = self.controller.handle(event)
+        while effects:
+            appended = False
+            for effect in effects:
+                match effect:
+                    case Append(base_offset, records):
+                        self._write(list(records), base_offset)
+                        appended = True
+                    case Reply(request_id, result):
+                        assert request_id not in self.replies, "each request is answered once"
+                        self.replies[request_id] = result
+                        if isinstance(result, Registered):
+                            self.numbers[self.registering[request_id]] = result.node_epoch
+                    case Report(text):
+                        self.reports.append(text)
+            if self.hold_commits or not (appended or isinstance(event, Activated)):
+                break
+            event = Committed(self.end)
+            effects = self.controller.handle(event)
+
+    def commit(self, offset: int | None = None) -> None:
+        self.handle(Committed(self.end if offset is None else Offset(offset)))
+
+    def _write(self, records: list, base_offset: Offset) -> None:  # type: ignore[type-arg]
+        assert base_offset == self.end, "a batch begins where the log ends"
+        batch = [(Offset(base_offset + index), record) for index, record in enumerate(records)]
+        self.log.extend(batch)
+        self.batches.append(batch)
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.log[-1][0] + 1) if self.log else Offset(0)
+
+    def replayed(self) -> ClusterImage:
+        image = EMPTY
+        for batch in self.batches:
+            image = apply(image, batch)
+        return image
+
+    def ask(self, event: Event) -> Result | TidelogError | None:
+        self.handle(event)
+        return self.replies.get(event.request_id)  # type: ignore[union-attr]
+
+    def request_id(self) -> int:
+        self.requests += 1
+        return self.requests
+
+    def pass_time(self, ms: int, *alive: int) -> None:
+        """Let time pass in ticks; the nodes named go on sending heartbeats."""
+        until = self.now + ms
+        while self.now < until:
+            self.now = Millis(min(self.now + 200, until))
+            for node in alive:
+                self.beat(node)
+            self.handle(Ticked(self.now))
+
+    # --- nodes ---
+
+    def register(
+        self,
+        node: int,
+        *,
+        life: int = 1,
+        folders: Mapping[FolderId, int] | None = None,
+        boot: bytes = b"boot",
+        rack: str = "",
+        damaged: Mapping[PartitionKey, str] | None = None,
+        cluster: str = CLUSTER,
+    ) -> Result | TidelogError | None:
+        """Register with the folder number that the last ready registration left on disk."""
+        own = folders if folders is not None else {folder(node): self.on_disk.get(folder(node), -1)}
+        request_id = self.request_id()
+        self.registering[request_id] = NodeId(node)
+        return self.ask(
+            RegisterNode(
+                request_id,
+                self.now,
+                cluster,
+                NodeId(node),
+                Incarnation(UUID(int=node * 1_000 + life)),
+                {"client": Endpoint("127.0.0.1", 9000 + node)},
+                rack,
+                boot,
+                clean_start=False,
+                folders=tuple(FolderState(folder_id, NodeEpoch(number)) for folder_id, number in own.items()),
+                damaged=tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
+            )
+        )
+
+    def beat(
+        self, node: int, *, offset: int | None = None, ready: bool = True, drain: bool = False, epoch: int | None = None
+    ) -> Result | TidelogError | None:
+        number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
+        return self.ask(
+            Heartbeat(
+                self.request_id(),
+                self.now,
+                NodeId(node),
+                number,
+                self.end if offset is None else Offset(offset),
+                ready,
+                drain,
+            )
+        )
+
+    def start(self, *nodes: int, life: int = 1, racks: Mapping[int, str] | None = None, boot: bytes = b"boot") -> None:
+        """Register, write the number into the folder, and be unfenced."""
+        for node in nodes:
+            answer = self.register(node, life=life, rack=(racks or {}).get(node, ""), boot=boot)
+            assert isinstance(answer, Registered), answer
+            self.on_disk[folder(node)] = answer.node_epoch
+            assert self.beat(node) == HeartbeatAnswer(fenced=False, drained=False)
+
+    def kill(self, *nodes: int, alive: tuple[int, ...] = ()) -> None:
+        """Let the sessions of these nodes end."""
+        self.pass_time(SESSION_MS + 200, *alive)
+        assert all(self.node(node).fenced for node in nodes)
+
+    # --- looking ---
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def node(self, node: int) -> NodeRegistration:
+        return self.image.nodes[NodeId(node)]
+
+    def create(
+        self, name: str = "orders", *, partitions: int = 1, replicas: int = 3, **configs: str
+    ) -> Result | TidelogError | None:
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        return self.ask(CreateTopic(self.request_id(), name, partitions, replicas, settings))
+
+    def topic(self, name: str = "orders") -> TopicState:
+        topic = self.image.topic(name)
+        assert topic is not None
+        return topic
+
+    def partition(self, index: int = 0, name: str = "orders") -> PartitionState:
+        return self.topic(name).partitions[index]
+
+    def made(self, name: str = "orders", *, partitions: int = 1, replicas: int = 3, **configs: str) -> PartitionState:
+        assert isinstance(self.create(name, partitions=partitions, replicas=replicas, **configs), TopicCreated)
+        return self.partition(0, name)
+
+    def propose(
+        self,
+        *members: int,
+        by: int | None = None,
+        state: PartitionState | None = None,
+        leader_epoch: int | None = None,
+        partition_epoch: int | None = None,
+        epochs: Mapping[int, int] | None = None,
+    ) -> PartitionState | TidelogError | None:
+        """The leader proposes a set for partition 0 of `orders`; None: not answered yet."""
+        state = self.partition() if state is None else state
+        leader = state.leader if by is None else NodeId(by)
+        known = {node: self.numbers[NodeId(node)] for node in members} | dict(epochs or {})
+        proposal = Proposal(
+            state.key,
+            state.leader_epoch if leader_epoch is None else leader_epoch,  # type: ignore[arg-type]
+            state.partition_epoch if partition_epoch is None else partition_epoch,  # type: ignore[arg-type]
+            tuple(IsrMember(NodeId(node), NodeEpoch(known[node])) for node in members),
+        )
+        answer = self.ask(AlterPartition(self.request_id(), leader, self.numbers[leader], (proposal,)))
+        if answer is None or isinstance(answer, TidelogError):
+            return answer
+        assert isinstance(answer, AlteredPartitions)
+        (altered,) = answer.partitions
+        assert isinstance(altered, AlteredPartition)
+        return altered.outcome

@@ -1,0 +1,167 @@
+"""Any sequence of events keeps the controller's promises: a state machine drives it, an independent eye watches."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from replication.controller_events import DeleteTopic
+from replication.image import EMPTY, ClusterImage, apply
+from replication.metadata import LOST_FOLDER, PartitionChangeRecord
+from tests.replication.controlled import Controlled, folder
+from tidelog.types import NO_NODE, LeaderEpoch, NodeId, PartitionKey
+
+NODES = (1, 2, 3, 4)
+nodes = st.sampled_from(NODES)
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """Nodes come and go, folders are lost or put back, commits lag, the controller changes."""
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed: int) -> None:
+        self.world = Controlled(seed)
+        self.lives = dict.fromkeys(NODES, 0)
+        self.volumes = {node: (folder(node), -1) for node in NODES}  # the folder in place, and the number in it
+        self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
+        self.seen: ClusterImage = self.world.image
+        self.checked, self.walked = 0, EMPTY
+
+    # --- what happens to nodes ---
+
+    @rule(node=nodes, reboot=st.booleans())
+    def restart(self, node: int, reboot: bool) -> None:
+        self.lives[node] += 1
+        volume, number = self.volumes[node]
+        boot = f"boot {self.lives[node]}".encode() if reboot else b"boot"
+        self.world.register(node, life=self.lives[node], folders={volume: number}, boot=boot)
+
+    @rule(node=nodes)
+    def restart_with_an_empty_folder(self, node: int) -> None:
+        self.volumes[node] = (folder(100 * node + self.lives[node]), -1)
+        self.restart(node, reboot=False)
+
+    @rule(node=nodes)
+    def restart_with_a_copy(self, node: int) -> None:
+        volume, number = self.volumes[node]
+        self.volumes[node] = (volume, max(-1, number - 1))
+        self.restart(node, reboot=False)
+
+    @rule(node=nodes, ready=st.booleans(), drain=st.sampled_from([False, False, False, True]))
+    def heartbeat(self, node: int, ready: bool, drain: bool) -> None:
+        number = self.world.numbers.get(NodeId(node))
+        if number is None:
+            return
+        if ready and self.world.node(node).node_epoch == number:
+            self.volumes[node] = (self.volumes[node][0], number)  # fsynced before it says that it is ready
+        self.world.beat(node, ready=ready, drain=drain)
+
+    @rule(ms=st.integers(1, 3_000), alive=st.sets(nodes))
+    def time_passes(self, ms: int, alive: set[int]) -> None:
+        self.world.pass_time(ms, *sorted(node for node in alive if NodeId(node) in self.world.numbers))
+
+    # --- what clients, leaders and the quorum do ---
+
+    @rule(name=st.sampled_from("ab"), partitions=st.integers(1, 3), replicas=st.integers(1, 4), durable=st.booleans())
+    def create(self, name: str, partitions: int, replicas: int, durable: bool) -> None:
+        configs = {"durability": "fsync" if durable else "page-cache"}
+        self.world.create(name, partitions=partitions, replicas=replicas, **configs)
+
+    @rule(name=st.sampled_from("ab"))
+    def delete(self, name: str) -> None:
+        self.world.ask(DeleteTopic(self.world.request_id(), name))
+
+    @precondition(lambda self: any(state.leader != NO_NODE for state in self.world.image.partitions()))
+    @rule(data=st.data())
+    def propose(self, data: st.DataObject) -> None:
+        led = [state for state in self.world.image.partitions() if state.leader != NO_NODE]
+        state = data.draw(st.sampled_from(led))
+        members = data.draw(st.sets(st.sampled_from(state.replicas), min_size=1))
+        self.world.propose(
+            *sorted(members),
+            by=state.leader,
+            state=state,
+            partition_epoch=state.partition_epoch - data.draw(st.sampled_from([0, 0, 0, 1])),
+            epochs={node: self.world.numbers.get(node, -1) for node in members},
+        )
+
+    @rule(hold=st.booleans())
+    def commits(self, hold: bool) -> None:
+        self.world.hold_commits = hold
+        if not hold:
+            self.world.commit()
+
+    @rule(node=nodes)
+    def another_controller(self, node: int) -> None:
+        self.world.activate(node, incarnation=node * 1_000 + self.lives[node])
+
+    # --- what must hold ---
+
+    @invariant()
+    def replayed_is_live(self) -> None:
+        assert self.world.replayed() == self.world.image
+
+    @invariant()
+    def members_are_replicas_and_leaders_are_members(self) -> None:
+        for state in self.world.image.partitions():
+            assert state.isr
+            assert set(state.isr) <= set(state.replicas)
+            assert len(state.folders) == len(state.replicas)
+            if state.leader != NO_NODE:
+                assert state.leader in state.isr
+                assert not self.world.image.nodes[state.leader].fenced
+
+    @invariant()
+    def fenced_and_draining_nodes_are_in_no_set_that_others_carry_on(self) -> None:
+        for state in self.world.image.partitions():
+            for member in state.isr:
+                node = self.world.image.nodes[member]
+                assert not node.fenced or state.isr == (member,)
+                assert not node.draining or state.isr == (member,) or state.leader == member
+
+    @invariant()
+    def whoever_leads_has_the_bytes(self) -> None:
+        """The very folder that the metadata names, never one marked as lost."""
+        for state in self.world.image.partitions():
+            if state.leader != NO_NODE:
+                mine = state.folder_of(state.leader)
+                assert mine != LOST_FOLDER
+                assert mine in {named.folder_id for named in self.world.image.nodes[state.leader].folders}
+
+    @invariant()
+    def one_leader_and_one_life_of_it_per_epoch(self) -> None:
+        for state in self.world.image.partitions():
+            if state.leader != NO_NODE:
+                node = self.world.image.nodes[state.leader]
+                leads = (state.leader, node.node_epoch)
+                assert self.leaders.setdefault((state.key, state.leader_epoch), leads) == leads
+
+    @invariant()
+    def epochs_only_grow(self) -> None:
+        for state in self.world.image.partitions():
+            before = self.seen.partition(state.key)
+            if before is not None and before != state:
+                assert state.partition_epoch > before.partition_epoch
+                assert state.leader_epoch >= before.leader_epoch
+                assert state.leader == before.leader or state.leader_epoch > before.leader_epoch
+        self.seen = self.world.image
+
+    @invariant()
+    def leaders_come_from_the_set(self) -> None:
+        """Walks what was appended since the last look: a new leader was in sync, or was proposed by the old leader."""
+        for batch in self.world.batches[self.checked :]:
+            for offset, record in batch:
+                if isinstance(record, PartitionChangeRecord) and record.leader not in (None, NO_NODE):
+                    before = self.walked.partition(record.key)
+                    assert before is not None
+                    assert record.leader in (before.isr if record.isr is None else record.isr)
+                    assert set(record.isr or ()) <= set(before.isr) or before.leader != NO_NODE
+                self.walked = apply(self.walked, [(offset, record)])
+        self.checked = len(self.world.batches)
+
+
+TestController = ControllerMachine.TestCase
+TestController.settings = settings(
+    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

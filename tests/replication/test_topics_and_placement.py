@@ -1,0 +1,139 @@
+"""Making and removing topics, and where their replicas go."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replication.controller_events import CreateTopic, DeleteTopic, TopicCreated, TopicDeleted
+from replication.placement import place
+from tests.replication.controlled import Controlled, folder
+from tidelog.errors import (
+    InconsistentTopicId,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from tidelog.types import NodeId
+
+
+def test_a_topic_has_its_partitions_led_and_in_sync_from_the_start() -> None:
+    world = Controlled()
+    world.start(1, 2, 3)
+    world.made(partitions=6, min_insync_replicas="2")
+    topic = world.topic()
+    assert (topic.name, topic.min_insync_replicas, len(topic.partitions)) == ("orders", 2, 6)
+    for state in topic.partitions:
+        assert state.leader == state.replicas[0]
+        assert set(state.isr) == {1, 2, 3}
+        assert state.folders == tuple(folder(node) for node in state.replicas)
+    assert Counter(state.leader for state in topic.partitions) == {1: 2, 2: 2, 3: 2}
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "a" * 250, "__cluster_metadata", "a\n"])
+def test_a_name_that_is_not_allowed_is_refused(name: str) -> None:
+    world = Controlled()
+    world.start(1)
+    assert isinstance(world.create(name, replicas=1), InvalidTopic)
+
+
+def test_counts_and_settings_are_checked_and_nothing_is_written() -> None:
+    world = Controlled()
+    world.start(1, 2)
+    end = world.end
+    assert isinstance(world.create(partitions=0, replicas=1), InvalidPartitions)
+    assert isinstance(world.create(partitions=10_001, replicas=1), InvalidPartitions)
+    assert isinstance(world.create(replicas=0), InvalidReplicationFactor)
+    assert isinstance(world.create(replicas=3), InvalidReplicationFactor)
+    assert isinstance(world.create(replicas=1, no_such_key="1"), InvalidConfig)
+    assert world.end == end
+
+
+def test_a_fenced_node_takes_no_replica() -> None:
+    world = Controlled()
+    world.start(1, 2, 3)
+    world.kill(3, alive=(1, 2))
+    refused = world.create(replicas=3)
+    assert isinstance(refused, InvalidReplicationFactor)
+    assert "2 of 3 registered nodes are usable" in refused.message
+    assert set(world.made(replicas=2).replicas) == {1, 2}
+
+
+def test_a_name_is_taken_once_even_before_the_first_is_committed() -> None:
+    world = Controlled()
+    world.start(1)
+    world.hold_commits = True
+    assert world.create(replicas=1) is None
+    assert world.create(replicas=1) is None
+    world.commit()
+    assert isinstance(world.replies[world.requests - 1], TopicCreated)
+    assert isinstance(world.replies[world.requests], TopicExists)
+
+
+def test_validate_only_changes_nothing() -> None:
+    world = Controlled()
+    world.start(1)
+    end = world.end
+    assert world.ask(CreateTopic(world.request_id(), "orders", 1, 1, {}, validate_only=True)) == TopicCreated(None)
+    assert world.end == end
+
+
+def test_a_topic_is_removed_by_name_or_by_the_life_that_was_meant() -> None:
+    world = Controlled()
+    world.start(1)
+    first = world.made(replicas=1).topic_id
+    assert world.ask(DeleteTopic(world.request_id(), "orders", first)) == TopicDeleted(first)
+    second = world.made(replicas=1).topic_id
+    assert first != second
+    assert isinstance(world.ask(DeleteTopic(world.request_id(), "orders", first)), InconsistentTopicId)
+    assert world.ask(DeleteTopic(world.request_id(), "", second)) == TopicDeleted(second)
+    assert isinstance(world.ask(DeleteTopic(world.request_id(), "orders")), UnknownTopicOrPartition)
+
+
+def test_a_node_with_several_folders_fills_them_evenly() -> None:
+    world = Controlled()
+    world.register(1, folders={folder(10): -1, folder(11): -1, folder(12): -1})
+    world.beat(1)
+    world.made(partitions=9, replicas=1)
+    assert Counter(state.folders[0] for state in world.topic().partitions) == {
+        folder(10): 3,
+        folder(11): 3,
+        folder(12): 3,
+    }
+
+
+racks_of_nodes = st.dictionaries(
+    st.integers(0, 30).map(NodeId), st.sampled_from(["", "a", "b", "c", "d"]), min_size=1, max_size=12
+)
+
+
+@given(racks_of_nodes, st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32))
+def test_replicas_lie_on_different_nodes_and_as_many_racks_as_can_be(
+    racks: dict[NodeId, str], partitions: int, factor: int, seed: int
+) -> None:
+    factor = min(factor, len(racks))
+    placed = place(racks, partitions, factor, random.Random(seed))
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert len(placed) == partitions
+    assert max(leaders.values()) - (0 if len(leaders) < len(racks) else min(leaders.values())) <= 1
+    sizes = Counter(racks.values())
+    for replicas in placed:
+        assert len(set(replicas)) == factor
+        used = Counter(racks[node] for node in replicas)
+        assert len(used) == min(factor, len(sizes))
+        for rack, count in used.items():  # no rack takes two more than another that had room
+            assert all(count - used[other] <= 1 for other in sizes if used[other] < sizes[other])
+            assert count <= sizes[rack]
+    assert placed == place(racks, partitions, factor, random.Random(seed))
+
+
+def test_followers_of_one_leader_are_spread() -> None:
+    placed = place(dict.fromkeys(map(NodeId, range(4)), ""), 12, 2, random.Random(3))
+    assert len(set(placed)) == 12
