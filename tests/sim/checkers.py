@@ -1,0 +1,227 @@
+"""What must be true of a cluster after every event, whoever failed how: the rules, as objects that watch.
+
+Kept cheap: after a callback only the replicas of the process that ran are looked at, and of those only what moved.
+
+  - one leader per epoch: an epoch of a partition belongs to one life of one node;
+  - epochs and high watermarks never go back within a node's life;
+  - what is committed is committed: every replica has, below its high watermark, the same bytes as all others, for ever;
+  - a leader begins with everything that was committed before (`durability=fsync`);
+  - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
+  - readers see committed records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tests.sim.loop import SimulationError
+from tests.sim.workload import Fate, Sent
+from tidelog.records import iter_batches
+from tidelog.records.record import Record
+from tidelog.types import Durability, LeaderEpoch, Offset, PartitionKey
+
+READ_BYTES = 1 << 20
+
+
+class Violation(SimulationError):
+    """A promise of the cluster is broken."""
+
+
+class ReadableLog(Protocol):
+    """As much of storage's Log as a checker needs."""
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+    @property
+    def log_end_offset(self) -> Offset: ...
+    @property
+    def high_watermark(self) -> Offset: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One replica as it is now. `log` is None where the node has none (yet, or its folder is offline)."""
+
+    key: PartitionKey
+    name: str  # topic-partition, for people
+    log: ReadableLog | None
+    leader_epoch: LeaderEpoch
+    leads: bool
+    durability: Durability
+
+
+@dataclass(slots=True)
+class Watched:
+    """What was last seen of one replica within one life of its node."""
+
+    log: ReadableLog | None = None
+    epoch: int = -1
+    leads: bool = False
+    high_watermark: int = -1
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is committed in one partition, in the order in which it became so: the truth all replicas share."""
+
+    name: str
+    start: int = 0
+    end: int = 0
+    batches: dict[int, bytes] = field(default_factory=dict)  # by base offset
+    values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, data records only
+    leaders: dict[int, str] = field(default_factory=dict)  # by epoch: which life of which node
+
+
+class Checkers:
+    """All rules over one world. `read` gives the bytes of a log's range without disturbing the node."""
+
+    def __init__(self, read: Callable[[str, ReadableLog, int, int], bytes], note: Callable[[str], None]) -> None:
+        self.ledgers: dict[PartitionKey, Ledger] = {}
+        self.sent: list[Sent] = []
+        self.reads = 0
+        self._read = read
+        self._note = note
+        self._watched: dict[tuple[str, PartitionKey], Watched] = {}
+
+    def ledger(self, key: PartitionKey, name: str) -> Ledger:
+        found = self.ledgers.get(key)
+        if found is None:
+            found = self.ledgers[key] = Ledger(name)
+        return found
+
+    # --- after every event ---
+
+    def node_began(self, node: str) -> None:
+        """A new life: what was seen of the old one is no measure for it."""
+        for key in [key for key in self._watched if key[0] == node]:
+            del self._watched[key]
+
+    def look(self, node: str, life: str, replicas: Iterable[ReplicaView]) -> None:
+        """See what moved on one node since the last look."""
+        for replica in replicas:
+            seen = self._watched.get((node, replica.key))
+            if seen is None:
+                seen = self._watched[node, replica.key] = Watched()
+            log = replica.log
+            if log is not seen.log:
+                seen.log, seen.high_watermark = log, -1
+            if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
+                self._epoch_moved(node, life, replica, seen)
+            if log is not None and log.high_watermark != seen.high_watermark:
+                self._watermark_moved(node, replica, log, seen)
+
+    def _epoch_moved(self, node: str, life: str, replica: ReplicaView, seen: Watched) -> None:
+        if replica.leader_epoch < seen.epoch:
+            raise Violation(
+                f"{replica.name} on {node}: its leader epoch went back from {seen.epoch} to {replica.leader_epoch}"
+            )
+        seen.epoch, seen.leads = replica.leader_epoch, replica.leads
+        if not replica.leads:
+            return
+        ledger = self.ledger(replica.key, replica.name)
+        first = ledger.leaders.setdefault(replica.leader_epoch, life)
+        if first != life:
+            raise Violation(f"{replica.name} epoch {replica.leader_epoch} is led by {first} and by {life}")
+        self._note(f"{life} leads {replica.name} in epoch {replica.leader_epoch}")
+        if replica.log is not None and replica.durability is Durability.FSYNC:
+            self._begins_complete(life, replica, replica.log, ledger)
+
+    def _begins_complete(self, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
+        if log.log_end_offset < ledger.end:
+            raise Violation(
+                f"{life} leads {replica.name} in epoch {replica.leader_epoch} with its log ending at "
+                f"{log.log_end_offset}, but everything below {ledger.end} was committed before"
+            )
+        self._compare(life, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
+
+    def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
+        reached = log.high_watermark
+        if reached < seen.high_watermark:
+            raise Violation(
+                f"{replica.name} on {node}: its high watermark went back from {seen.high_watermark} to {reached}"
+            )
+        if reached > log.log_end_offset:
+            raise Violation(f"{replica.name} on {node}: high watermark {reached} above log end {log.log_end_offset}")
+        self._compare(node, replica, log, max(seen.high_watermark, log.log_start_offset), reached)
+        seen.high_watermark = reached
+
+    def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:
+        """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation."""
+        if start >= end:
+            return
+        ledger = self.ledger(replica.key, replica.name)
+        for batch in iter_batches(self._read(node, log, start, end)):
+            data = bytes(batch.buffer)
+            base = int(batch.base_offset)
+            known = ledger.batches.get(base)
+            if known is None and base >= ledger.end:
+                ledger.batches[base] = data
+                ledger.end = int(batch.next_offset)
+                if not batch.is_control:
+                    ledger.values.update((int(record.offset), record.value) for record in batch.records())
+            elif known != data:
+                raise Violation(
+                    f"{replica.name} on {node}: offset {base} (epoch {batch.partition_leader_epoch}) is not what was "
+                    f"committed there before ({_describe(known, ledger, base)})"
+                )
+
+    # --- what clients are told ---
+
+    def sending(self, sent: Sent) -> None:
+        """A client begins to send; its answer is judged when it comes."""
+        self.sent.append(sent)
+        sent.on_done.append(self._answered)
+
+    def _answered(self, sent: Sent) -> None:
+        if sent.fate is not Fate.ACKNOWLEDGED or sent.acks != -1:
+            return
+        ledger = self._ledger_of(sent)
+        if sent.offset not in ledger.values:
+            raise Violation(f"{sent}, but offset {sent.offset} is not committed (all below {ledger.end} is)")
+        if ledger.values[sent.offset] != sent.value:
+            raise Violation(f"{sent}, but {ledger.values[sent.offset]!r} is committed at offset {sent.offset}")
+
+    def _ledger_of(self, sent: Sent) -> Ledger:
+        for key, ledger in self.ledgers.items():
+            if key.topic_id.bytes == sent.topic_id and key.partition == sent.partition:
+                return ledger
+        raise Violation(f"{sent}, but nothing was ever committed in that partition")
+
+    def reader_got(self, ledger: Ledger, record: Record) -> None:
+        """A reader was given a record."""
+        self.reads += 1
+        if record.offset not in ledger.values:
+            raise Violation(f"a reader of {ledger.name} was given offset {record.offset}, which is not committed")
+        if ledger.values[record.offset] != record.value:
+            raise Violation(
+                f"a reader of {ledger.name} was given {record.value!r} at offset {record.offset}, where "
+                f"{ledger.values[record.offset]!r} is committed"
+            )
+
+    # --- at the end ---
+
+    def all_sent_are_accounted_for(self) -> None:
+        """Each acknowledged record is committed exactly once; those certainly refused are not there; none is twice."""
+        for key, ledger in self.ledgers.items():
+            mine = [s for s in self.sent if s.topic_id == key.topic_id.bytes and s.partition == key.partition]
+            committed: dict[bytes | None, int] = {}
+            for offset, value in sorted(ledger.values.items()):
+                if value in committed and value is not None:
+                    raise Violation(f"{ledger.name}: {value!r} is committed at {committed[value]} and at {offset}")
+                committed[value] = offset
+            for sent in mine:
+                if sent.fate is Fate.ACKNOWLEDGED and sent.acks == -1 and sent.value not in committed:
+                    raise Violation(f"{ledger.name}: acknowledged and lost: {sent}")
+                if sent.fate is Fate.REFUSED and sent.value in committed:
+                    raise Violation(f"{ledger.name}: refused as not written, yet committed: {sent}")
+
+
+def _describe(known: bytes | None, ledger: Ledger, base: int) -> str:
+    if known is None:
+        return f"the committed log up to {ledger.end} has no batch that begins there"
+    batch = next(iter(iter_batches(known)))
+    return (
+        f"epoch {batch.partition_leader_epoch}, {batch.count} records, crc {batch.crc:08x}; now other bytes at {base}"
+    )

@@ -1,0 +1,294 @@
+"""Clients of a simulated cluster: a plain producer that remembers what it was told, and a reader of what is committed.
+
+A client is a process of its own that speaks the wire's messages over the simulated transport. Kept true: a record whose
+fate is unknown is never sent again, so what a client counts as sent once is in the log at most once.
+Left to others: whether what it was told is true (checkers.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from node import methods, status
+from node.transport import MessageStream
+from tests.sim.clock import WORLD_BEGAN_MS
+from tests.sim.loop import OutOfTime, SimLoop
+from tests.sim.network import Network, SimTransport
+from tests.sim.process import Process
+from tidelog._wire import PartitionProduce, ProduceRequest
+from tidelog.errors import (
+    ConnectionLost,
+    LeaderNotAvailable,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.records import build_batch, iter_batches
+from tidelog.records.record import Record
+from tidelog.types import Endpoint, Offset
+from tidelog.v1 import admin_pb2, data_pb2
+
+RETRY_MS = (20, 250)
+ANSWER_MS = 8_000
+CALL_MS = 3_000
+
+
+class Fate(Enum):
+    PENDING = "under way"
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "certainly not written"
+    UNKNOWN = "nobody can tell"
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One record that a producer sends, and what became of it."""
+
+    topic: str
+    partition: int
+    value: bytes
+    acks: int
+    fate: Fate = Fate.PENDING
+    offset: int = -1
+    topic_id: bytes = b""
+    error: TidelogError | None = None
+    attempts: int = 0
+    on_done: list[Callable[[Sent], None]] = field(default_factory=list)
+    drive: Callable[[Callable[[], bool], float, str], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.fate is not Fate.PENDING
+
+    def wait(self, within: float = 60.0) -> int:
+        """Let the world run until the answer is there. Returns the offset; raises the error it ended with."""
+        assert self.drive is not None
+        self.drive(lambda: self.done, within, f"an answer for {self}")
+        if self.error is not None and self.fate is not Fate.ACKNOWLEDGED:
+            raise self.error
+        return self.offset
+
+    def __str__(self) -> str:
+        return f"{self.value[:24]!r} to {self.topic}-{self.partition}: {self.fate.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Where a partition is led, as a client learnt it."""
+
+    endpoint: Endpoint
+    topic_id: bytes
+    epoch: int
+
+
+class Client:
+    """One client process. Every public method is a coroutine to be run as a task of it (`start`)."""
+
+    def __init__(
+        self, loop: SimLoop, network: Network, rng: random.Random, name: str, bootstrap: Sequence[Endpoint]
+    ) -> None:
+        self.process = Process(name)
+        self.loop = loop
+        self._rng = rng
+        self._bootstrap = list(bootstrap)
+        self._transport: SimTransport = network.transport(name)
+        self._streams: dict[Endpoint, MessageStream[Any, Any]] = {}
+        self._batch_ids = itertools.count(1)
+        self._turn = asyncio.Lock()  # one request at a time on the produce streams
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a coroutine as a task of this process."""
+        return self.process.run(self.loop.create_task, work, name=f"{self.process.name} {name}")
+
+    async def pause(self) -> None:
+        """Wait a little before another attempt."""
+        await asyncio.sleep(self._rng.randint(*RETRY_MS) / 1000)  # noqa: TID251 - a client on the simulated loop
+
+    # --- metadata and topics ---
+
+    async def metadata(self, *topics: str) -> admin_pb2.GetMetadataResponse:
+        """Of whichever node answers first, asked in an order of chance."""
+        nodes = self._bootstrap.copy()
+        self._rng.shuffle(nodes)
+        failure: TidelogError | None = None
+        for endpoint in nodes:
+            request = admin_pb2.GetMetadataRequest(topics=list(topics))
+            try:
+                return await self._transport.call(endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=CALL_MS)
+            except TidelogError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def leader(self, topic: str, partition: int) -> Leader:
+        """Who leads, as some node says. Raises LeaderNotAvailable or UnknownTopicOrPartition."""
+        answer = await self.metadata(topic)
+        for found in answer.topics:
+            if found.name == topic and not found.HasField("error") and partition < len(found.partitions):
+                state = found.partitions[partition]
+                for node in answer.nodes:
+                    if node.node_id == state.leader:
+                        return Leader(Endpoint(node.host, node.port), found.topic_id, state.leader_epoch)
+                raise LeaderNotAvailable(f"{topic}-{partition} has no leader now")
+        raise UnknownTopicOrPartition(f"{topic}-{partition} does not exist")
+
+    async def admin_call(self, method: Any, request: Any, *, fine: tuple[type[TidelogError], ...] = ()) -> None:
+        """Call any node until one does it. fine: errors that say it is done already."""
+        while True:
+            endpoint = self._rng.choice(self._bootstrap)
+            try:
+                await self._transport.call(endpoint, method, request, timeout_ms=CALL_MS)
+                return
+            except fine:
+                return
+            except TidelogError as error:
+                if error.retry.name == "NEVER":
+                    raise
+                await self.pause()
+
+    # --- producing ---
+
+    async def produce(self, sent: Sent, *, attempts_max: int = 10_000) -> None:
+        """Send until the fate is known or unknowable; only what was certainly not written is sent again."""
+        async with self._turn:
+            while not sent.done:
+                sent.attempts += 1
+                try:
+                    await self._produce_once(sent)
+                    sent.fate = Fate.ACKNOWLEDGED
+                except TidelogError as error:
+                    sent.error = error
+                    if error.written is None:
+                        sent.fate = Fate.UNKNOWN
+                    elif error.retry.name == "NEVER" or sent.attempts >= attempts_max:
+                        sent.fate = Fate.REFUSED
+                    else:
+                        await self.pause()
+        for tell in sent.on_done:
+            tell(sent)
+
+    async def _produce_once(self, sent: Sent) -> None:
+        leader = await self.leader(sent.topic, sent.partition)
+        sent.topic_id = leader.topic_id
+        stream = self._streams.get(leader.endpoint)
+        if stream is None:
+            stream = await self._transport.open_stream(leader.endpoint, methods.DATA_PRODUCE_STREAM)
+            self._streams[leader.endpoint] = stream
+        batch_id = next(self._batch_ids)
+        record = Record(
+            offset=Offset(0), timestamp=WORLD_BEGAN_MS + self.loop.now_us // 1000, key=None, value=sent.value
+        )
+        entry = PartitionProduce(
+            batch_id=batch_id,
+            topic_id=leader.topic_id,
+            partition=sent.partition,
+            leader_epoch=leader.epoch,
+            records=build_batch([record]),
+        )
+        request = ProduceRequest(acks=sent.acks, timeout_ms=ANSWER_MS // 2, partitions=[entry])
+        try:
+            answer = await self._exchange(stream, request, batch_id, leader.endpoint)
+        except BaseException:
+            self._streams.pop(leader.endpoint, None)
+            stream.close()
+            raise
+        if answer.HasField("error"):
+            raise status.from_proto(answer.error)
+        sent.offset = answer.base_offset
+
+    @staticmethod
+    async def _exchange(
+        stream: MessageStream[Any, Any], request: ProduceRequest, batch_id: int, to: Endpoint
+    ) -> data_pb2.PartitionProduced:
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                await stream.send(request)
+                if request.acks == 0:
+                    return data_pb2.PartitionProduced(base_offset=-1)
+                while (answer := await stream.receive()) is not None:
+                    for entry in answer.partitions:
+                        if entry.batch_id == batch_id:
+                            return entry  # type: ignore[no-any-return]
+        except TimeoutError:
+            raise RequestTimedOut(f"no answer from {to} to a batch within {ANSWER_MS} ms") from None
+        raise ConnectionLost(f"{to} ended the stream before it answered the batch")
+
+    # --- reading ---
+
+    async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 100) -> tuple[list[Record], int]:
+        """One fetch from the leader, of what is committed. Returns the records from `offset` on and the watermark."""
+        leader = await self.leader(topic, partition)
+        wanted = data_pb2.FetchPartition(
+            fetch_id=1,
+            topic_id=leader.topic_id,
+            partition=partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            held_offset=-1,
+            log_start_offset=-1,
+            max_bytes=1 << 20,
+        )
+        request = data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, partitions=[wanted])
+        answer = await self._transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
+        fetched = answer.partitions[0]
+        if fetched.error is not None:
+            raise status.from_proto(fetched.error)
+        records = []
+        for batch in iter_batches(fetched.records):
+            batch.ensure_valid()
+            if not batch.is_control:
+                records.extend(record for record in batch.records() if record.offset >= offset)
+        return records, fetched.high_watermark
+
+    async def read_to(self, topic: str, partition: int, end: int, take: Callable[[Record], None]) -> None:
+        """Read from the start until everything below `end` has been handed to `take`, through whatever goes wrong."""
+        position = 0
+        while position < end:
+            try:
+                records, _ = await self.fetch(topic, partition, position)
+            except OffsetOutOfRange:
+                await self.pause()
+                continue
+            except TidelogError as error:
+                if error.retry.name == "NEVER":
+                    raise
+                await self.pause()
+                continue
+            for record in records:
+                take(record)
+                position = record.offset + 1
+
+    async def tail(self, topic: str, partition: int, take: Callable[[Record], None]) -> None:
+        """Read for ever."""
+        position = 0
+        while True:
+            try:
+                records, _ = await self.fetch(topic, partition, position, max_wait_ms=self._rng.randint(0, 500))
+            except TidelogError:
+                await self.pause()
+                continue
+            for record in records:
+                take(record)
+                position = record.offset + 1
+            if not records:
+                await self.pause()
+
+
+def drive_with(loop: SimLoop) -> Callable[[Callable[[], bool], float, str], None]:
+    """What lets a story wait: run the world until something is true."""
+
+    def drive(reached: Callable[[], bool], within: float, what: str) -> None:
+        try:
+            loop.run_until(reached, within=within, what=what)
+        except OutOfTime as late:
+            raise OutOfTime(f"{late} (now {loop.time():.3f} s)") from None
+
+    return drive
