@@ -34,7 +34,14 @@ MACHINE = {
 # The modules of a node that may build real sockets, threads and loops; everything else takes them by constructor.
 NODE_OUTERMOST = {"__main__.py", "executor.py", "grpc_server.py", "grpc_transport.py", "probe.py", "process.py"}
 # Where the builtin `open` (or a Path that opens) may be called.
-MAY_OPEN = {"storage/os_files.py", "node/__main__.py", "node/process.py", "tidelog/cli", "tidelog/spark"}
+MAY_OPEN = {
+    "storage/os_files.py",
+    "node/__main__.py",
+    "node/local_cluster.py",
+    "node/process.py",
+    "tidelog/cli",
+    "tidelog/spark",
+}
 
 
 @dataclass(frozen=True)

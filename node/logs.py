@@ -1,0 +1,76 @@
+"""Log lines that a person and a program can read: one line each, to standard error.
+
+`text`: time, level, logger, message, then `key=value` for the fields given by `extra={...}`. `json`: the same as one
+object per line. Kept true: one event is one line, whatever the message holds; a traceback is a field of its line in
+JSON and follows it, indented, in text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+# What every LogRecord has; anything beyond was given by `extra`.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure(*, style: str, level: str, node_id: int | None = None, stream: TextIO | None = None) -> None:
+    """Send all logging of this process to `stream` (standard error). style: `text` or `json`. node_id: put on each
+    line, since the lines of all nodes often end in one place."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines(node_id) if style == "json" else TextLines(node_id))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What the caller gave by `extra`."""
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class TextLines(logging.Formatter):
+    """For people."""
+
+    def __init__(self, node_id: int | None = None) -> None:
+        super().__init__()
+        self._node = "" if node_id is None else f" node={node_id}"
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]
+        fields = "".join(f" {key}={_short(value)}" for key, value in fields_of(record).items())
+        message = record.getMessage().replace("\n", "\\n")
+        line = f"{at} {record.levelname.lower():<7} {record.name}{self._node}: {message}{fields}"
+        if record.exc_info:
+            line += "\n" + "\n".join(f"    {part}" for part in self.formatException(record.exc_info).splitlines())
+        return line
+
+
+class JsonLines(logging.Formatter):
+    """For programs."""
+
+    def __init__(self, node_id: int | None = None) -> None:
+        super().__init__()
+        self._node = {} if node_id is None else {"node": node_id}
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            **self._node,
+            "message": record.getMessage(),
+            **fields_of(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or "=" in text or "\n" in text or not text else text

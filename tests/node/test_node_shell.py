@@ -1,0 +1,124 @@
+"""The small parts around a node: threads, log lines, health and its probe."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from node import logs, probe
+from node.executor import ThreadExecutor
+from node.grpc_server import GrpcServer
+from node.health import Health
+from node.work import run_in
+from tests.node.helpers import SilentMeter
+from tidelog.types import Endpoint
+
+
+def test_work_is_done_in_order_on_one_thread_and_reported_on_the_loop() -> None:
+    async def story() -> None:
+        executor, here = ThreadExecutor("folder"), threading.get_ident()
+        order: list[int] = []
+        reported: list[int] = []
+        workers = set()
+
+        def work(number: int) -> int:
+            order.append(number)
+            workers.add(threading.get_ident())
+            return threading.get_ident()
+
+        for number in range(50):
+            executor.submit(lambda number=number: work(number), lambda _: reported.append(threading.get_ident()))  # type: ignore[misc]
+        await run_in(executor, lambda: None)
+        assert order == list(range(50))
+        assert len(workers) == 1
+        assert here not in workers
+        assert set(reported) == {here}
+        executor.close()
+
+    asyncio.run(story())
+
+
+def test_work_that_fails_raises_where_it_is_waited_for() -> None:
+    async def story() -> None:
+        executor = ThreadExecutor("folder")
+        with pytest.raises(ZeroDivisionError):
+            await run_in(executor, lambda: 1 // 0)
+        assert await run_in(executor, lambda: "still works") == "still works"
+        executor.close()
+
+    asyncio.run(story())
+
+
+def test_closing_finishes_what_was_given() -> None:
+    finished = []
+
+    async def story() -> None:
+        executor = ThreadExecutor("pool", workers=3)
+        for number in range(20):
+            executor.submit(lambda number=number: finished.append(number), lambda _: None)  # type: ignore[misc]
+        executor.close()
+
+    asyncio.run(story())
+    assert sorted(finished) == list(range(20))
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_log_lines_carry_their_fields() -> None:
+    text, lines = io.StringIO(), io.StringIO()
+    for style, stream in (("text", text), ("json", lines)):
+        logs.configure(style=style, level="info", node_id=3, stream=stream)
+        log = logging.getLogger("node.story")
+        log.info("leads\nnow", extra={"topic": "orders", "why": "old leader gone"})
+        log.debug("not shown")
+        try:
+            raise ValueError("why")
+        except ValueError:
+            log.exception("failed")
+    first, second, *traceback = text.getvalue().splitlines()
+    assert first.endswith('info    node.story node=3: leads\\nnow topic=orders why="old leader gone"')
+    assert second.endswith("error   node.story node=3: failed")
+    assert traceback[-1] == "    ValueError: why"
+    objects = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert len(objects) == 2
+    assert objects[0]["message"] == "leads\nnow"
+    assert (objects[0]["node"], objects[0]["topic"], objects[0]["level"]) == (3, "orders", "info")
+    assert "ValueError: why" in objects[1]["traceback"]
+
+
+def test_a_probe_tells_alive_from_ready(capfd: pytest.CaptureFixture[str]) -> None:
+    async def story() -> list[tuple[int, int]]:
+        server, health = GrpcServer("client", meter=SilentMeter()), Health(())
+        address = server.bind(Endpoint("127.0.0.1", 0))
+        server.serve_health(health.servicer)
+        await health.alive()
+        await server.start()
+        prober = ThreadExecutor("prober")
+        seen = []
+        for is_ready in (False, True, False):
+            await health.ready(is_ready=is_ready)
+            alive = await run_in(prober, lambda: probe.main([str(address)]))
+            seen.append((alive, await run_in(prober, lambda: probe.main(["--ready", str(address)]))))
+        await server.stop(0)
+        seen.append((await run_in(prober, lambda: probe.main([str(address)])), 1))
+        prober.close()
+        return seen
+
+    assert asyncio.run(story()) == [(0, 1), (0, 0), (0, 1), (1, 1)]
+    out, err = capfd.readouterr()
+    assert "is alive" in out
+    assert "is not ready" in err
+    assert "no connection" in err
