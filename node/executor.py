@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
@@ -23,8 +24,10 @@ _log = logging.getLogger("node.executor")
 class ThreadExecutor:
     """`storage.executor.Executor` on `workers` threads. Made on a running loop; its threads end with `close`."""
 
-    def __init__(self, name: str, *, workers: int = 1) -> None:
+    def __init__(self, name: str, *, workers: int = 1, observe: Callable[[float], None] | None = None) -> None:
+        """observe: told, on the loop, how long each piece took (seconds)."""
         self._loop = asyncio.get_running_loop()
+        self._observe = observe
         self._queue: SimpleQueue[_Piece] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(workers)
@@ -47,11 +50,17 @@ class ThreadExecutor:
         while (piece := self._queue.get()) is not None:
             work, done = piece
             result: Any
+            began = time.monotonic()
             try:
                 result = work()
             except Exception as error:  # noqa: BLE001 (whatever the work raises is its result)
                 result = error
             try:
-                self._loop.call_soon_threadsafe(done, result)
+                self._loop.call_soon_threadsafe(self._report, done, result, time.monotonic() - began)
             except RuntimeError:
                 _log.debug("the loop has ended; nobody waits for this work any more")
+
+    def _report(self, done: Callable[[Any], None], result: Any, seconds: float) -> None:
+        if self._observe is not None:
+            self._observe(seconds)
+        done(result)

@@ -1,0 +1,150 @@
+"""What a node counts, in Prometheus' terms: kept in a registry of its own, so that several nodes fit in one process.
+
+Two kinds: what happens (requests, bytes, disk work) is counted when it happens; what is (in-sync sets, watermarks, the
+state of folders) is asked for when somebody reads the metrics, and costs nothing in between. Everything happens on the
+node's loop. docs/operations.md lists the names.
+Left to others: serving them (`node/metrics_server.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    """One replica on this node, as it is now."""
+
+    topic: str
+    partition: int
+    leads: bool
+    isr_size: int
+    """Members of the in-sync set, as this node knows it."""
+    replicas: int
+    log_start: int
+    log_end: int
+    high_watermark: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """One node, as it is now."""
+
+    ready: bool
+    metadata_offset: int
+    is_controller: bool
+    offline_folders: tuple[str, ...]
+    folders: tuple[str, ...]
+    partitions: tuple[PartitionFigures, ...]
+
+
+class NodeMetrics:
+    """The figures of one node; also the `RequestMeter` of its listeners."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter("tidelog_requests", "Calls answered", ("method", "outcome"), registry=self.registry)
+        self._request_seconds = Histogram(
+            "tidelog_request_seconds",
+            "Time to the answer of a call",
+            ("method",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._streams = Gauge("tidelog_streams_open", "Streams open now", ("method",), registry=self.registry)
+        self._streams_ended = Counter(
+            "tidelog_streams_ended", "Streams that ended", ("method", "outcome"), registry=self.registry
+        )
+        self._disk_seconds = Histogram(
+            "tidelog_folder_work_seconds",
+            "Time of one piece of work on a data folder's writer: group commits (fsync) for the most part",
+            ("folder",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
+    def answered(self, method: str, seconds: float, outcome: str) -> None:
+        """A unary call was answered after so long."""
+        self._requests.labels(method, outcome).inc()
+        self._request_seconds.labels(method).observe(seconds)
+
+    def stream_opened(self, method: str) -> None:
+        self._streams.labels(method).inc()
+
+    def stream_closed(self, method: str, outcome: str) -> None:
+        self._streams.labels(method).dec()
+        self._streams_ended.labels(method, outcome).inc()
+
+    def folder_worker(self, folder: str) -> Callable[[float], None]:
+        """What to tell how long each piece of work on that folder's writer took (seconds)."""
+        return self._disk_seconds.labels(folder).observe
+
+    def watch(self, look: Callable[[], NodeFigures]) -> None:
+        """Ask `look` for the node's state whenever somebody reads the metrics."""
+        self.registry.register(_NodeCollector(look))
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _NodeCollector(Collector):
+    def __init__(self, look: Callable[[], NodeFigures]) -> None:
+        self._look = look
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # registering must not look: the node may not be there yet
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._look()
+        yield _gauge("tidelog_ready", "1 while registered, unfenced and caught up", float(now.ready))
+        yield _gauge("tidelog_metadata_offset", "How far the metadata log is applied", now.metadata_offset)
+        yield _gauge("tidelog_active_controller", "1 on the active controller", float(now.is_controller))
+        offline = GaugeMetricFamily("tidelog_folder_offline", "1 where a data folder is offline", labels=("folder",))
+        for folder in now.folders:
+            offline.add_metric((folder,), float(folder in now.offline_folders))
+        yield offline
+        leads = [figures for figures in now.partitions if figures.leads]
+        yield _gauge("tidelog_replicas", "Replicas on this node", len(now.partitions))
+        yield _gauge("tidelog_leaders", "Partitions that this node leads", len(leads))
+        under = sum(figures.isr_size < figures.replicas for figures in leads)
+        yield _gauge("tidelog_under_replicated", "Partitions led here with fewer in-sync replicas than replicas", under)
+        yield from _partition_gauges(now.partitions)
+
+
+def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, words, value=value)
+
+
+def _partition_gauges(partitions: tuple[PartitionFigures, ...]) -> Iterator[Metric]:
+    named: tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...] = (
+        ("tidelog_partition_isr", "In-sync replicas", lambda figures: figures.isr_size),
+        ("tidelog_partition_log_start", "First offset", lambda figures: figures.log_start),
+        ("tidelog_partition_log_end", "One past the last offset", lambda figures: figures.log_end),
+        ("tidelog_partition_high_watermark", "One past the last committed", lambda figures: figures.high_watermark),
+        (
+            "tidelog_partition_uncommitted",
+            "Records not committed yet: log end less high watermark",
+            lambda figures: figures.log_end - figures.high_watermark,
+        ),
+        (
+            "tidelog_partition_unheld",
+            "Records not held durably yet by this replica: log end less held",
+            lambda figures: figures.log_end - figures.held,
+        ),
+    )
+    for name, words, value in named:
+        family = GaugeMetricFamily(name, words, labels=("topic", "partition", "role"))
+        for figures in partitions:
+            role = "leader" if figures.leads else "follower"
+            family.add_metric((figures.topic, str(figures.partition), role), value(figures))
+        yield family

@@ -1,0 +1,68 @@
+"""`GET /metrics` over HTTP, on the node's own loop: figures are read where they are written.
+
+Just enough of HTTP/1.1 for a scraper: one request on each connection, bounded in size and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.errors import InvalidConfig
+from tidelog.types import Endpoint
+
+_REQUEST_BYTES_MAX: Final = 16 * 1024
+_REQUEST_S_MAX: Final = 5
+
+
+class MetricsServer:
+    """Answers with what `text` returns."""
+
+    def __init__(self, text: Callable[[], bytes]) -> None:
+        self._text = text
+        self._server: asyncio.Server | None = None
+
+    async def start(self, bind: Endpoint) -> Endpoint:
+        """Begin to answer. Returns the address taken. Raises InvalidConfig where it cannot be."""
+        try:
+            self._server = await asyncio.start_server(
+                self._answer, bind.host, bind.port, limit=_REQUEST_BYTES_MAX, reuse_port=False
+            )
+        except OSError as error:
+            raise InvalidConfig(
+                f"[metrics] bind = {str(bind)!r}: cannot be bound ({error}). Name a free address of this machine, or "
+                "leave the section out."
+            ) from None
+        return Endpoint(bind.host, self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Answer no more."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_S_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._response(head))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # not a scraper, or one that went away
+        finally:
+            writer.close()
+
+    def _response(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            return _reply("405 Method Not Allowed", "text/plain", b"only GET\n")
+        if path != b"/metrics":
+            return _reply("404 Not Found", "text/plain", b"metrics are at /metrics\n")
+        return _reply("200 OK", "text/plain; version=0.0.4; charset=utf-8", self._text(), with_body=method == b"GET")
+
+
+def _reply(status: str, kind: str, body: bytes, *, with_body: bool = True) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + (body if with_body else b"")

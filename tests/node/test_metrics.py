@@ -1,0 +1,93 @@
+"""What a scraper sees."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from node.metrics import NodeFigures, NodeMetrics, PartitionFigures
+from node.metrics_server import MetricsServer
+from tidelog.errors import InvalidConfig
+from tidelog.types import Endpoint
+
+LEADER = PartitionFigures(
+    "orders", 3, leads=True, isr_size=2, replicas=3, log_start=0, log_end=110, high_watermark=100, held=105
+)
+FOLLOWER = PartitionFigures(
+    "orders", 4, leads=False, isr_size=3, replicas=3, log_start=0, log_end=50, high_watermark=50, held=50
+)
+FIGURES = NodeFigures(
+    ready=True,
+    metadata_offset=17,
+    is_controller=False,
+    offline_folders=("/b",),
+    folders=("/a", "/b"),
+    partitions=(LEADER, FOLLOWER),
+)
+
+
+async def scrape(address: Endpoint, request: str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") -> tuple[str, str]:
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(request.encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    return head, body
+
+
+def test_requests_and_state_are_there_to_be_scraped() -> None:
+    async def story() -> str:
+        metrics = NodeMetrics()
+        metrics.watch(lambda: FIGURES)
+        metrics.answered("Data.Fetch", 0.003, "ok")
+        metrics.answered("Data.Produce", 0.2, "NOT_LEADER_OR_FOLLOWER")
+        metrics.stream_opened("Data.FetchStream")
+        metrics.folder_worker("/a")(0.01)
+        server = MetricsServer(metrics.text)
+        address = await server.start(Endpoint("127.0.0.1", 0))
+        head, body = await scrape(address)
+        assert head.startswith("HTTP/1.1 200 OK")
+        assert (await scrape(address, "GET / HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 404")
+        assert (await scrape(address, "POST /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 405")
+        await server.stop()
+        return body
+
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(asyncio.run(story()))
+        for sample in family.samples
+    }
+    assert samples["tidelog_requests_total", "Data.Fetch", "ok"] == 1
+    assert samples["tidelog_requests_total", "Data.Produce", "NOT_LEADER_OR_FOLLOWER"] == 1
+    assert samples["tidelog_request_seconds_count", "Data.Fetch"] == 1
+    assert samples["tidelog_streams_open", "Data.FetchStream"] == 1
+    assert samples["tidelog_folder_work_seconds_count", "/a"] == 1
+    assert samples[("tidelog_ready",)] == 1
+    assert samples["tidelog_folder_offline", "/a"] == 0
+    assert samples["tidelog_folder_offline", "/b"] == 1
+    assert samples[("tidelog_leaders",)] == 1
+    assert samples[("tidelog_under_replicated",)] == 1
+    assert samples["tidelog_partition_isr", "3", "leader", "orders"] == 2
+    assert samples["tidelog_partition_uncommitted", "3", "leader", "orders"] == 10
+    assert samples["tidelog_partition_unheld", "3", "leader", "orders"] == 5
+    assert samples["tidelog_partition_high_watermark", "4", "follower", "orders"] == 50
+
+
+def test_two_nodes_in_one_process_count_apart() -> None:
+    first, second = NodeMetrics(), NodeMetrics()
+    first.answered("Data.Fetch", 0.003, "ok")
+    assert b'tidelog_requests_total{method="Data.Fetch",outcome="ok"} 1.0' in first.text()
+    assert b'method="Data.Fetch"' not in second.text()
+
+
+def test_a_taken_address_is_named() -> None:
+    async def story() -> None:
+        first, second = MetricsServer(bytes), MetricsServer(bytes)
+        taken = await first.start(Endpoint("127.0.0.1", 0))
+        with pytest.raises(InvalidConfig, match=rf"bind = '{taken}': cannot be bound"):
+            await second.start(taken)
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(story())
