@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-from tidelog.types import NodeAddress
+from tidelog.types import EpochEnd, NodeAddress, TopicPartition
 
 
 class Retry(Enum):
@@ -326,6 +326,11 @@ class CommitUnknown(TidelogError, code=1003, kafka_name=None, status="UNKNOWN", 
     """The client cannot tell whether the records were committed: the connection broke or the leader changed before the
     answer. A plain producer does not send them again by itself, since that could write them twice."""
 
+    topic_partition: TopicPartition | None = None
+    """Where the records were to go."""
+    records: int = 0
+    """How many records shared the batch: all of them were committed, or none."""
+
 
 class BufferExhausted(
     TidelogError, code=1004, kafka_name=None, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False
@@ -474,3 +479,21 @@ class ConnectionLost(
     ConnectionFailed, code=1009, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=None
 ):
     """The connection broke while an answer was awaited: the node may or may not have done what it was asked."""
+
+
+# --- client -----------------------------------------------------------------------------------------------------
+
+
+class DeliveryTimedOut(
+    TidelogError, code=1010, kafka_name=None, status="DEADLINE_EXCEEDED", retry=Retry.LATER, written=False
+):
+    """The producer tried for `delivery_timeout_ms` without success; the last refusal is the cause. Certainly not
+    written."""
+
+
+class LogTruncated(TidelogError, code=1011, kafka_name=None, status="DATA_LOSS", retry=Retry.NEVER, written=None):
+    """What a consumer has read is not in the log any more: after an unclean election, or on a page-cache topic whose
+    replicas lost their memory, the log was cut below the consumer's position (KIP-320)."""
+
+    diverging: EpochEnd | None = None
+    """The last epoch that the log and the consumer have in common, and where it ends: seek there to go on."""

@@ -1,0 +1,346 @@
+"""A small cluster in memory behind real gRPC servers: for what a client meets on the wire and no node does on purpose.
+
+Each partition has one log that all nodes share, so that moving a leader needs no replication. Nodes can be told to
+refuse, to keep silent, to break a stream before or after the append, to stop and to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from node.grpc_server import GrpcServer
+from node.transport import Caller
+from tidelog import _wire as wire
+from tidelog._status import to_proto
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    TidelogError,
+    TopicExists,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.records import RecordBatch, iter_batches, stamp
+from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
+from tidelog.v1 import admin_pb2, common_pb2, data_pb2
+
+SILENCE = object()
+"""What a node does instead of answering: nothing, ever."""
+
+
+class Meter:
+    def answered(self, method: str, seconds: float, outcome: str) -> None: ...
+    def stream_opened(self, method: str) -> None: ...
+    def stream_closed(self, method: str, outcome: str) -> None: ...
+
+
+@dataclass
+class MemoryPartition:
+    """One partition: its batches, who leads it, and where it begins."""
+
+    leader: int
+    leader_epoch: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    start: int = 0
+    grown: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def end(self) -> int:
+        return RecordBatch(self.batches[-1]).next_offset if self.batches else self.start
+
+    def append(self, records: Any) -> int:
+        batch = bytearray(records)
+        base = self.end
+        stamp(batch, 0, base_offset=base, leader_epoch=self.leader_epoch)
+        RecordBatch(batch).ensure_valid()
+        self.batches.append(bytes(batch))
+        self.grown.set()
+        self.grown = asyncio.Event()
+        return base
+
+    def epoch_end(self, epoch: int) -> common_pb2.EpochEnd:
+        best, end = -1, -1
+        for data in self.batches:
+            batch = RecordBatch(data)
+            if batch.partition_leader_epoch <= epoch:
+                best, end = batch.partition_leader_epoch, batch.next_offset
+        if best >= 0 and best == self.leader_epoch:
+            end = self.end
+        return common_pb2.EpochEnd(epoch=best, end_offset=end)
+
+
+@dataclass
+class MemoryTopic:
+    name: str
+    topic_id: UUID
+    partitions: list[MemoryPartition]
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class MemoryNode:
+    """One node: an address, and what it does on purpose."""
+
+    def __init__(self, cluster: MemoryCluster, node_id: int) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.endpoint = Endpoint("127.0.0.1", 0)
+        self.server: GrpcServer | None = None
+        self.on_produce: Callable[[wire.PartitionProduce], object] = lambda entry: None
+        """Called before each append; may return SILENCE, an error to answer, or "break" (before) / "lose" (after)."""
+        self.on_fetch: Callable[[data_pb2.FetchPartition], object] = lambda entry: None
+        self.produced: list[list[int]] = []
+        self.fetches: list[data_pb2.FetchPartition] = []
+        self.waiting: dict[tuple[bytes, int], asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        self.server = GrpcServer("client", meter=Meter())
+        self.endpoint = self.server.bind(self.endpoint)
+        self.server.serve({"tidelog.v1.Data": self, "tidelog.v1.Admin": self})
+        await self.server.start()
+
+    async def stop(self) -> None:
+        if self.server is not None:
+            await self.server.stop(0)
+            self.server = None
+
+    # --- Data ---------------------------------------------------------------------------------------------------
+
+    async def produce_stream(self, stream: Any, caller: Caller) -> None:
+        while (request := await stream.receive()) is not None:
+            self.produced.append([len(entry.records) for entry in request.partitions])
+            for entry in request.partitions:
+                wish = self.on_produce(entry)
+                if wish is SILENCE:
+                    continue
+                if wish == "break":
+                    return
+                answer = data_pb2.PartitionProduced(batch_id=entry.batch_id, base_offset=-1, log_append_time_ms=-1)
+                try:
+                    if isinstance(wish, TidelogError):
+                        raise wish
+                    answer.base_offset = self.cluster.led(self, entry).append(entry.records)
+                except TidelogError as error:
+                    answer.error.CopyFrom(to_proto(error))
+                if wish == "lose":
+                    return
+                if request.acks != 0:
+                    await stream.send(data_pb2.ProduceResponse(partitions=[answer]))
+
+    async def produce(self, request: Any, caller: Caller) -> Any:
+        raise NotImplementedError
+
+    async def fetch(self, request: Any, caller: Caller) -> Any:
+        raise NotImplementedError
+
+    async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            opened: dict[tuple[bytes, int], asyncio.Task[None]] = {}
+            while (request := await stream.receive()) is not None:
+                for entry in request.partitions:
+                    self.fetches.append(entry)
+                    key = (entry.topic_id, entry.partition)
+                    if key in opened:
+                        opened[key].cancel()
+                    opened[key] = tasks.create_task(self._fetch(stream, request, entry))
+
+    async def _fetch(self, stream: Any, request: data_pb2.FetchRequest, entry: data_pb2.FetchPartition) -> None:
+        wish = self.on_fetch(entry)
+        if wish is SILENCE:
+            return
+        if wish == "break":
+            stream.close()
+            return
+        answer = wire.PartitionFetched(
+            fetch_id=entry.fetch_id, topic_id=entry.topic_id, partition=entry.partition, preferred_read_replica=-1
+        )
+        try:
+            if isinstance(wish, TidelogError):
+                raise wish
+            partition = self.cluster.led(self, entry)
+            if not partition.start <= entry.fetch_offset <= partition.end:
+                raise OffsetOutOfRange(
+                    f"offset {entry.fetch_offset} is outside {partition.start}..{partition.end} of partition "
+                    f"{entry.partition}"
+                )
+            if entry.fetch_offset == partition.end:
+                try:
+                    async with asyncio.timeout(request.max_wait_ms / 1000):
+                        await partition.grown.wait()
+                except TimeoutError:
+                    pass
+                partition = self.cluster.led(self, entry)
+            records = b""
+            for data in partition.batches:
+                if RecordBatch(data).next_offset > entry.fetch_offset and (
+                    not records or len(records) + len(data) <= entry.max_bytes
+                ):
+                    records += data
+            answer.records = wish(records) if callable(wish) else records
+            answer.high_watermark = answer.last_stable_offset = partition.end
+            answer.log_start_offset, answer.leader_epoch = partition.start, partition.leader_epoch
+        except TidelogError as error:
+            answer.error = to_proto(error)
+        await stream.send(wire.FetchResponse(partitions=[answer]))
+
+    async def list_offsets(self, request: data_pb2.ListOffsetsRequest, caller: Caller) -> data_pb2.ListOffsetsResponse:
+        answer = data_pb2.ListOffsetsResponse()
+        for entry in request.partitions:
+            told = answer.partitions.add(
+                topic_id=entry.topic_id, partition=entry.partition, offset=-1, timestamp_ms=-1, leader_epoch=-1
+            )
+            try:
+                partition = self.cluster.led(self, entry)
+            except TidelogError as error:
+                told.error.CopyFrom(to_proto(error))
+                continue
+            if entry.timestamp_ms == -1:
+                told.offset = partition.end
+            elif entry.timestamp_ms == -2:
+                told.offset = partition.start
+            else:
+                for data in partition.batches:
+                    found = next((r for r in RecordBatch(data).records() if r.timestamp >= entry.timestamp_ms), None)
+                    if found is not None:
+                        told.offset, told.timestamp_ms = found.offset, found.timestamp
+                        break
+        return answer
+
+    async def offset_for_leader_epoch(
+        self, request: data_pb2.OffsetForLeaderEpochRequest, caller: Caller
+    ) -> data_pb2.OffsetForLeaderEpochResponse:
+        answer = data_pb2.OffsetForLeaderEpochResponse()
+        for entry in request.partitions:
+            told = answer.partitions.add(topic_id=entry.topic_id, partition=entry.partition)
+            try:
+                told.end.CopyFrom(self.cluster.led(self, entry).epoch_end(entry.leader_epoch))
+            except TidelogError as error:
+                told.error.CopyFrom(to_proto(error))
+        return answer
+
+    # --- Admin --------------------------------------------------------------------------------------------------
+
+    async def get_metadata(self, request: admin_pb2.GetMetadataRequest, caller: Caller) -> Any:
+        return self.cluster.metadata(request)
+
+    async def create_topic(self, request: admin_pb2.CreateTopicRequest, caller: Caller) -> Any:
+        if request.name in self.cluster.topics:
+            raise TopicExists(f"topic {request.name!r} exists: choose another name")
+        topic = self.cluster.create(request.name, request.partitions, dict(request.configs))
+        return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id.bytes)
+
+    async def delete_topic(self, request: admin_pb2.DeleteTopicRequest, caller: Caller) -> Any:
+        if request.name not in self.cluster.topics:
+            raise UnknownTopicOrPartition(f"there is no topic {request.name!r}")
+        self.cluster.delete(request.name)
+        return admin_pb2.DeleteTopicResponse()
+
+    async def describe_cluster(self, request: Any, caller: Caller) -> Any:
+        nodes = [
+            admin_pb2.NodeStatus(
+                address=common_pb2.NodeAddress(
+                    node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port, leader_epoch=-1
+                ),
+                incarnation=bytes(16),
+                fenced=node.server is None,
+            )
+            for node in self.cluster.nodes
+        ]
+        return admin_pb2.DescribeClusterResponse(
+            cluster_id="memory", nodes=nodes, topics=len(self.cluster.topics), controller_id=0
+        )
+
+
+class MemoryCluster:
+    """Nodes that share one truth."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = [MemoryNode(self, number) for number in range(nodes)]
+        self.topics: dict[str, MemoryTopic] = {}
+        self.version = 0
+        self._ids = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(str(node.endpoint) for node in self.nodes)
+
+    def create(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> MemoryTopic:
+        self._ids += 1
+        made = [MemoryPartition(leader=index % len(self.nodes)) for index in range(partitions)]
+        topic = self.topics[name] = MemoryTopic(name, UUID(int=self._ids), made, configs or {})
+        self.version += 1
+        return topic
+
+    def delete(self, name: str) -> None:
+        del self.topics[name]
+        self.version += 1
+
+    def lead(self, name: str, partition: int, node: int) -> None:
+        """Elect a leader (-1: nobody)."""
+        chosen = self.topics[name].partitions[partition]
+        chosen.leader, chosen.leader_epoch = node, chosen.leader_epoch + 1
+        self.version += 1
+        chosen.grown.set()
+        chosen.grown = asyncio.Event()
+
+    def values(self, name: str, partition: int = 0) -> list[bytes | None]:
+        """What lies in a partition, in order."""
+        log = b"".join(self.topics[name].partitions[partition].batches)
+        return [record.value for batch in iter_batches(log) for record in batch.records()]
+
+    def led(self, node: MemoryNode, entry: Any) -> MemoryPartition:
+        """The partition that an entry speaks of, if the node leads it in the entry's epoch; else the error."""
+        topic = next((t for t in self.topics.values() if t.topic_id.bytes == entry.topic_id), None)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {entry.topic_id.hex()}")
+        partition = topic.partitions[entry.partition]
+        claimed = entry.leader_epoch if hasattr(entry, "records") else entry.current_leader_epoch
+        if partition.leader != node.node_id:
+            at = self.nodes[partition.leader].endpoint if partition.leader >= 0 else Endpoint("", 0)
+            leader = NodeAddress(NodeId(partition.leader), at, "", LeaderEpoch(partition.leader_epoch))
+            raise NotLeaderOrFollower(
+                f"{topic.name}-{entry.partition} is led by node {partition.leader}",
+                leader=leader if partition.leader >= 0 else None,
+            )
+        if 0 <= claimed < partition.leader_epoch:
+            raise FencedLeaderEpoch(f"epoch {claimed} is over, it is {partition.leader_epoch}")
+        if claimed > partition.leader_epoch:
+            raise UnknownLeaderEpoch(f"epoch {claimed} has not begun, it is {partition.leader_epoch}")
+        return partition
+
+    def metadata(self, request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
+        answer = admin_pb2.GetMetadataResponse(cluster_id="memory", controller_id=0, metadata_offset=self.version)
+        for node in self.nodes:
+            if node.server is not None:
+                answer.nodes.add(node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port)
+        for name in sorted(self.topics) if request.all_topics else request.topics:
+            told = answer.topics.add(name=name)
+            topic = self.topics.get(name)
+            if topic is None:
+                told.error.CopyFrom(to_proto(UnknownTopicOrPartition(f"there is no topic {name!r}: create it first")))
+                continue
+            told.topic_id = topic.topic_id.bytes
+            told.configs.update(topic.configs)
+            for index, partition in enumerate(topic.partitions):
+                told.partitions.add(
+                    partition=index, leader=partition.leader, leader_epoch=partition.leader_epoch, replicas=[0], isr=[0]
+                )
+        return answer
+
+
+@asynccontextmanager
+async def memory_cluster(nodes: int = 1) -> AsyncIterator[MemoryCluster]:
+    cluster = MemoryCluster(nodes)
+    try:
+        for node in cluster.nodes:
+            await node.start()
+        yield cluster
+    finally:
+        for node in cluster.nodes:
+            await node.stop()

@@ -1,0 +1,66 @@
+"""Tidelog's client: `Producer`, `Consumer`, `Admin`, the errors they raise and the values they return.
+
+`import tidelog` is light: every name is loaded on first use, and grpc only with the first client that is made.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tidelog.admin import Admin, ClusterDescription, TopicDescription
+    from tidelog.consumer import Consumer, ConsumerRecord
+    from tidelog.delivery import Delivery, SendResult
+    from tidelog.errors import CommitUnknown, TidelogError
+    from tidelog.producer import Producer
+    from tidelog.records import Record
+    from tidelog.types import Acks, Codec, TopicPartition
+
+_HOME: Final = {
+    "Acks": "tidelog.types",
+    "Admin": "tidelog.admin",
+    "ClusterDescription": "tidelog.admin",
+    "Codec": "tidelog.types",
+    "CommitUnknown": "tidelog.errors",
+    "Consumer": "tidelog.consumer",
+    "ConsumerRecord": "tidelog.consumer",
+    "Delivery": "tidelog.delivery",
+    "Producer": "tidelog.producer",
+    "Record": "tidelog.records",
+    "SendResult": "tidelog.delivery",
+    "TidelogError": "tidelog.errors",
+    "TopicDescription": "tidelog.admin",
+    "TopicPartition": "tidelog.types",
+}
+
+__all__ = [
+    "Acks",
+    "Admin",
+    "ClusterDescription",
+    "Codec",
+    "CommitUnknown",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "Producer",
+    "Record",
+    "SendResult",
+    "TidelogError",
+    "TopicDescription",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module, once."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,144 @@
+"""What becomes of a record that was sent: a `Delivery`, awaited or asked later.
+
+One outcome is kept per batch, and a record's own result is made only when somebody asks, so that a record that nobody
+asks about costs one small object. A failure that nobody has asked about is logged when the last delivery of its batch
+is dropped: it never passes in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NamedTuple
+
+from tidelog.errors import TidelogError
+from tidelog.types import Millis, Offset, PartitionIndex, TopicPartition
+
+_log = logging.getLogger("tidelog.producer")
+
+
+class SendResult(NamedTuple):
+    """Where a record lies now."""
+
+    topic: str
+    partition: PartitionIndex
+    offset: Offset
+    """Its offset; -1 with acks=0, where no answer was wanted."""
+    timestamp: Millis
+    """Its timestamp in the log: the sender's, or the node's on a topic with log append time."""
+
+
+class Outcome:
+    """What became of one batch, once that is known."""
+
+    __slots__ = ("_waiters", "append_time", "asked", "base_offset", "done", "error", "records", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.records = 0
+        self.done = False
+        self.error: TidelogError | None = None
+        self.base_offset = Offset(-1)
+        self.append_time = Millis(-1)
+        self.asked = False
+        self._waiters: list[Callable[[], object]] = []
+
+    def succeed(self, base_offset: Offset, append_time: Millis) -> None:
+        """Acknowledged as asked; offset -1 where no answer was wanted."""
+        self.base_offset, self.append_time = base_offset, append_time
+        self._finish()
+
+    def fail(self, error: TidelogError) -> None:
+        """Not acknowledged; the error says whether it is written."""
+        self.error = error
+        self._finish()
+
+    def when_done(self, callback: Callable[[], object]) -> None:
+        """Call back once it is done; at once where it is."""
+        if self.done:
+            callback()
+        else:
+            self._waiters.append(callback)
+
+    async def wait(self) -> None:
+        """Return once it is done, well or not."""
+        if not self.done:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.append(partial(_wake, future))
+            await future
+
+    def _finish(self) -> None:
+        assert not self.done, "a batch has one outcome"
+        self.done = True
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()
+
+    def __del__(self) -> None:
+        if self.error is not None and not self.asked:
+            _log.error("%d records for %s were lost sight of: %s", self.records, self.topic_partition, self.error)
+
+
+class Delivery:
+    """The outcome of one record, awaitable from any number of tasks of the producer's loop.
+
+    `await delivery` returns the SendResult or raises the cause; cancelling the wait does not cancel the record.
+    """
+
+    __slots__ = ("_index", "_outcome", "_timestamp")
+
+    def __init__(self, outcome: Outcome, index: int, timestamp: Millis) -> None:
+        self._outcome = outcome
+        self._index = index
+        self._timestamp = timestamp
+
+    def __repr__(self) -> str:
+        outcome = self._outcome
+        state = "waiting" if not outcome.done else "acknowledged" if outcome.error is None else repr(outcome.error)
+        return f"Delivery({outcome.topic_partition}, {state})"
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._outcome.done
+
+    def result(self) -> SendResult:
+        """The result, or raise the cause. Raises asyncio.InvalidStateError while the outcome is not known."""
+        error = self.exception()
+        if error is not None:
+            raise error
+        outcome = self._outcome
+        topic, partition = outcome.topic_partition.topic, outcome.topic_partition.partition
+        offset = Offset(outcome.base_offset + self._index) if outcome.base_offset >= 0 else outcome.base_offset
+        return SendResult(topic, partition, offset, self._timestamp if outcome.append_time < 0 else outcome.append_time)
+
+    def exception(self) -> TidelogError | None:
+        """The cause of the failure, None where it was acknowledged. Raises asyncio.InvalidStateError before that."""
+        outcome = self._outcome
+        if not outcome.done:
+            raise asyncio.InvalidStateError(f"the record for {outcome.topic_partition} has no outcome yet: await it")
+        outcome.asked = True
+        if outcome.error is None:
+            return None
+        # Each caller raises an exception of its own: a shared one would collect the tracebacks of all.
+        own = copy.copy(outcome.error)
+        own.__cause__ = outcome.error.__cause__
+        return own
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Call `callback(self)` on the producer's loop once the outcome is known; at once where it is."""
+        self._outcome.asked = True
+        self._outcome.when_done(partial(callback, self))
+
+    def __await__(self) -> Generator[Any, None, SendResult]:
+        if not self._outcome.done:
+            self._outcome.asked = True
+            yield from self._outcome.wait().__await__()
+        return self.result()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():  # whoever waited may have been cancelled
+        future.set_result(None)

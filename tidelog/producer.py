@@ -1,0 +1,515 @@
+"""The producer: records in, batches out, an answer for every record.
+
+Kept true: what `send` promises (its docstring); memory stays within `buffer_bytes`; the path of a record from
+`send_nowait` into its batch is a few steps and makes no task and no future.
+Left to others: the decisions (_producer_core.py), the queues (_accumulator.py), the streams (_produce_stream.py), the
+metadata (_cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from random import Random
+from typing import Any, Final, Literal
+
+from tidelog._accumulator import (
+    OBJECT_BYTES,
+    RECORD_BYTES,
+    Headers,
+    InFlight,
+    PartitionQueue,
+    PendingBatch,
+    as_bytes,
+    checked_headers,
+    record_size,
+)
+from tidelog._cluster import TopicView
+from tidelog._network import Clock, Transport
+from tidelog._options import acks_of, at_least, codec_of
+from tidelog._produce_stream import ProduceStream
+from tidelog._producer_core import (
+    Acknowledged,
+    Event,
+    FindLeader,
+    Finished,
+    Flushed,
+    Give,
+    LeaderKnown,
+    Lost,
+    Policy,
+    ProducerCore,
+    Refused,
+    Ticked,
+)
+from tidelog._service import Service
+from tidelog.delivery import Delivery, SendResult
+from tidelog.errors import (
+    BufferExhausted,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTimestamp,
+    LeaderNotAvailable,
+    RecordTooLarge,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.partitioner import Partitioner
+from tidelog.records import RecordBatchBuilder
+from tidelog.records.header import HEADER_BYTES
+from tidelog.records.record import Header, encode_record
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Acks,
+    Codec,
+    Endpoint,
+    Millis,
+    NodeId,
+    Offset,
+)
+
+NODE_SHARE: Final = 0.9
+"""Part of the waiting time that the node gets, so that its own answer comes before the producer gives up."""
+
+
+class _Route:
+    """Where the records of one topic go: its present partitions, and the largest record they take."""
+
+    __slots__ = ("batch_bytes", "partitioner", "queues", "record_bytes_max", "topic_bytes_max")
+
+    def __init__(
+        self,
+        queues: list[PartitionQueue],
+        partitioner: Partitioner,
+        batch_bytes: int,
+        topic_bytes_max: int,
+        record_bytes_max: int,
+    ) -> None:
+        self.queues = queues
+        self.partitioner = partitioner
+        self.batch_bytes = batch_bytes
+        self.topic_bytes_max = topic_bytes_max
+        self.record_bytes_max = record_bytes_max
+
+    def at(self, topic: str, partition: int) -> PartitionQueue:
+        """The queue of a partition that the caller chose. Raises UnknownTopicOrPartition."""
+        if 0 <= partition < len(self.queues):
+            return self.queues[partition]
+        raise UnknownTopicOrPartition(
+            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}, {partition} is none of them"
+        )
+
+    def without_key(self, size: int) -> PartitionQueue:
+        """The queue for a record of `size` bytes without a key."""
+        if not self.partitioner.stays(size):
+            self.partitioner.draw(
+                [queue.queued_bytes for queue in self.queues], [queue.leader != NO_NODE for queue in self.queues]
+            )
+        return self.queues[self.partitioner.sticky]
+
+
+class Producer(Service):
+    """Writes records to topics. Use it inside `async with`: leaving the block sends what waits.
+
+    bootstrap: addresses of some nodes, "host:port,host:port". acks: "all" (every in-sync replica holds the record),
+    1 (the leader does) or 0 (no answer). compression: none, gzip, snappy, lz4 or zstd. linger_ms: how long a batch
+    waits for more records. batch_bytes: when it is full, uncompressed. buffer_bytes: what all waiting records may take.
+    record_bytes_max: largest record. max_block_ms: how long a call waits for memory or metadata. request_timeout_ms:
+    how long one answer may take. delivery_timeout_ms: within which every record has its outcome. on_unknown: what
+    happens to records when nobody can tell whether they are committed: "raise" CommitUnknown, or "resend" them, in
+    order and before later ones, until they are acknowledged, so that they may be in the log twice.
+    transport, clock, rng: the machine's own, unless given.
+
+    The defaults are those of Kafka's producer, except for larger batches and memory.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | tuple[str, ...],
+        *,
+        acks: str | int | Acks = "all",
+        compression: str | Codec = Codec.NONE,
+        compression_level: int | None = None,
+        linger_ms: int = 5,
+        batch_bytes: int = 256 * 1024,
+        buffer_bytes: int = 64 * 1024 * 1024,
+        record_bytes_max: int = 1024 * 1024,
+        max_block_ms: int = 60_000,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_ms_max: int = 1_000,
+        on_unknown: Literal["raise", "resend"] = "raise",
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
+        at_least(0, linger_ms=linger_ms, max_block_ms=max_block_ms)
+        at_least(1, batch_bytes=batch_bytes, record_bytes_max=record_bytes_max, request_timeout_ms=request_timeout_ms)
+        at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
+        at_least(linger_ms + 1, delivery_timeout_ms=delivery_timeout_ms)
+        at_least(RECORD_BYTES + OBJECT_BYTES + 1, buffer_bytes=buffer_bytes)
+        if on_unknown not in ("raise", "resend"):
+            raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
+        self.acks = acks_of(acks)
+        self._codec, self._level = codec_of(compression), compression_level
+        RecordBatchBuilder(self._codec, level=compression_level)  # refuses a level that the codec does not have
+        self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
+        self._max_block_ms = max_block_ms
+        policy = Policy(
+            acks=self.acks,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_ms_max=retry_backoff_ms_max,
+            resend_unknown=on_unknown == "resend",
+        )
+        self._core = ProducerCore(policy, self._rng)
+        self._routes: dict[str, _Route] = {}
+        self._views: dict[str, TopicView] = {}
+        self._streams: dict[Endpoint, ProduceStream] = {}
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._pause_due = False
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> SendResult:
+        """Send one record and wait for its outcome.
+
+        key: records of one key go to one partition, as Kafka chooses it. partition: chosen by the caller instead.
+        timestamp: milliseconds since 1970, now where None. Returns where the record lies, acknowledged as `acks` asks.
+        Raises RecordTooLarge before anything is queued; BufferExhausted or why the topic is not known after
+        `max_block_ms`; the node's refusal; DeliveryTimedOut (not written); CommitUnknown (nobody can tell).
+        A cancelled call takes nothing back: a record that is queued already is sent.
+        """
+        return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
+
+        The fast path of a writer with many records under way. Order within a partition is the order of the calls.
+        Raises as `send` does before a record is queued. A cancelled call has queued nothing.
+        """
+        if self._pause_due:  # a batch is full: let it go out
+            self._pause_due = False
+            await self._clock.sleep_ms(0)
+        delivery = self._put(topic, value, key, headers, partition, timestamp)
+        if delivery is not None:
+            return delivery
+        return await self._put_later(topic, value, key, headers, partition, timestamp)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue one record at once; await the Delivery for its outcome.
+
+        Raises BufferExhausted where memory is full, InvalidRequest where the topic's metadata are not there yet
+        (`await producer.partitions(topic)` gets them), RecordTooLarge.
+        """
+        delivery = self._put(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            if topic in self._routes:
+                raise self._exhausted("is full")
+            _ = self._cluster
+            raise InvalidRequest(
+                f"the metadata of topic {topic!r} are not there yet: await partitions({topic!r}) first"
+            )
+        return delivery
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions the topic has. Raises why it is not known, after `max_block_ms`."""
+        route = self._routes.get(topic)
+        if route is None:
+            view = await self._cluster.wait_topic(topic, timeout_ms=self._max_block_ms)
+            route = self._routes.get(topic) or self._learn(view)
+        return len(route.queues)
+
+    async def flush(self) -> None:
+        """Send all that was queued before this call without lingering; return once it all has its outcome."""
+        outcomes = [batch.outcome for batch in self._core.unfinished()]
+        self._handle(Flushed(self._clock.monotonic_ms()))
+        for outcome in outcomes:
+            await outcome.wait()
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Flush, then end everything. Without flush: what is not sent yet fails, and says so to its senders."""
+        try:
+            if flush and self._tasks is not None:
+                await self.flush()
+        finally:
+            self._abandon("the producer was closed")
+            await super().close()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory that records without an outcome take, as `buffer_bytes` counts it."""
+        return self._core.memory.used
+
+    # --- a record's way into its batch --------------------------------------------------------------------------
+
+    def _put(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Iterable[Header],
+        partition: int | None,
+        timestamp: int | None,
+        *,
+        first: bool = False,
+    ) -> Delivery | None:
+        """Queue the record; None where its topic is not known yet, memory is full, or others wait (unless `first`)."""
+        route = self._routes.get(topic)
+        if route is None:
+            return None
+        if value is not None and type(value) is not bytes:
+            value = as_bytes("value", value)
+        if key is not None and type(key) is not bytes:
+            key = as_bytes("key", key)
+        checked: Headers = ()
+        if headers:
+            checked = checked_headers(headers)
+            size = record_size(key, value, checked)
+        else:
+            size = RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        if size > route.record_bytes_max:
+            self._check_size(topic, route, key, value, checked)
+        memory = self._core.memory
+        used = memory.used + size + OBJECT_BYTES
+        if used > self._buffer_bytes or (self._turn.locked() and not first):
+            return None
+        if partition is not None:
+            queue = route.at(topic, partition)
+        elif key is not None:
+            queue = route.queues[route.partitioner.for_key(key)]
+        else:
+            queue = route.without_key(size)
+        if timestamp is None:
+            timestamp = self._clock.wall_ms()
+        elif timestamp < 0:
+            raise InvalidTimestamp(f"timestamp {timestamp}: give milliseconds since 1970, or None for now")
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or batch.sealed or batch.size + size > route.batch_bytes:
+            batch = self._core.open_batch(queue, self._clock.monotonic_ms())
+            self._pause_due = True
+            self._wake.set()
+        stamp = Millis(timestamp)
+        batch.records.append((key, value, stamp, checked))
+        batch.size += size
+        queue.queued_bytes += size
+        memory.used = used
+        outcome = batch.outcome
+        index = outcome.records
+        outcome.records = index + 1
+        return Delivery(outcome, index, stamp)
+
+    async def _put_later(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Iterable[Header],
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        """Wait for metadata and memory, in turn with others that wait. What is cancelled here is not queued."""
+        headers = tuple(headers)
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                await self.partitions(topic)
+                async with self._turn:
+                    while True:
+                        delivery = self._put(topic, value, key, headers, partition, timestamp, first=True)
+                        if delivery is not None:
+                            return delivery
+                        _ = self._cluster  # closed meanwhile?
+                        self._room.clear()
+                        self._handle(Flushed(self._clock.monotonic_ms()))  # no lingering while somebody waits
+                        await self._room.wait()
+        except TimeoutError as cause:
+            raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}") from cause
+
+    def _check_size(self, topic: str, route: _Route, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        """Raise RecordTooLarge if the record, measured exactly, does not fit."""
+        size = HEADER_BYTES + len(encode_record(0, 0, key, value, headers))
+        limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
+        if self._codec is Codec.NONE:  # compressed, only the node knows
+            limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
+        name, limit = min(limits.items(), key=lambda item: item[1])
+        if size > limit:
+            raise RecordTooLarge(
+                f"a record for topic {topic!r} takes {size} bytes, {name} allows {limit}: send it in pieces, or raise "
+                "the limit. Nothing was queued."
+            )
+
+    def _exhausted(self, what: str) -> BufferExhausted:
+        return BufferExhausted(
+            f"the producer's memory (buffer_bytes={self._buffer_bytes}) {what}: records come faster than the nodes "
+            "acknowledge them; send more slowly, or allow more memory. Nothing was queued."
+        )
+
+    # --- the core and the world ---------------------------------------------------------------------------------
+
+    def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
+        self._cluster.on_change(self._on_metadata)
+        return {"produce": self._pump()}
+
+    async def _pump(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._handle(Ticked(self._clock.monotonic_ms()))
+
+    def _handle(self, event: Event) -> None:
+        """Let the core decide, do what it says, set the timer."""
+        todo = deque(self._core.handle(event))
+        while todo:
+            effect = todo.popleft()
+            match effect:
+                case Give(batch, node):
+                    cause = self._give(batch, node)
+                    if cause is not None:
+                        todo.extend(self._core.handle(Lost(batch.batch_id, cause, self._clock.monotonic_ms())))
+                case Finished():
+                    effect.tell()
+                    self._room.set()
+                case FindLeader(topic_partition):
+                    if self._tasks is not None:
+                        self._cluster.ask(topic_partition.topic)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        alarm = self._core.next_alarm()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if alarm is not None and self._tasks is not None:
+            delay = max(0, alarm - self._clock.monotonic_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
+
+    def _give(self, batch: PendingBatch, node: NodeId) -> TidelogError | None:
+        endpoint = self._cluster.view.nodes.get(node)
+        if endpoint is None:
+            return LeaderNotAvailable(
+                f"{batch.queue.topic_partition} is led by node {node}, which no node names as alive: is it starting?"
+            )
+        stream = self._streams.get(endpoint)
+        if stream is None or not stream.give(batch):
+            assert self._transport is not None
+            stream = self._streams[endpoint] = ProduceStream(node, endpoint, self._transport, self)
+            stream.give(batch)
+            self._spawn(stream.run(), f"produce to {endpoint}")
+        return None
+
+    def _on_metadata(self, failure: TidelogError | None) -> None:
+        view = self._cluster.view
+        for topic in list(self._routes):
+            known = view.topics.get(topic)
+            if known is not None and known is not self._views[topic]:
+                self._learn(known)
+        for queue in self._core.queues():
+            self._tell_leader(queue, failure)
+
+    def _learn(self, view: TopicView) -> _Route:
+        """Make the route of a topic, or make it anew where the topic changed."""
+        known = self._routes.get(view.name)
+        self._views[view.name] = view
+        topic_bytes_max = int(view.configs.get("max.message.bytes", self._record_bytes_max))
+        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max) - HEADER_BYTES
+        if known is not None and len(known.queues) == len(view.partitions) and known.topic_bytes_max == topic_bytes_max:
+            return known
+        queues = [self._core.queue(view.name, index) for index in range(len(view.partitions))]
+        partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
+        least = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
+        route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least)
+        for queue in queues:
+            self._tell_leader(queue, None)
+        return route
+
+    def _tell_leader(self, queue: PartitionQueue, failure: TidelogError | None) -> None:
+        view, key, at = self._cluster.view, queue.topic_partition, self._clock.monotonic_ms()
+        topic = view.topics.get(key.topic)
+        topic_id = topic.topic_id if topic is not None else None
+        try:
+            _, partition = view.leader(key)
+            self._handle(LeaderKnown(key, topic_id, partition.leader, partition.leader_epoch, at, failure))
+        except TidelogError as cause:
+            self._handle(LeaderKnown(key, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause))
+
+    def _abandon(self, why: str) -> None:
+        """Give every batch its outcome now: nothing more is sent."""
+        self._routes.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for effect in self._core.abandon(why):
+            effect.tell()
+        self._room.set()
+
+    def _on_defect(self, defect: BaseException) -> None:
+        self._abandon(f"the producer ended by a defect ({defect!r})")
+
+    # --- what the streams report --------------------------------------------------------------------------------
+
+    def take(self, batch: PendingBatch, node: NodeId) -> tuple[InFlight, bytes] | None:
+        """For the streams: the batch and its bytes, to be put on the wire now; None: leave it."""
+        at = self._clock.monotonic_ms()
+        if not self._core.is_wanted(batch, node):
+            return None
+        try:
+            records = batch.encode(self._codec, self._level)
+        except TidelogError as error:
+            self._handle(Refused(batch.batch_id, error, at))
+            return None
+        given = self._core.take(batch, node, at)
+        self._wake.set()  # its timer is another one now
+        return None if given is None else (given, records)
+
+    def node_timeout_ms(self, given: InFlight) -> int:
+        """For the streams: how long the node may wait for the acks."""
+        return max(1, int((given.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
+
+    def acknowledged(self, batch_id: int, base_offset: int, append_time: int) -> None:
+        """For the streams: the node has done as asked."""
+        at = self._clock.monotonic_ms()
+        self._handle(Acknowledged(batch_id, Offset(base_offset), Millis(append_time), at))
+
+    def refused(self, batch_id: int, error: TidelogError) -> None:
+        """For the streams: the node has answered with an error."""
+        topic_partition = self._core.partition_of(batch_id)
+        if topic_partition is not None:
+            self._cluster.note_leader(topic_partition, error.leader)
+        self._handle(Refused(batch_id, error, self._clock.monotonic_ms()))
+
+    def lost(self, batch_id: int, cause: TidelogError) -> None:
+        """For the streams: no answer will come."""
+        self._handle(Lost(batch_id, cause, self._clock.monotonic_ms()))
