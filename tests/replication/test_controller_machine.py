@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -10,10 +12,18 @@ from replication.controller_events import DeleteTopic
 from replication.image import EMPTY, ClusterImage, apply
 from replication.metadata import LOST_FOLDER, PartitionChangeRecord
 from tests.replication.controlled import Controlled, folder
-from tidelog.types import NO_NODE, LeaderEpoch, NodeId, PartitionKey
+from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId, PartitionKey
 
 NODES = (1, 2, 3, 4)
 nodes = st.sampled_from(NODES)
+
+
+@dataclass(eq=False)
+class Volume:
+    """A data folder's bytes: its id and the registration numbers written into it. A copy put back is another one."""
+
+    folder_id: FolderId
+    numbers: list[int] = field(default_factory=lambda: [-1])
 
 
 class ControllerMachine(RuleBasedStateMachine):
@@ -23,38 +33,48 @@ class ControllerMachine(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.world = Controlled(seed)
         self.lives = dict.fromkeys(NODES, 0)
-        self.volumes = {node: (folder(node), -1) for node in NODES}  # the folder in place, and the number in it
+        self.volumes = {node: Volume(folder(node)) for node in NODES}
+        self.holders: dict[tuple[PartitionKey, int], Volume] = {}  # on which volume a member held all when it joined
         self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
         self.seen: ClusterImage = self.world.image
         self.checked, self.walked = 0, EMPTY
+        for node in NODES:
+            self.restart(node, reboot=False)
+            self.heartbeat(node, ready=True, drain=False)
+        self.create("a", partitions=2, replicas=3, durable=True)
 
     # --- what happens to nodes ---
 
     @rule(node=nodes, reboot=st.booleans())
     def restart(self, node: int, reboot: bool) -> None:
-        self.lives[node] += 1
-        volume, number = self.volumes[node]
-        boot = f"boot {self.lives[node]}".encode() if reboot else b"boot"
-        self.world.register(node, life=self.lives[node], folders={volume: number}, boot=boot)
+        self.restart_on(node, self.volumes[node], reboot=reboot)
 
     @rule(node=nodes)
     def restart_with_an_empty_folder(self, node: int) -> None:
-        self.volumes[node] = (folder(100 * node + self.lives[node]), -1)
-        self.restart(node, reboot=False)
+        self.restart_on(node, Volume(folder(100 * node + self.lives[node])))
 
     @rule(node=nodes)
     def restart_with_a_copy(self, node: int) -> None:
-        volume, number = self.volumes[node]
-        self.volumes[node] = (volume, max(-1, number - 1))
-        self.restart(node, reboot=False)
+        volume = self.volumes[node]
+        if len(volume.numbers) > 1:
+            self.restart_on(node, Volume(volume.folder_id, volume.numbers[:-1]))
+
+    def restart_on(self, node: int, volume: Volume, *, reboot: bool = False) -> None:
+        """The process before it is gone only once the registration is accepted."""
+        life = self.lives[node] = self.lives[node] + 1
+        boot = f"boot {life}".encode() if reboot else b"boot"
+        self.world.register(node, life=life, folders={volume.folder_id: volume.numbers[-1]}, boot=boot)
+        if self.world.node(node).incarnation.int == node * 1_000 + life:
+            self.volumes[node] = volume
 
     @rule(node=nodes, ready=st.booleans(), drain=st.sampled_from([False, False, False, True]))
     def heartbeat(self, node: int, ready: bool, drain: bool) -> None:
         number = self.world.numbers.get(NodeId(node))
         if number is None:
             return
-        if ready and self.world.node(node).node_epoch == number:
-            self.volumes[node] = (self.volumes[node][0], number)  # fsynced before it says that it is ready
+        numbers = self.volumes[node].numbers
+        if ready and not drain and self.world.node(node).node_epoch == number and numbers[-1] != number:
+            numbers.append(number)  # fsynced before it says that it is ready
         self.world.beat(node, ready=ready, drain=drain)
 
     @rule(ms=st.integers(1, 3_000), alive=st.sets(nodes))
@@ -85,6 +105,20 @@ class ControllerMachine(RuleBasedStateMachine):
             partition_epoch=state.partition_epoch - data.draw(st.sampled_from([0, 0, 0, 1])),
             epochs={node: self.world.numbers.get(node, -1) for node in members},
         )
+
+    @precondition(lambda self: any(state.leader != NO_NODE for state in self.world.image.partitions()))
+    @rule(data=st.data())
+    def last_member_dies_and_returns(self, data: st.DataObject) -> None:
+        """Random steps come here too seldom: a leader is alone in its set, falls silent, and comes back somehow."""
+        state = data.draw(
+            st.sampled_from([state for state in self.world.image.partitions() if state.leader != NO_NODE])
+        )
+        last = state.leader
+        self.world.propose(last, state=state, epochs={last: self.world.image.nodes[last].node_epoch})
+        self.time_passes(3_000, set(NODES) - {last})
+        returns = data.draw(st.sampled_from([self.restart_with_a_copy, self.restart_with_an_empty_folder]))
+        returns(last)
+        self.heartbeat(last, ready=True, drain=False)
 
     @rule(hold=st.booleans())
     def commits(self, hold: bool) -> None:
@@ -122,9 +156,14 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_leads_has_the_bytes(self) -> None:
-        """The very folder that the metadata names, never one marked as lost."""
+        """The very folder that the metadata names, on the very volume on which it was in sync."""
         for state in self.world.image.partitions():
+            for member in state.isr:
+                self.holders.setdefault((state.key, member), self.volumes[member])
+            for replica in set(state.replicas) - set(state.isr):
+                self.holders.pop((state.key, replica), None)
             if state.leader != NO_NODE:
+                assert self.holders[state.key, state.leader] is self.volumes[state.leader]
                 mine = state.folder_of(state.leader)
                 assert mine != LOST_FOLDER
                 assert mine in {named.folder_id for named in self.world.image.nodes[state.leader].folders}
