@@ -1,0 +1,179 @@
+"""The disk, as much of it as the log needs: small enough to be faked, exact enough to say what survives a crash.
+
+Kept true by every implementation (tests/storage/test_files_contract.py runs against each):
+  1. `File.sync` makes the file's bytes and size durable, not its name; `Files.sync_folder` makes names durable.
+  2. `Files.rename` replaces the target in one step: a crash leaves the old file or the new one under that name.
+  3. A write that fails may have written a part; a failed `sync` says nothing about the bytes, and a later one that
+     succeeds does not make up for it (the kernel may have dropped the dirty pages).
+  4. Errors are OSError with an errno; nothing else is raised.
+Left to others: what an error means for the data folder (data_folder.py), file formats (everyone else).
+Paths are plain strings with "/", as the operating system takes them.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Error numbers that say "no room" rather than "broken"."""
+
+
+class File(Protocol):
+    """One open file, read and written at positions. Not for several threads, except `sync` on a shared handle."""
+
+    @property
+    def path(self) -> str:
+        """The path it was opened by."""
+        ...
+
+    def size(self) -> int:
+        """Length in bytes."""
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position` on; fewer only where the file ends."""
+        ...
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write the buffers one behind the other from `position` on, all of it or OSError (a part may then be there)."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        ...
+
+    def sync(self) -> None:
+        """Make bytes and size durable (fdatasync)."""
+        ...
+
+    def share(self) -> File:
+        """This handle with one more user: it closes with the last `close`. Called on the owner's thread only."""
+        ...
+
+    def close(self) -> None:
+        """One user less."""
+        ...
+
+
+class Mapping(Protocol):
+    """A file mapped into memory, of fixed size. What is written shows in the file and, unless synced, may be lost."""
+
+    @property
+    def buffer(self) -> Buffer:
+        """All bytes, for reading; do not keep it beyond `close`."""
+        ...
+
+    def reserve(self, end: int) -> None:
+        """Make sure that the bytes below `end` have room on the disk: a full disk is told here, as OSError, and never by a
+        signal while writing to memory."""
+        ...
+
+    def write(self, position: int, data: bytes) -> None:
+        """Put `data` at `position`; the place must have been reserved."""
+        ...
+
+    def close(self) -> None:
+        """Unmap. Only then may the file's size change."""
+        ...
+
+
+class FolderLock(Protocol):
+    """Held as long as this process works on a data folder."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class Files(Protocol):
+    """Names: folders and files."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Open for reading and writing, or for reading only. create: make an empty file where there is none."""
+        ...
+
+    def map(self, path: str, size: int, *, writable: bool) -> Mapping:
+        """Map the first `size` (> 0) bytes. writable: lengthen the file to `size` first, without taking room on the disk."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Length in bytes of the file of this name, None where there is none."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Is there a folder of this name?"""
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder, and those above it, where missing."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or folder another name within its folder; a file of the new name is replaced in one step."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def lock(self, path: str) -> FolderLock:
+        """Take the lock file `path`, made where missing. Raises BlockingIOError where another process has it."""
+        ...
+
+
+def is_full(error: BaseException) -> bool:
+    """Does the error say that there is no room, rather than that the disk is broken?"""
+    return isinstance(error, OSError) and error.errno in FULL
+
+
+def read_file(files: Files, path: str) -> bytes | None:
+    """All bytes of a small file, None where there is none."""
+    try:
+        file = files.open(path, read_only=True)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Put `data` in place of the file at `path` so that a crash leaves the old contents or the new, nothing between.
+
+    sync: also make it durable before returning; without, a crash may also leave the new name with no bytes.
+    """
+    temporary = f"{path}.tmp"
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwritev([data], 0)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    if sync:
+        files.sync_folder(folder_of(path))
+
+
+def folder_of(path: str) -> str:
+    """The folder that a path lies in."""
+    folder, slash, _ = path.rpartition("/")
+    return folder or ("/" if slash else ".")

@@ -1,0 +1,677 @@
+"""One partition's log: appended to by a leader or a follower, read up to a watermark, made durable, cut back.
+
+Kept true:
+  1. A refused append leaves no trace; a full disk refuses whole.
+  2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries below it
+     are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
+  3. A truncation lowers what files claim to be durable before it cuts, and cuts bytes before epochs (design section 3).
+  4. Every method is for the owner's thread; only `FlushTicket.run` may run elsewhere.
+Left to others: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
+Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from storage.append_info import LogAppendInfo, Origin
+from storage.batch_walk import BrokenChain
+from storage.checkpoints import PARTITION_METADATA
+from storage.clock import WallClock
+from storage.config import LogConfig
+from storage.files import Buffer, Files, folder_of
+from storage.flush import FlushTicket
+from storage.loading import STRAY_SUFFIX, Damage, LoadedLog
+from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
+from storage.validation import Prepared, prepare_follower, prepare_leader
+from tidelog.errors import (
+    CorruptLog,
+    FencedLeaderEpoch,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    RecordTooLarge,
+    TidelogError,
+)
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Durability,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+
+_HINTS_MAX: Final = 64
+"""Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
+
+
+class LogFolder(Protocol):
+    """What a log needs of the data folder that it lies in."""
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def clock(self) -> WallClock: ...
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def offline(self) -> str | None:
+        """Why the folder is out of use, None while it is in use."""
+        ...
+
+    def fail(self, doing: str, error: OSError) -> TidelogError:
+        """Take the folder offline, unless it is merely full. Returns the error to raise."""
+        ...
+
+    def note_held(self, log: Log) -> None:
+        """What the log holds has moved up: write the mark."""
+        ...
+
+    def lower_marks(self, log: Log, offset: Offset) -> None:
+        """Make durable that nothing at or above `offset` is claimed to be. Raises OSError."""
+        ...
+
+    def note_log_start(self, log: Log) -> None:
+        """The log starts elsewhere now: make that durable. Raises OSError."""
+        ...
+
+    def request_flush(self, log: Log) -> None:
+        """Flush the log in the background."""
+        ...
+
+
+class LogRead(NamedTuple):
+    """What a read gives: whole batches, the first of which may begin below the offset asked for.
+
+    next_offset: where to read on. epochs: the epoch entries over the batches' range.
+    """
+
+    records: Buffer
+    next_offset: Offset
+    epochs: tuple[EpochStart, ...]
+
+
+class Log:
+    """The log of one partition in one data folder."""
+
+    def __init__(
+        self,
+        folder: LogFolder,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        loaded: LoadedLog,
+    ) -> None:
+        """loaded: from LogLoader."""
+        self.folder = folder
+        self.path = path
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.log_start_offset = loaded.log_start
+        self.log_end_offset = loaded.log_end
+        self.recovery_point = loaded.recovery_point
+        self.high_watermark = loaded.log_start
+        self.damage: Damage | None = loaded.damage
+        self.notes: tuple[str, ...] = tuple(loaded.notes)
+        self.bytes_rejected = 0
+        """Bytes of appends refused for their size, as they came."""
+        self.last_flush_ms = folder.clock.wall_ms()
+        self._segments = loaded.segments
+        self._bases: list[int] = [segment.base_offset for segment in loaded.segments]
+        self._epochs = loaded.epochs
+        self._epoch_file = loaded.epoch_file
+        self._synced = loaded.held
+        self._fsync = config.durability is Durability.FSYNC
+        self._flush_target = Offset(0)
+        self._new_folder = loaded.fresh
+        self._new_names = loaded.fresh
+        self._tickets: list[FlushTicket] = []
+        self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, offsets {self.log_start_offset}..{self.log_end_offset - 1})"
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> Offset:
+        """Every offset below this one is held as durably as the topic promises."""
+        return self._synced if self._fsync else self.log_end_offset
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """Leader epoch of the last record, -1 where there is none."""
+        return self._epochs.last_with_data(self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The largest epoch known here, with records or without; -1 for none."""
+        return self._epochs.latest
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """By base offset, the active one last. For tools and tests."""
+        return tuple(self._segments)
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is appended to."""
+        return self._segments[-1]
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        """Everything below `offset` is committed. Never back, never beyond the log end. Returns whether it moved."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
+        assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
+        self.config = config
+
+    # --- append ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        assign_offsets: bool,
+        leader_epoch: LeaderEpoch,
+        origin: Origin = Origin.CLIENT,
+        epochs: Sequence[EpochStart] = (),
+    ) -> LogAppendInfo:
+        """Append whole batches; a partial one at the end is left out.
+
+        assign_offsets: as the leader, in epoch `leader_epoch`, giving exactly one batch its place; else as a follower, which
+        takes offsets and epochs as they are in the bytes. epochs: the leader's epoch entries over the batches, which a
+        follower's cache is built from; without them the batches' own epochs serve. The buffer is not kept.
+        Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
+        InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedVersion, OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull,
+        CorruptLog (this log is damaged), KafkaStorageError (its folder is offline, or has just gone).
+        """
+        self._ensure_usable()
+        if self.damage is not None:
+            raise CorruptLog(
+                f"{self.topic_partition} takes no appends: it lost {self.damage}; it must be refetched first"
+            )
+        now = self.folder.clock.wall_ms()
+        try:
+            prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now)
+        except RecordTooLarge:
+            self.bytes_rejected += len(records)
+            raise
+        if prepared is None:
+            return LogAppendInfo.nothing(self.log_start_offset)
+        info = prepared.info
+        if info.valid_bytes > self.config.segment_bytes:
+            self.bytes_rejected += len(records)
+            raise RecordListTooLarge(
+                f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
+                f"{self.config.segment_bytes}: send smaller batches"
+            )
+        try:
+            self._write(prepared, now, epochs)
+        except OSError as error:
+            raise self.folder.fail(f"appending to {self.path}", error) from error
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self._flush_target = self.log_end_offset
+            self.folder.request_flush(self)
+        return info
+
+    def _prepare(
+        self, records: Buffer, assign_offsets: bool, leader_epoch: LeaderEpoch, origin: Origin, now: Millis
+    ) -> Prepared | None:
+        if not assign_offsets:
+            return prepare_follower(
+                records, log_start=self.log_start_offset, log_end=self.log_end_offset, last_epoch=self.last_epoch
+            )
+        if leader_epoch < self._epochs.latest:
+            raise FencedLeaderEpoch(
+                f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch {self._epochs.latest}"
+            )
+        return prepare_leader(
+            records,
+            self.config,
+            log_start=self.log_start_offset,
+            log_end=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now=now,
+            origin=origin,
+        )
+
+    def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
+        """Roll, note epochs, write, move the log end. Raises OSError, and then the log is as it was."""
+        info, extents = prepared.info, prepared.extents
+        segment = self._segments[-1]
+        if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
+            segment = self._roll(max(info.first_offset, self.log_end_offset), now)
+        if not segment.index.fits(info.last_offset):
+            self._write_apart(prepared, now, epochs)
+            return
+        before = self._epochs.entries if epochs or extents[-1].leader_epoch != self._epochs.latest else None
+        if epochs:
+            for epoch, start in ((entry.epoch, entry.start_offset) for entry in epochs):
+                self._epochs.assign(epoch, max(start, info.first_offset) if epoch != self._epochs.latest else start)
+        elif before is not None:
+            for extent in extents:
+                if extent.leader_epoch != NO_LEADER_EPOCH and extent.leader_epoch != self._epochs.latest:
+                    self._epochs.assign(extent.leader_epoch, extent.base_offset)
+        try:
+            segment.append(prepared.buffers, extents, info.valid_bytes)
+        except OSError:
+            if before is not None:
+                self._epochs.restore(before)
+            raise
+        self.log_end_offset = Offset(info.last_offset + 1)
+
+    def _write_apart(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
+        """The offsets of one append span more than a segment can: write it batch by batch."""
+        data = memoryview(b"".join(prepared.buffers))
+        position = 0
+        for extent in prepared.extents:
+            info = prepared.info._replace(
+                first_offset=extent.base_offset,
+                last_offset=extent.last_offset,
+                max_timestamp=extent.max_timestamp,
+                valid_bytes=extent.size,
+            )
+            self._write(Prepared([data[position : position + extent.size]], (extent,), info), now, epochs)
+            position += extent.size
+
+    # --- roll -----------------------------------------------------------------------------------------------------
+
+    def _roll(self, base_offset: Offset, now: Millis) -> LogSegment:
+        """Close the active segment and begin another at `base_offset`. Raises OSError, and then the old one stays active."""
+        old = self._segments[-1]
+        if old.base_offset == base_offset:
+            return old
+        files = self.folder.files
+        self._free_names(base_offset)
+        jitter = self.folder.rng.randrange(self.config.segment_jitter_ms) if self.config.segment_jitter_ms else 0
+        try:
+            segment = LogSegment(
+                files, self.path, base_offset, self.config, created_ms=now, jitter_ms=jitter, fresh=True
+            )
+            old.become_inactive()
+        except OSError:
+            self._remove_files(base_offset)
+            raise
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self._new_names = True
+        self._flush_target = max(self._flush_target, self.log_end_offset)
+        self.folder.request_flush(self)
+        return segment
+
+    def _free_names(self, base_offset: Offset) -> None:
+        """Files that bear the names of the segment to come: empty ones are replaced, others set aside."""
+        files = self.folder.files
+        for suffix in SUFFIXES:
+            path = segment_path(self.path, base_offset, suffix)
+            size = files.size(path)
+            if size == 0:
+                files.remove(path)
+            elif size is not None:
+                files.rename(path, path + STRAY_SUFFIX)
+                self.notes += (f"{path} was in the way of a new segment: it is now {path}{STRAY_SUFFIX}",)
+
+    def _remove_files(self, base_offset: Offset) -> None:
+        files = self.folder.files
+        for suffix in SUFFIXES:
+            path = segment_path(self.path, base_offset, suffix)
+            if files.size(path) is not None:
+                files.remove(path)
+
+    # --- read -----------------------------------------------------------------------------------------------------
+
+    def read(self, offset: Offset, max_bytes: int, *, up_to: Offset, min_one_batch: bool = True) -> LogRead:
+        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment.
+
+        max_bytes: at most so many, but with `min_one_batch` always one batch where there is one. The first batch may begin
+        below `offset`. Raises OffsetOutOfRange outside log start and `up_to`, CorruptLog, KafkaStorageError.
+        """
+        self._ensure_usable()
+        up_to = min(up_to, self.log_end_offset)
+        if not self.log_start_offset <= offset <= up_to:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be read"
+            )
+        if self.damage is not None and self.damage.first_offset <= offset < self.damage.end_offset:
+            raise CorruptLog(f"{self.topic_partition} lost {self.damage}")
+        if offset == up_to:
+            return LogRead(b"", offset, ())
+        try:
+            return self._read(offset, max_bytes, up_to, min_one_batch)
+        except BrokenChain as broken:
+            raise self._damaged(broken, offset) from broken
+        except OSError as error:
+            raise self.folder.fail(f"reading {self.path}", error) from error
+
+    def _read(self, offset: Offset, max_bytes: int, up_to: Offset, min_one_batch: bool) -> LogRead:
+        hint = self._hints.pop(offset, None)
+        if hint is not None:
+            segment, at = hint
+            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
+            if found is not None:
+                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+        for i in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
+            segment = self._segments[i]
+            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
+            if found is not None:
+                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+        return LogRead(b"", offset, ())
+
+    def _found(
+        self, segment: LogSegment, records: Buffer, offset: Offset, next_offset: Offset, position: int
+    ) -> LogRead:
+        if not records:
+            return LogRead(b"", offset, ())
+        if len(self._hints) >= _HINTS_MAX:
+            del self._hints[next(iter(self._hints))]
+        self._hints[next_offset] = (segment, position)
+        return LogRead(records, next_offset, self._epochs.over(offset, next_offset))
+
+    def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
+        """A read met a break in the chain of batches: note it, so that the replica can report it."""
+        first = Offset(max(broken.next_offset, self.log_start_offset))
+        path = self._segments[max(bisect_right(self._bases, offset) - 1, 0)].path
+        damage = Damage(path, broken.position, first, max(self.log_end_offset, Offset(first + 1)), broken.reason)
+        self.damage = damage if self.damage is None else self.damage.joined(damage)
+        return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
+
+    # --- lookups --------------------------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
+        """The first record at or after `timestamp` (milliseconds since 1970) below `up_to`, None where there is none.
+        Raises CorruptLog, KafkaStorageError."""
+        return self._look_up(lambda: find_timestamp(self._segments, timestamp, self.log_start_offset, up_to))
+
+    def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
+        """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
+        return self._look_up(lambda: find_largest_timestamp(self._segments, self.log_start_offset, up_to))
+
+    def _look_up(self, find: _Finder) -> TimestampedOffset | None:
+        self._ensure_usable()
+        try:
+            return find()
+        except BrokenChain as broken:
+            raise self._damaged(broken, self.log_start_offset) from broken
+        except OSError as error:
+            raise self.folder.fail(f"reading {self.path}", error) from error
+
+    # --- epochs ---------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """This replica leads from here on: the epoch begins at the log end. Raises FencedLeaderEpoch for an older one."""
+        if epoch < self._epochs.latest:
+            raise FencedLeaderEpoch(f"{self.topic_partition} knows epoch {self._epochs.latest}, epoch {epoch} is over")
+        self._epochs.assign(epoch, self.log_end_offset)
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch not above `epoch`, and where it ends here; epoch -1 and the log start where there is none."""
+        return self._epochs.end_of(epoch, self.log_start_offset, self.log_end_offset)
+
+    def epoch_entries(self) -> tuple[EpochStart, ...]:
+        """All entries of the epoch cache."""
+        return self._epochs.entries
+
+    # --- flush ----------------------------------------------------------------------------------------------------
+
+    def begin_flush(self, *, everything: bool = False) -> FlushTicket | None:
+        """What to sync now: all that the log has, on page-cache topics only what a roll or `flush.messages` asked for.
+
+        everything: on any topic, all. Returns None where there is nothing to do. Each ticket must come back through
+        `finish_flush` or `abandon_flush`. Raises KafkaStorageError.
+        """
+        self._ensure_usable()
+        up_to = self.log_end_offset if self._fsync or everything else min(self._flush_target, self.log_end_offset)
+        epochs_new = self._epochs.version > self._epoch_file.written
+        if up_to <= self.recovery_point and not self._new_names and not self._new_folder and not epochs_new:
+            return None
+        ticket = FlushTicket(
+            max(up_to, self.recovery_point),
+            [],
+            [],
+            self.folder.files,
+            self._epoch_file,
+            self._epochs.version,
+            self._epochs.entries,
+        )
+        try:
+            self._fill(ticket, up_to)
+        except OSError as error:
+            ticket.release()
+            raise self.folder.fail(f"flushing {self.path}", error) from error
+        self._tickets.append(ticket)
+        return ticket
+
+    def _fill(self, ticket: FlushTicket, up_to: Offset) -> None:
+        files = self.folder.files
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        for segment in self._segments[first:]:
+            if segment.base_offset > up_to:
+                break
+            ticket.handles.append(segment.file.share())
+            if segment is not self._segments[-1] and not segment.index_synced:
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    ticket.handles.append(files.open(segment_path(self.path, segment.base_offset, suffix)))
+                ticket.closed_bases.append(segment.base_offset)
+        if self._new_folder:
+            ticket.handles.append(files.open(f"{self.path}/{PARTITION_METADATA}"))
+            ticket.folders = [self.path, folder_of(self.path)]
+        elif self._new_names:
+            ticket.folders = [self.path]
+        ticket.new_names = self._new_names
+        ticket.new_folder = self._new_folder
+        self._new_names = self._new_folder = False
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """The ticket has run: what it covers, up to any cut made since, is durable."""
+        self._tickets.remove(ticket)
+        ticket.release()
+        if self._closed:
+            return
+        for base in ticket.closed_bases:
+            i = bisect_right(self._bases, base) - 1
+            if i >= 0 and self._bases[i] == base:
+                self._segments[i].index_synced = True
+        self.recovery_point = max(self.recovery_point, ticket.up_to)
+        self.last_flush_ms = self.folder.clock.wall_ms()
+        if ticket.up_to > self._synced:
+            self._synced = ticket.up_to
+            if self._fsync:
+                self.folder.note_held(self)
+
+    def abandon_flush(self, ticket: FlushTicket) -> None:
+        """The ticket failed, or will not run: nothing of it counts."""
+        self._tickets.remove(ticket)
+        ticket.release()
+        self._new_names |= ticket.new_names
+        self._new_folder |= ticket.new_folder
+
+    def flush(self) -> None:
+        """Make everything durable before returning: for closing, recovery, tools. Raises KafkaStorageError, DiskFull."""
+        ticket = self.begin_flush(everything=True)
+        if ticket is None:
+            return
+        try:
+            ticket.run()
+        except OSError as error:
+            self.abandon_flush(ticket)
+            raise self.folder.fail(f"flushing {self.path}", error) from error
+        self.finish_flush(ticket)
+
+    def flush_overdue(self, now: Millis) -> bool:
+        """Has it unflushed records older than `flush.ms`? Then a flush of all of it is what the next ticket does."""
+        if self.log_end_offset <= self.recovery_point or now - self.last_flush_ms < self.config.flush_ms:
+            return False
+        self._flush_target = self.log_end_offset
+        return True
+
+    # --- truncation -----------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut everything at and above `offset`, durably. At or above the log end nothing happens.
+
+        A batch that holds `offset` inside goes whole. Raises KafkaStorageError, DiskFull (then nothing was cut).
+        """
+        self._ensure_usable()
+        if offset >= self.log_end_offset and self.damage is None:
+            return
+        if offset <= self._bases[0] or offset <= self.log_start_offset:
+            self.truncate_fully_and_start_at(min(offset, self.log_end_offset))
+            return
+        try:
+            log_end = self._end_after_cut(offset)
+            self._lower(log_end)
+            self._cut(log_end)
+            self._cut_epochs(log_end)
+        except BrokenChain as broken:
+            raise self._damaged(broken, offset) from broken
+        except OSError as error:
+            raise self.folder.fail(f"truncating {self.path} to offset {offset}", error) from error
+        self._set_end(log_end)
+        if self.damage is not None and self.damage.first_offset >= log_end:
+            self.damage = None
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull."""
+        self._ensure_usable()
+        try:
+            self._lower(Offset(0))
+            self._remove_segments(0)
+            self._remove_leftovers()
+            self.folder.files.sync_folder(self.path)
+            self._epochs.clear()
+            self._epoch_file.write(self._epochs.version, ())
+            self.log_start_offset = offset
+            self.folder.note_log_start(self)
+            self._start_segment(offset)
+        except OSError as error:
+            raise self.folder.fail(f"emptying {self.path}", error) from error
+        self.damage = None
+        self._set_end(offset)
+        self.recovery_point = self._synced = offset
+        if self._fsync:
+            self.folder.note_held(self)
+
+    def _start_segment(self, offset: Offset) -> None:
+        segment = LogSegment(
+            self.folder.files, self.path, offset, self.config, created_ms=self.folder.clock.wall_ms(), fresh=True
+        )
+        self._segments.append(segment)
+        self._bases.append(offset)
+        self.folder.files.sync_folder(self.path)
+
+    def _lower(self, offset: Offset) -> None:
+        """Nothing at or above `offset` is durable any more: here, in tickets under way, and in the folder's files."""
+        for ticket in self._tickets:
+            ticket.up_to = min(ticket.up_to, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._synced = min(self._synced, offset)
+        self._flush_target = min(self._flush_target, offset)
+        self._hints.clear()
+        self.folder.lower_marks(self, offset)
+
+    def _end_after_cut(self, offset: Offset) -> Offset:
+        """Where the log ends when it is cut at `offset`: below it, where that lies inside a batch."""
+        segment = self._segments[self._kept(offset)]
+        inside = segment.find(offset)
+        return offset if inside is None else min(offset, inside.base_offset)
+
+    def _kept(self, offset: Offset) -> int:
+        """Index of the segment that is the last one when the log ends at `offset`."""
+        return max(bisect_left(self._bases, offset) - 1, 0)
+
+    def _cut(self, offset: Offset) -> None:
+        """Remove the segments behind `offset`, the last first, then cut the one that holds it."""
+        kept = self._kept(offset)
+        if kept < len(self._segments) - 1:
+            self._remove_segments(kept + 1)
+            self.folder.files.sync_folder(self.path)
+        active = self._segments[-1]
+        active.truncate_to(offset)
+        active.file.sync()
+
+    def _remove_segments(self, first: int) -> None:
+        while len(self._segments) > first:
+            self._segments[-1].remove()
+            self._segments.pop()
+            self._bases.pop()
+
+    def _remove_leftovers(self) -> None:
+        """Segment files that loading left alone because the log is damaged before them."""
+        for name in self.folder.files.list(self.path):
+            if name.endswith(SUFFIXES):
+                self.folder.files.remove(f"{self.path}/{name}")
+
+    def _cut_epochs(self, log_end: Offset) -> None:
+        if self._epochs.truncate_from_end(log_end):
+            self._epoch_file.write(self._epochs.version, self._epochs.entries)
+
+    def _set_end(self, offset: Offset) -> None:
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self._synced = min(self._synced, offset)
+        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
+
+    # --- closing --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Make everything durable, cut the indexes to size, let go of the files. Raises KafkaStorageError, DiskFull."""
+        if self._closed:
+            return
+        if self.folder.offline is None:
+            self.flush()
+            self._close_indexes()
+        self.release()
+
+    def _close_indexes(self) -> None:
+        active = self.active
+        try:
+            active.become_inactive()
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                file = self.folder.files.open(segment_path(self.path, active.base_offset, suffix))
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        except OSError as error:
+            raise self.folder.fail(f"closing {self.path}", error) from error
+
+    def release(self) -> None:
+        """Let go of the files as they are, as after a failure."""
+        self._closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def _ensure_usable(self) -> None:
+        if self.folder.offline is not None:
+            raise KafkaStorageError(f"{self.topic_partition}: its data folder is offline: {self.folder.offline}")
+        if self._closed:
+            raise KafkaStorageError(f"{self.topic_partition} is closed: look up which node holds it now")
+
+
+class _Finder(Protocol):
+    def __call__(self) -> TimestampedOffset | None: ...
+
+
+__all__ = ["LOG_SUFFIX", "Log", "LogFolder", "LogRead", "Origin", "TimestampedOffset"]

@@ -1,0 +1,187 @@
+"""The operating system's disk behind the `Files` protocol. The only module of storage that touches the machine.
+
+Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a folder its names, rename is atomic;
+writes and mappings of a file share one page cache (Linux).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.files import Buffer, File, FolderLock, Mapping
+
+_RESERVE_BYTES: Final = 4096
+"""Room for a mapping is taken by the page, so that a sparse index costs no more than it holds."""
+
+
+class OsFile:
+    """A file descriptor with a count of its users."""
+
+    __slots__ = ("_fd", "_path", "_users")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+        self._users = 1
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        have = len(data)
+        while have < size and (data := os.pread(self._fd, size - have, position + have)):
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        wanted = 0
+        for buffer in buffers:
+            wanted += len(buffer)
+        written = os.pwritev(self._fd, buffers, position)
+        if written != wanted:
+            self._write_rest(buffers, written, position)
+
+    def _write_rest(self, buffers: Sequence[Buffer], written: int, position: int) -> None:
+        """After a short write: the error that cut it short shows at the next attempt."""
+        rest = memoryview(b"".join(buffers))
+        while written < len(rest):
+            written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def share(self) -> File:
+        assert self._users > 0, f"{self._path} is closed"
+        self._users += 1
+        return self
+
+    def close(self) -> None:
+        assert self._users > 0, f"{self._path} is closed"
+        self._users -= 1
+        if self._users == 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class OsMapping:
+    """A shared mapping."""
+
+    __slots__ = ("_map", "_path", "_reserved", "_view")
+
+    def __init__(self, path: str, size: int, *, writable: bool) -> None:
+        fd = os.open(path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
+        try:
+            if writable and os.fstat(fd).st_size < size:
+                os.ftruncate(fd, size)
+            self._map = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+        finally:
+            os.close(fd)
+        self._view = memoryview(self._map)
+        self._path = path
+        self._reserved = 0
+
+    @property
+    def buffer(self) -> Buffer:
+        return self._view
+
+    def reserve(self, end: int) -> None:
+        if end <= self._reserved:
+            return
+        assert end <= len(self._view), "room beyond the mapping"
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            start = self._reserved
+            length = min(max(end - start, _RESERVE_BYTES), len(self._view) - start)
+            os.posix_fallocate(fd, start, length)
+        finally:
+            os.close(fd)
+        self._reserved = start + length
+
+    def write(self, position: int, data: bytes) -> None:
+        assert position + len(data) <= self._reserved, "written without room reserved"
+        self._view[position : position + len(data)] = data
+
+    def close(self) -> None:
+        self._view.release()
+        self._map.close()
+
+
+class OsLock:
+    """An flock that lives as long as its descriptor."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class OsFiles:
+    """Files and folders of this machine."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        return OsFile(os.open(path, flags | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o644), path)
+
+    def map(self, path: str, size: int, *, writable: bool) -> Mapping:
+        return OsMapping(path, size, writable=writable)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return Path(path).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def is_folder(self, path: str) -> bool:
+        return Path(path).is_dir()
+
+    def list(self, path: str) -> list[str]:
+        return sorted(entry.name for entry in Path(path).iterdir())
+
+    def make_folder(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        Path(old).replace(new)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def remove_folder(self, path: str) -> None:
+        Path(path).rmdir()
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> FolderLock:
+        return OsLock(path)

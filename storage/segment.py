@@ -1,0 +1,353 @@
+"""One segment of a log: a .log file of batches, and the two indexes over it.
+
+Kept true:
+  1. Between two calls the file is `size` bytes of whole batches, offsets and epochs growing, all at or above `base_offset`.
+  2. A write that fails leaves nothing: the file is cut back, the indexes do not know of it.
+  3. Index entries follow Kafka 4.1: before a batch is added, if more than `index.interval.bytes` were appended since the
+     last entry, (last offset, position) of that batch; with each, and on rolling and closing, the largest timestamp so far.
+Left to others: which offsets and epochs are right (log.py), what must be fsynced (flush.py), repair (recovery.py).
+Source: Kafka's LogSegment; vectors' README for the index rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from storage.batch_walk import BrokenChain, check_link, walk_file
+from storage.config import LogConfig
+from storage.files import Buffer, File, Files
+from storage.index import CorruptIndex
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex, TimestampOffset
+from tidelog.records.header import HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
+from tidelog.types import LeaderEpoch, Millis, Offset
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+def segment_path(folder: str, base_offset: int, suffix: str) -> str:
+    """Kafka's name: the base offset in 20 digits."""
+    return f"{folder}/{base_offset:020d}{suffix}"
+
+
+class Extent(NamedTuple):
+    """What the log must know of a batch that it stores."""
+
+    base_offset: Offset
+    last_offset: Offset
+    size: int
+    max_timestamp: Millis
+    leader_epoch: LeaderEpoch
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches out of one segment. `next_offset`, `next_position`: where the batch behind them would start."""
+
+    records: Buffer
+    next_offset: Offset
+    next_position: int
+
+
+class LogSegment:
+    """A segment. `size`: bytes of its file that belong to the log."""
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_interval",
+        "_max",
+        "_since_index",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "folder",
+        "index",
+        "index_synced",
+        "jitter_ms",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        base_offset: Offset,
+        config: LogConfig,
+        *,
+        created_ms: Millis,
+        jitter_ms: int = 0,
+        fresh: bool = False,
+    ) -> None:
+        """fresh: make the files; else they are there already. Raises OSError."""
+        self._files = files
+        self.folder = folder
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self._interval = config.index_interval_bytes
+        self._since_index = 0
+        self._file: File | None = files.open(self.path, create=True) if fresh else None
+        self.size = 0 if fresh else files.size(self.path) or 0
+        self.first_timestamp: Millis | None = None
+        """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no batch."""
+        self._max: TimestampOffset | None = None
+        limit = config.segment_index_bytes
+        self.index = OffsetIndex(
+            files, segment_path(folder, base_offset, INDEX_SUFFIX), base_offset, limit, fresh=fresh
+        )
+        self.time_index = TimeIndex(
+            files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX), base_offset, limit, fresh=fresh
+        )
+        self.index_synced = False
+        """Are the trimmed indexes of this closed segment durable?"""
+        if fresh:
+            self.index.make_room(1)
+            self.time_index.make_room(1)
+
+    @property
+    def path(self) -> str:
+        """Path of the .log file."""
+        return segment_path(self.folder, self.base_offset, LOG_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        """The .log file, opened at first use."""
+        if self._file is None:
+            self._file = self._files.open(self.path)
+        return self._file
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """Largest timestamp, and the last offset of the batch that brought it; (-1, base offset) for none."""
+        if self._max is None:
+            self._max = (
+                self.time_index.last if self.time_index.entries else TimestampOffset(Millis(-1), self.base_offset)
+            )
+        return self._max
+
+    # --- append ---------------------------------------------------------------------------------------------------
+
+    def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
+        """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source: LogSegment.shouldRoll."""
+        if self.size > config.segment_bytes - size or self.index.is_full or self.time_index.is_full:
+            return True
+        if not self.index.fits(last_offset):
+            return True
+        if self.size == 0:
+            return False
+        return self._age(now, max_timestamp) > config.segment_ms - self.jitter_ms
+
+    def _age(self, now: Millis, max_timestamp: Millis) -> int:
+        if self.first_timestamp is None:
+            self.first_timestamp = BatchHeader(0, *HEADER.unpack(self.file.pread(HEADER_BYTES, 0))).max_timestamp
+        if self.first_timestamp >= 0:
+            return max_timestamp - self.first_timestamp
+        return now - self.created_ms
+
+    def append(self, buffers: Sequence[Buffer], extents: Sequence[Extent], size: int) -> None:
+        """Write batches behind the last one. extents: what they are, `size` bytes together.
+
+        Raises OSError, and then nothing was appended.
+        """
+        position = self.size
+        since = self._since_index
+        if since + size > self._interval:
+            self.index.make_room(len(extents))
+            self.time_index.make_room(len(extents))
+        file = self.file
+        try:
+            file.pwritev(buffers, position)
+        except OSError:
+            file.truncate(position)
+            raise
+        if position == 0:
+            self.first_timestamp = extents[0].max_timestamp
+        largest = self.largest
+        for _, last_offset, batch_size, max_timestamp, _ in extents:
+            if max_timestamp > largest.timestamp:
+                largest = TimestampOffset(max_timestamp, last_offset)
+            if since > self._interval:
+                self._index(last_offset, position, largest)
+                since = 0
+            position += batch_size
+            since += batch_size
+        self._max = largest
+        self._since_index = since
+        self.size = position
+
+    def _index(self, last_offset: Offset, position: int, largest: TimestampOffset) -> None:
+        """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and
+        lookups then walk further."""
+        if not self.index.is_full and not self.time_index.is_full:
+            self.index.append(last_offset, position)
+            self.time_index.maybe_append(largest.timestamp, largest.offset)
+
+    def become_inactive(self) -> None:
+        """No more appends: the last time entry, and the indexes cut to size. Raises OSError."""
+        if self.size:
+            largest = self.largest
+            if largest.timestamp > self.time_index.last.timestamp:
+                self.time_index.make_room(1)
+                self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
+        self.index.trim()
+        self.time_index.trim()
+        self.index_synced = False
+
+    # --- search and read ------------------------------------------------------------------------------------------
+
+    def walk(self, position: int = 0, next_offset: int | None = None) -> Iterator[BatchHeader]:
+        """Headers of the batches from byte `position` on. Raises BrokenChain."""
+        return walk_file(self.file, position, self.size, self.base_offset if next_offset is None else next_offset)
+
+    def find(self, offset: Offset) -> BatchHeader | None:
+        """The first batch that reaches to `offset` or beyond, None where all end below it. Raises BrokenChain."""
+        for header in self.walk(self._start_for(offset)):
+            if header.last_offset >= offset:
+                return header
+        return None
+
+    def _start_for(self, offset: Offset) -> int:
+        try:
+            position = self.index.lookup(offset).position
+        except CorruptIndex:
+            self.rebuild_indexes()
+            position = self.index.lookup(offset).position
+        return position if position < self.size else 0
+
+    def read(
+        self, offset: Offset, max_bytes: int, up_to: Offset, *, min_one: bool, at: int | None
+    ) -> SegmentRead | None:
+        """Whole batches from the one that holds `offset` on, none that reaches to `up_to` or beyond.
+
+        max_bytes: at most so many, but with `min_one` at least one batch. at: where that batch starts, if known.
+        Returns None where the segment has nothing at or above `offset`. Raises BrokenChain, OSError.
+        """
+        if at is None:
+            found = self.find(offset)
+            if found is None:
+                return None
+            at = found.position
+        if at >= self.size:
+            return None
+        data = self.file.pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
+        end, next_offset, missing = _whole_batches(data, at, self.size, offset, up_to, max_bytes)
+        if end == 0 and min_one and missing:
+            data = self.file.pread(missing, at)
+            end, next_offset, _ = _whole_batches(data, at, self.size, offset, up_to, missing)
+        records: Buffer = data if end == len(data) else memoryview(data)[:end]
+        return SegmentRead(records, Offset(next_offset), at + end)
+
+    # --- cut and repair -------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut the first batch that reaches to `offset` and all behind it; the caller syncs. Raises OSError, BrokenChain."""
+        cut = self.find(offset)
+        if cut is None:
+            return
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.file.truncate(cut.position)
+        self.size = cut.position
+        self._since_index = 0
+        self.first_timestamp = None
+        self.index_synced = False
+        self._max = None
+        self._measure_tail()
+
+    def check_tail(self) -> Offset:
+        """Walk from the last index entry to the end of the file: what a clean start reads. Returns the next offset.
+
+        Raises BrokenChain or CorruptIndex where file and indexes do not fit each other.
+        """
+        return self._measure_tail()
+
+    def _measure_tail(self) -> Offset:
+        """Bring the largest timestamp up to the end of the file: behind the last index entry no time entry knows it."""
+        start = self.index.last.position if self.index.entries else 0
+        if start and start >= self.size:
+            raise CorruptIndex(f"{self.index.path} points at byte {start}, the file has {self.size}")
+        largest, next_offset = self.largest, self.base_offset
+        for header in self.walk(start):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+            next_offset = Offset(header.last_offset + 1)
+        if largest.offset >= next_offset and self.time_index.entries:
+            raise CorruptIndex(
+                f"{self.time_index.path} points at offset {largest.offset}, the log ends at {next_offset}"
+            )
+        self._max = largest
+        return next_offset
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
+        self.start_rebuild()
+        for header in self.walk():
+            self.index_batch(header, header.position)
+
+    def start_rebuild(self) -> None:
+        """Empty both indexes; `index_batch` then fills them, batch by batch."""
+        for index in (self.index, self.time_index):
+            index.recreate()
+        self._max = TimestampOffset(Millis(-1), self.base_offset)
+        self._since_index = 0
+        self.first_timestamp = None
+        self.index_synced = False
+
+    def index_batch(self, header: BatchHeader, position: int) -> None:
+        """Enter a batch that lies in the file already into the indexes, as its append did."""
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        if header.max_timestamp > self.largest.timestamp:
+            self._max = TimestampOffset(header.max_timestamp, header.last_offset)
+        if self._since_index > self._interval:
+            self.index.make_room(1)
+            self.time_index.make_room(1)
+            self._index(header.last_offset, position, self.largest)
+            self._since_index = 0
+        self._since_index += header.size
+
+    def close(self) -> None:
+        """Let go of files and mappings; used again, they open again."""
+        self.index.close()
+        self.time_index.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def remove(self) -> None:
+        """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""
+        self.close()
+        for suffix in reversed(SUFFIXES):
+            path = segment_path(self.folder, self.base_offset, suffix)
+            if self._files.size(path) is not None:
+                self._files.remove(path)
+
+
+def _whole_batches(
+    data: bytes, at: int, file_end: int, offset: Offset, up_to: Offset, max_bytes: int
+) -> tuple[int, int, int]:
+    """How many bytes of `data`, which starts at byte `at` of the file, are whole batches below `up_to`.
+
+    Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
+    Checks the chain of headers: raises BrokenChain.
+    """
+    position, next_offset, epoch = 0, 0, -1
+    size = min(len(data), max_bytes) if max_bytes > HEADER_BYTES else len(data)
+    while size - position >= HEADER_BYTES:
+        header = BatchHeader(at + position, *HEADER.unpack_from(data, position))
+        problem = check_link(header, at + position, file_end, next_offset, epoch)
+        if problem is not None:
+            raise BrokenChain(at + position, next_offset, problem)
+        last_offset = header.base_offset + header.last_offset_delta
+        if last_offset >= up_to:
+            break
+        end = position + LOG_OVERHEAD + header.length
+        if end > size or end > max_bytes:
+            return position, next_offset or offset, 0 if position else end
+        position, next_offset, epoch = end, last_offset + 1, header.leader_epoch
+    return position, next_offset or offset, 0

@@ -1,0 +1,89 @@
+"""From a time to an offset: the segment by its largest timestamp, the batch by the time index, the record by reading.
+
+Kept true: the answer is the first record, in offset order, whose own timestamp is at or after the one asked for.
+Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.batch_walk import BrokenChain
+from storage.index import CorruptIndex
+from storage.segment import LogSegment
+from tidelog.errors import TidelogError
+from tidelog.records.batch import RecordBatch
+from tidelog.records.header import BatchHeader
+from tidelog.types import LeaderEpoch, Millis, Offset
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time: its offset, its timestamp, the leader epoch of its batch."""
+
+    offset: Offset
+    timestamp: Millis
+    leader_epoch: LeaderEpoch
+
+
+def find_timestamp(
+    segments: Sequence[LogSegment], timestamp: int, start: Offset, up_to: Offset
+) -> TimestampedOffset | None:
+    """The first record at or after `timestamp` with start <= offset < up_to. Raises BrokenChain, OSError."""
+    for segment in segments:
+        if segment.base_offset >= up_to:
+            break
+        if segment.largest.timestamp < timestamp:
+            continue
+        found = _find_in(segment, timestamp, start, up_to)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) -> TimestampedOffset | None:
+    try:
+        entry = segment.time_index.lookup(timestamp - 1)
+    except CorruptIndex:
+        segment.rebuild_indexes()
+        entry = segment.time_index.lookup(timestamp - 1)
+    first = segment.find(max(entry.offset, start))
+    if first is None:
+        return None
+    for header in segment.walk(first.position):
+        if header.base_offset >= up_to:
+            return None
+        if header.max_timestamp >= timestamp:
+            found = _record_in(segment, header, timestamp, start, up_to)
+            if found is not None:
+                return found
+    return None
+
+
+def _record_in(
+    segment: LogSegment, header: BatchHeader, timestamp: int, start: Offset, up_to: Offset
+) -> TimestampedOffset | None:
+    batch = RecordBatch(segment.file.pread(header.size, header.position))
+    try:
+        for record in batch.records():
+            if record.timestamp >= timestamp and start <= record.offset < up_to:
+                return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+    except TidelogError as error:
+        raise BrokenChain(header.position, header.base_offset, error.message, header) from error
+    return None
+
+
+def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
+    """The first record with the largest timestamp of those with start <= offset < up_to. Raises BrokenChain, OSError."""
+    largest = -1
+    for i, segment in enumerate(segments):
+        if segment.base_offset >= up_to:
+            break
+        whole = i + 1 < len(segments) and segments[i + 1].base_offset <= up_to and segment.base_offset >= start
+        if whole:
+            largest = max(largest, segment.largest.timestamp)
+            continue
+        for header in segment.walk():
+            if header.last_offset >= start and header.base_offset < up_to:
+                largest = max(largest, header.max_timestamp)
+    return find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
