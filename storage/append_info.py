@@ -20,7 +20,8 @@ class Origin(Enum):
 
 
 class RecordValidationStats(NamedTuple):
-    """What validation cost: bytes of buffers made for it, records converted to another format, time spent converting."""
+    """What validation cost: bytes of buffers made for it, records converted to another format, time spent
+    converting."""
 
     temporary_bytes: int = 0
     converted_records: int = 0

@@ -1,7 +1,7 @@
 """Walks along the batches of a .log file: by headers alone, or reading and checking every byte.
 
-Kept true: a walk believes no length before it has compared it with the file's size; where the chain of batches breaks it
-says at which byte and why, and what came before stands.
+Kept true: a walk believes no length before it has compared it with the file's size; where the chain of batches breaks
+it says at which byte and why, and what came before stands.
 Left to others: whether a break is a torn tail or damage (recovery.py).
 """
 
@@ -24,7 +24,8 @@ _MAGIC: Final = 2
 
 class BrokenChain(Exception):
     """From byte `position` on, where offset `next_offset` or a later one should follow, there is no batch that can be
-    believed; `reason` says why. `header` is the header found there, if it can be read and leads on to a plausible end."""
+    believed; `reason` says why. `header` is the header found there, if it can be read and leads on to a plausible
+    end."""
 
     def __init__(self, position: int, next_offset: int, reason: str, header: BatchHeader | None = None) -> None:
         super().__init__(f"byte {position}, offset {next_offset}: {reason}")
@@ -41,7 +42,8 @@ class ScannedBatch(NamedTuple):
 def check_link(header: BatchHeader, position: int, end: int, next_offset: int, epoch: int) -> str | None:
     """What is wrong with a batch header as the next link of a chain, None where nothing is.
 
-    end: where the file ends. next_offset: one past the last offset before it. epoch: the largest leader epoch before it.
+    end: where the file ends. next_offset: one past the last offset before it. epoch: the largest leader epoch before
+    it.
     """
     if header.magic != _MAGIC:
         return f"the batch has magic {header.magic}, expected {_MAGIC}"
@@ -59,8 +61,8 @@ def check_link(header: BatchHeader, position: int, end: int, next_offset: int, e
 
 
 def walk_file(file: File, position: int, end: int, next_offset: int) -> Iterator[BatchHeader]:
-    """Headers of the batches between the bytes `position` and `end`, positions being those in the file; payloads are not
-    read. Raises BrokenChain."""
+    """Headers of the batches between the bytes `position` and `end`, positions being those in the file; payloads
+    are not read. Raises BrokenChain."""
     epoch = -1
     chunk, chunk_at = b"", position
     while position < end:

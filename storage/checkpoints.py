@@ -52,7 +52,8 @@ def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
 
 
 def read_epochs(files: Files, path: str) -> tuple[EpochStart, ...] | None:
-    """Entries in order, None where there is no such file. Raises CorruptLog where it does not parse or is out of order."""
+    """Entries in order, None where there is no such file. Raises CorruptLog where it does not parse or is out of
+    order."""
     lines = _read(files, path)
     if lines is None:
         return None

@@ -39,7 +39,8 @@ class LogConfig:
     def __post_init__(self) -> None:
         if self.segment_index_bytes < 12:
             raise InvalidConfig(
-                f"segment.index.bytes is {self.segment_index_bytes}, less than one index entry of 12 bytes: set it to 12 or more"
+                f"segment.index.bytes is {self.segment_index_bytes}, less than one index entry of 12 bytes: set it "
+                "to 12 or more"
             )
 
     @classmethod

@@ -76,9 +76,9 @@ def _ignore(_: object) -> None:
 class DataFolder:
     """A data folder in use by this process.
 
-    `on_held(log)`: a group commit has made more of the log durable. `on_offline(folder)`: the folder has failed, `offline`
-    says why. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no action. All three are
-    called on the owner's thread and may be set at any time.
+    `on_held(log)`: a group commit has made more of the log durable. `on_offline(folder)`: the folder has failed,
+    `offline` says why. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no action.
+    All three are called on the owner's thread and may be set at any time.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class DataFolder:
     ) -> DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
-        executor: where flushes, checkpoints and deletions run; without one, at once. Raises KafkaStorageError where the disk
-        fails or another process uses the folder, InvalidConfig where it is no data folder.
+        executor: where flushes, checkpoints and deletions run; without one, at once. Raises KafkaStorageError where
+        the disk fails or another process uses the folder, InvalidConfig where it is no data folder.
         """
         path = path.rstrip("/") or "/"
         try:
@@ -143,7 +143,8 @@ class DataFolder:
                 lock = files.lock(f"{path}/{LOCK}")
             except BlockingIOError as error:
                 raise KafkaStorageError(
-                    f"the data folder {path} is in use by another process: stop that one, or give this node another folder"
+                    f"the data folder {path} is in use by another process: stop that one, or give this node another "
+                    "folder"
                 ) from error
             try:
                 properties = _read_properties(files, path, rng)
@@ -192,12 +193,14 @@ class DataFolder:
         KafkaStorageError."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise InconsistentClusterId(
-                f"the data folder {self.path} belongs to cluster {self.cluster_id}, not to {cluster_id}: give this node "
+                f"the data folder {self.path} belongs to cluster {self.cluster_id}, not to {cluster_id}: give this "
+                "node "
                 "the folder of its own cluster, or an empty one"
             )
         if self.node_id is not None and self.node_id != node_id:
             raise InvalidConfig(
-                f"the data folder {self.path} belongs to node {self.node_id}, not to node {node_id}: check node.id and data_folders"
+                f"the data folder {self.path} belongs to node {self.node_id}, not to node {node_id}: check node.id "
+                "and data_folders"
             )
         changed = {**self._properties, "cluster.id": cluster_id, "node.id": str(node_id)}
         if changed != self._properties:
@@ -228,7 +231,8 @@ class DataFolder:
     def load_logs(
         self, config_of: ConfigOf, *, only: Callable[[TopicPartition], bool] | None = None
     ) -> dict[TopicPartition, Log]:
-        """Open all logs of the folder that are not open yet, recovering where needed; may take long. Returns all open ones.
+        """Open all logs of the folder that are not open yet, recovering where needed; may take long. Returns all
+        open ones.
 
         config_of: the topic's settings. only: load just these now (the metadata log comes before all others); the call
         without it completes the loading. What is no readable log is set aside. Raises KafkaStorageError, DiskFull.
@@ -334,7 +338,8 @@ class DataFolder:
         self._delete_later(doomed)
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
-        """Move a log's folder out of the way, keeping all that is in it. Returns its new path. Raises KafkaStorageError."""
+        """Move a log's folder out of the way, keeping all that is in it. Returns its new path. Raises
+        KafkaStorageError."""
         log = self.logs.pop(tp, None)
         if log is not None:
             self.commit.forget(log)
@@ -448,8 +453,8 @@ class DataFolder:
         ]
 
     def write_checkpoints(self) -> None:
-        """Write recovery points, high watermarks and log starts in the background, where they changed; also asks for the
-        flush of logs whose `flush.ms` has run out. To be called every few seconds."""
+        """Write recovery points, high watermarks and log starts in the background, where they changed; also asks
+        for the flush of logs whose `flush.ms` has run out. To be called every few seconds."""
         if self.offline is not None:
             return
         now = self.clock.wall_ms()
@@ -472,8 +477,8 @@ class DataFolder:
         self._executor.submit(work, done)
 
     def close_clean(self) -> None:
-        """Close all logs and leave the marker of a clean stop. Raises KafkaStorageError, DiskFull; then there is no marker,
-        and the next start recovers."""
+        """Close all logs and leave the marker of a clean stop. Raises KafkaStorageError, DiskFull; then there is no
+        marker, and the next start recovers."""
         try:
             self._ensure_online()
             for log in self.logs.values():
@@ -526,7 +531,8 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
         strangers = [name for name in files.list(path) if name not in (LOCK, f"{META_PROPERTIES}.tmp", "lost+found")]
         if strangers:
             raise InvalidConfig(
-                f"{path} has no {META_PROPERTIES} but is not empty ({', '.join(strangers[:3])}…): give this node its own data "
+                f"{path} has no {META_PROPERTIES} but is not empty ({', '.join(strangers[:3])}…): give this node its "
+                "own data "
                 "folder, or an empty one"
             )
         properties = {"version": "1", "directory.id": encode_topic_id(UUID(int=rng.getrandbits(128), version=4))}
@@ -544,7 +550,8 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
             raise ValueError(f"version {properties['version']}")
     except (KeyError, ValueError) as error:
         raise InvalidConfig(
-            f"{path}/{META_PROPERTIES} is damaged or of another version ({error}): restore it, or give this node another folder"
+            f"{path}/{META_PROPERTIES} is damaged or of another version ({error}): restore it, or give this node "
+            "another folder"
         ) from error
     return properties
 

@@ -2,8 +2,8 @@
 
 Kept true:
   1. Epochs and start offsets both grow from entry to entry.
-  2. A write of older entries never replaces a newer one in the file: writes carry the version of what they hold, so that
-     a flush begun before a truncation cannot bring back what the truncation cut.
+  2. A write of older entries never replaces a newer one in the file: writes carry the version of what they hold, so
+     that a flush begun before a truncation cannot bring back what the truncation cut.
 Left to others: when entries must be durable (flush.py), what a log's end is (log.py).
 Source: Kafka's LeaderEpochFileCache; answers for unknown epochs are Tidelog's own (design section 4, rule 2).
 """
@@ -39,8 +39,8 @@ class LeaderEpochCache:
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Say that `epoch` begins at `start_offset`. Entries that contradict it, of later epochs or at later offsets, go.
-        Returns whether anything changed: an epoch that is the latest already keeps its start."""
+        """Say that `epoch` begins at `start_offset`. Entries that contradict it, of later epochs or at later
+        offsets, go. Returns whether anything changed: an epoch that is the latest already keeps its start."""
         if self._entries and self._entries[-1].epoch == epoch and start_offset >= self._entries[-1].start_offset:
             return False
         self._entries = [
@@ -65,7 +65,8 @@ class LeaderEpochCache:
         return EpochEnd(self._entries[position - 1].epoch, end)
 
     def over(self, start: Offset, end: Offset) -> tuple[EpochStart, ...]:
-        """The entries that hold for offsets in [start, end): the one in force at `start`, and those that begin behind it."""
+        """The entries that hold for offsets in [start, end): the one in force at `start`, and those that begin
+        behind it."""
         if start >= end or not self._entries:
             return ()
         if self._entries[-1].start_offset <= start:
@@ -94,7 +95,8 @@ class LeaderEpochCache:
 
 
 class EpochFile:
-    """The leader-epoch-checkpoint of one log, written by flushes on another thread and by truncations on the owner's."""
+    """The leader-epoch-checkpoint of one log, written by flushes on another thread and by truncations on the
+    owner's."""
 
     __slots__ = ("_files", "_lock", "_path", "written")
 

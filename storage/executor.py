@@ -1,4 +1,5 @@
-"""Where work that may wait for a disk is done: handed in by the constructor, so that the log itself knows no threads."""
+"""Where work that may wait for a disk is done: handed in by the constructor, so that the log itself knows no
+threads."""
 
 from __future__ import annotations
 

@@ -158,7 +158,8 @@ class _Folder:
 
 
 class FakeFile:
-    """An open file of a FakeDisk. After a crash of the disk it is dead: a process that survived its machine is a bug."""
+    """An open file of a FakeDisk. After a crash of the disk it is dead: a process that survived its machine is a
+    bug."""
 
     __slots__ = ("_disk", "_inode", "_life", "_path", "_read_only", "_users")
 
@@ -252,8 +253,8 @@ class _FakeLock:
 class FakeDisk:
     """The disk of one machine.
 
-    capacity: bytes of file contents that fit, None for no limit. `syncs` counts the syncs of files that succeeded, `calls`
-    all calls that change something or may fail.
+    capacity: bytes of file contents that fit, None for no limit. `syncs` counts the syncs of files that succeeded,
+    `calls` all calls that change something or may fail.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -271,7 +272,8 @@ class FakeDisk:
 
     def fail(self, operation: str, path: str = "", *, error: int = errno.EIO, times: int = 1, skip: int = 0) -> Fault:
         """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_folder or
-        sync_folder; path: a part of the paths it is about; skip: so many matching calls still succeed; times -1: for ever.
+        sync_folder; path: a part of the paths it is about; skip: so many matching calls still succeed; times -1: for
+        ever.
         """
         fault = Fault(operation, path, error, times, skip)
         self._faults.append(fault)
@@ -311,7 +313,8 @@ class FakeDisk:
     # --- what handles use -----------------------------------------------------------------------------------------
 
     def touch(self, operation: str, path: str, life: int, inode: _Inode | None = None) -> None:
-        """Count a call, and fail it where that is planned. inode: of a sync, whose failure loses what it was to save."""
+        """Count a call, and fail it where that is planned. inode: of a sync, whose failure loses what it was to
+        save."""
         if life != self.life:
             raise OSError(errno.EBADF, f"the machine was restarted since {path} was opened")
         self.calls += 1

@@ -39,7 +39,8 @@ class File(Protocol):
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write the buffers one behind the other from `position` on, all of it or OSError (a part may then be there)."""
+        """Write the buffers one behind the other from `position` on, all of it or OSError (a part may then be
+        there)."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -68,8 +69,8 @@ class Mapping(Protocol):
         ...
 
     def reserve(self, end: int) -> None:
-        """Make sure that the bytes below `end` have room on the disk: a full disk is told here, as OSError, and never by a
-        signal while writing to memory."""
+        """Make sure that the bytes below `end` have room on the disk: a full disk is told here, as OSError, and
+        never by a signal while writing to memory."""
         ...
 
     def write(self, position: int, data: bytes) -> None:
@@ -97,7 +98,8 @@ class Files(Protocol):
         ...
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
-        """Map the first `size` (> 0) bytes. writable: lengthen the file to `size` first, without taking room on the disk."""
+        """Map the first `size` (> 0) bytes. writable: lengthen the file to `size` first, without taking room on the
+        disk."""
         ...
 
     def size(self, path: str) -> int | None:

@@ -20,7 +20,8 @@ from tidelog.types import EpochStart, Offset
 class FlushTicket:
     """What to sync, and up to where that makes the log durable.
 
-    handles: files, each with a user more for as long as this ticket lives. folders: whose names to sync, innermost first.
+    handles: files, each with a user more for as long as this ticket lives. folders: whose names to sync, innermost
+    first.
     """
 
     up_to: Offset

@@ -1,7 +1,7 @@
 """Many appends, one fsync: the flushes of one data folder, round after round.
 
-Kept true: at most one round is under way; all that is asked for meanwhile is taken by the next one. A round takes what its
-logs have when it begins, so an append that asked before is covered by it.
+Kept true: at most one round is under way; all that is asked for meanwhile is taken by the next one. A round takes what
+its logs have when it begins, so an append that asked before is covered by it.
 Left to others: what a flush is (log.py), where it runs (the Executor), what a failure means (the data folder).
 """
 

@@ -2,9 +2,9 @@
 
     32 bytes per log:  topic id 16 | partition int32 | held offset int64 | CRC-32 of the 28 bytes before, uint32
 
-Recovery compares: a log that lacks what its mark names is damaged, not torn. The marks are not fsynced as they rise (that
-would cost a second fsync per commit): after a power loss one may be old, and then only says less. Before a truncation
-they are lowered and fsynced, so that they never say too much.
+Recovery compares: a log that lacks what its mark names is damaged, not torn. The marks are not fsynced as they rise
+(that would cost a second fsync per commit): after a power loss one may be old, and then only says less. Before a
+truncation they are lowered and fsynced, so that they never say too much.
 Source: design section 4, rule 6.
 """
 

@@ -31,7 +31,8 @@ class IndexOffsetOverflow(Exception):
 
 
 class InvalidIndexOffset(Exception):
-    """The entry does not grow over the last one (Kafka's InvalidOffsetException, and IllegalStateException for times)."""
+    """The entry does not grow over the last one (Kafka's InvalidOffsetException, and IllegalStateException for
+    times)."""
 
 
 class CorruptIndex(Exception):

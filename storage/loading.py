@@ -3,8 +3,8 @@
 Kept true:
   1. Damage below what was durable (the recovery point, or the held mark) is never cut away: it is reported, with file,
      byte and offsets, and the bytes stay. Above it, a batch that is not whole is a torn write, and is cut.
-  2. What recovery keeps above the recovery point of an fsync log is written again in place and fsynced before it counts as
-     held: after a failed fsync the kernel calls such pages clean without their being on the disk.
+  2. What recovery keeps above the recovery point of an fsync log is written again in place and fsynced before it
+     counts as held: after a failed fsync the kernel calls such pages clean without their being on the disk.
   3. A clean stop is believed only where the last segment's headers, its indexes and the recovery point agree.
   4. Nothing is removed here but what a truncation or a roll had not finished; files that fit nowhere are set aside.
 Left to others: which folders are logs, and which marks there are (data_folder.py).
@@ -62,7 +62,8 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a log before its files are looked at: from the checkpoints, the held marks and the clean marker."""
+    """What is known of a log before its files are looked at: from the checkpoints, the held marks and the clean
+    marker."""
 
     recovery_point: Offset = Offset(0)
     held: Offset = Offset(0)
@@ -175,8 +176,10 @@ class LogLoader:
         log_end = max(log_end, known.log_start) if active.size == 0 else log_end
         if log_end != known.recovery_point or log_end < self._protected() or entries is None:
             self._notes.append(
-                f"{self._folder}: the clean-shutdown marker is not believed: the log ends at {log_end}, the recovery point is "
-                f"{known.recovery_point}, the held mark {known.held}, leader epochs {'are' if entries else 'are not'} there"
+                f"{self._folder}: the clean-shutdown marker is not believed: the log ends at {log_end}, the recovery "
+                "point is "
+                f"{known.recovery_point}, the held mark {known.held}, leader epochs "
+                f"{'are' if entries else 'are not'} there"
             )
             return None
         for segment in segments[:-1]:
@@ -250,7 +253,8 @@ class LogLoader:
     ) -> tuple[Offset, int, bool]:
         """Read a segment whole, rebuild its indexes and epoch entries.
 
-        Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was cut.
+        Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was
+        cut.
         """
         segment.start_rebuild()
         position, end, epoch = 0, segment.size, int(NO_LEADER_EPOCH)
@@ -284,7 +288,8 @@ class LogLoader:
 
     def _cut(self, segment: LogSegment, broken: BrokenChain, next_offset: Offset) -> Offset:
         self._notes.append(
-            f"{segment.path} was cut from {segment.size} to {broken.position} bytes, the log ends at offset {next_offset}: "
+            f"{segment.path} was cut from {segment.size} to {broken.position} bytes, the log ends at offset "
+            f"{next_offset}: "
             f"{broken.reason}"
         )
         segment.file.truncate(broken.position)
@@ -301,7 +306,8 @@ class LogLoader:
         self._damage = damage if self._damage is None else self._damage.joined(damage)
 
     def _read_epochs(self, below: list[LogSegment], start: Offset) -> tuple[LeaderEpochCache, EpochFile]:
-        """The epochs of the offsets below `start`: from the file, or from the batches where it is missing or damaged."""
+        """The epochs of the offsets below `start`: from the file, or from the batches where it is missing or
+        damaged."""
         try:
             entries = read_epochs(self._files, self._epoch_path)
         except CorruptLog as error:

@@ -2,8 +2,8 @@
 
 Kept true:
   1. A refused append leaves no trace; a full disk refuses whole.
-  2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries below it
-     are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
+  2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries
+     below it are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
   3. A truncation lowers what files claim to be durable before it cuts, and cuts bytes before epochs (design section 3).
   4. Every method is for the owner's thread; only `FlushTicket.run` may run elsewhere.
 Left to others: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
@@ -200,12 +200,12 @@ class Log:
     ) -> LogAppendInfo:
         """Append whole batches; a partial one at the end is left out.
 
-        assign_offsets: as the leader, in epoch `leader_epoch`, giving exactly one batch its place; else as a follower, which
-        takes offsets and epochs as they are in the bytes. epochs: the leader's epoch entries over the batches, which a
-        follower's cache is built from; without them the batches' own epochs serve. The buffer is not kept.
+        assign_offsets: as the leader, in epoch `leader_epoch`, giving exactly one batch its place; else as a follower,
+        which takes offsets and epochs as they are in the bytes. epochs: the leader's epoch entries over the batches,
+        which a follower's cache is built from; without them the batches' own epochs serve. The buffer is not kept.
         Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
-        InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedVersion, OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull,
-        CorruptLog (this log is damaged), KafkaStorageError (its folder is offline, or has just gone).
+        InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedVersion, OffsetsNotMonotonic, FencedLeaderEpoch,
+        DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its folder is offline, or has just gone).
         """
         self._ensure_usable()
         if self.damage is not None:
@@ -245,7 +245,8 @@ class Log:
             )
         if leader_epoch < self._epochs.latest:
             raise FencedLeaderEpoch(
-                f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch {self._epochs.latest}"
+                f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch "
+                f"{self._epochs.latest}"
             )
         return prepare_leader(
             records,
@@ -299,7 +300,8 @@ class Log:
     # --- roll -----------------------------------------------------------------------------------------------------
 
     def _roll(self, base_offset: Offset, now: Millis) -> LogSegment:
-        """Close the active segment and begin another at `base_offset`. Raises OSError, and then the old one stays active."""
+        """Close the active segment and begin another at `base_offset`. Raises OSError, and then the old one stays
+        active."""
         old = self._segments[-1]
         if old.base_offset == base_offset:
             return old
@@ -345,14 +347,15 @@ class Log:
     def read(self, offset: Offset, max_bytes: int, *, up_to: Offset, min_one_batch: bool = True) -> LogRead:
         """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment.
 
-        max_bytes: at most so many, but with `min_one_batch` always one batch where there is one. The first batch may begin
-        below `offset`. Raises OffsetOutOfRange outside log start and `up_to`, CorruptLog, KafkaStorageError.
+        max_bytes: at most so many, but with `min_one_batch` always one batch where there is one. The first batch may
+        begin below `offset`. Raises OffsetOutOfRange outside log start and `up_to`, CorruptLog, KafkaStorageError.
         """
         self._ensure_usable()
         up_to = min(up_to, self.log_end_offset)
         if not self.log_start_offset <= offset <= up_to:
             raise OffsetOutOfRange(
-                f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be read"
+                f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be "
+                "read"
             )
         if self.damage is not None and self.damage.first_offset <= offset < self.damage.end_offset:
             raise CorruptLog(f"{self.topic_partition} lost {self.damage}")
@@ -420,13 +423,15 @@ class Log:
     # --- epochs ---------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """This replica leads from here on: the epoch begins at the log end. Raises FencedLeaderEpoch for an older one."""
+        """This replica leads from here on: the epoch begins at the log end. Raises FencedLeaderEpoch for an older
+        one."""
         if epoch < self._epochs.latest:
             raise FencedLeaderEpoch(f"{self.topic_partition} knows epoch {self._epochs.latest}, epoch {epoch} is over")
         self._epochs.assign(epoch, self.log_end_offset)
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above `epoch`, and where it ends here; epoch -1 and the log start where there is none."""
+        """The largest epoch not above `epoch`, and where it ends here; epoch -1 and the log start where there is
+        none."""
         return self._epochs.end_of(epoch, self.log_start_offset, self.log_end_offset)
 
     def epoch_entries(self) -> tuple[EpochStart, ...]:
@@ -508,7 +513,8 @@ class Log:
         self._new_folder |= ticket.new_folder
 
     def flush(self) -> None:
-        """Make everything durable before returning: for closing, recovery, tools. Raises KafkaStorageError, DiskFull."""
+        """Make everything durable before returning: for closing, recovery, tools. Raises KafkaStorageError,
+        DiskFull."""
         ticket = self.begin_flush(everything=True)
         if ticket is None:
             return

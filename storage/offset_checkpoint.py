@@ -27,8 +27,8 @@ class OffsetCheckpoint:
         self.claimed: dict[TopicPartition, Offset] = dict(claimed)
 
     def prepare(self, offsets: Mapping[TopicPartition, Offset]) -> int | None:
-        """On the owner's thread: the content of the next write. Returns its version for `write`; None where the file says
-        just that already."""
+        """On the owner's thread: the content of the next write. Returns its version for `write`; None where the
+        file says just that already."""
         if offsets == self.claimed:
             return None
         self.claimed = dict(offsets)

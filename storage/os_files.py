@@ -1,7 +1,7 @@
 """The operating system's disk behind the `Files` protocol. The only module of storage that touches the machine.
 
-Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a folder its names, rename is atomic;
-writes and mappings of a file share one page cache (Linux).
+Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a folder its names, rename is
+atomic; writes and mappings of a file share one page cache (Linux).
 """
 
 from __future__ import annotations

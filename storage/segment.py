@@ -1,10 +1,12 @@
 """One segment of a log: a .log file of batches, and the two indexes over it.
 
 Kept true:
-  1. Between two calls the file is `size` bytes of whole batches, offsets and epochs growing, all at or above `base_offset`.
+  1. Between two calls the file is `size` bytes of whole batches, offsets and epochs growing, all at or above
+     `base_offset`.
   2. A write that fails leaves nothing: the file is cut back, the indexes do not know of it.
-  3. Index entries follow Kafka 4.1: before a batch is added, if more than `index.interval.bytes` were appended since the
-     last entry, (last offset, position) of that batch; with each, and on rolling and closing, the largest timestamp so far.
+  3. Index entries follow Kafka 4.1: before a batch is added, if more than `index.interval.bytes` were appended since
+     the last entry, (last offset, position) of that batch; with each, and on rolling and closing, the largest
+     timestamp so far.
 Left to others: which offsets and epochs are right (log.py), what must be fsynced (flush.py), repair (recovery.py).
 Source: Kafka's LogSegment; vectors' README for the index rule.
 """
@@ -94,7 +96,8 @@ class LogSegment:
         self._file: File | None = files.open(self.path, create=True) if fresh else None
         self.size = 0 if fresh else files.size(self.path) or 0
         self.first_timestamp: Millis | None = None
-        """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no batch."""
+        """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no
+        batch."""
         self._max: TimestampOffset | None = None
         limit = config.segment_index_bytes
         self.index = OffsetIndex(
@@ -133,7 +136,8 @@ class LogSegment:
     # --- append ---------------------------------------------------------------------------------------------------
 
     def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
-        """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source: LogSegment.shouldRoll."""
+        """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source:
+        LogSegment.shouldRoll."""
         if self.size > config.segment_bytes - size or self.index.is_full or self.time_index.is_full:
             return True
         if not self.index.fits(last_offset):
@@ -245,7 +249,8 @@ class LogSegment:
     # --- cut and repair -------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut the first batch that reaches to `offset` and all behind it; the caller syncs. Raises OSError, BrokenChain."""
+        """Cut the first batch that reaches to `offset` and all behind it; the caller syncs. Raises OSError,
+        BrokenChain."""
         cut = self.find(offset)
         if cut is None:
             return

@@ -74,7 +74,8 @@ def _record_in(
 
 
 def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
-    """The first record with the largest timestamp of those with start <= offset < up_to. Raises BrokenChain, OSError."""
+    """The first record with the largest timestamp of those with start <= offset < up_to. Raises BrokenChain,
+    OSError."""
     largest = -1
     for i, segment in enumerate(segments):
         if segment.base_offset >= up_to:

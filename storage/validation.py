@@ -1,11 +1,13 @@
 """What may be appended: the checks of leader and follower, and the leader's stamping. Pure: bytes in, bytes out.
 
 Kept true:
-  1. What passes is whole batches whose checksums agree; a partial batch at the end is left out, everything else is refused.
+  1. What passes is whole batches whose checksums agree; a partial batch at the end is left out, everything else is
+     refused.
   2. A leader's batch leaves with the offsets, epoch and timestamp type of its log; only a new timestamp costs a copy.
   3. A follower's batches leave as they came; their offsets grow and start at or above the log end. Holes are fine.
 Left to others: sizes of segments, producers' sequences, and everything that changes a log (log.py).
-Source: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator, as far as headers go; records in depth come later.
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator, as far as headers go; records in depth come
+later.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def prepare_leader(
 ) -> Prepared | None:
     """Check one batch and give it its place in the log. None where there is no whole batch.
 
-    Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedVersion, UnsupportedForMessageFormat.
+    Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedVersion,
+    UnsupportedForMessageFormat.
     """
     batches = list(iter_batches(records))
     if not batches:
@@ -128,7 +131,8 @@ def _check_client(batch: RecordBatch, config: LogConfig, now: Millis) -> None:
         raise InvalidRecord("the batch is a control batch: only nodes write those")
     if batch.is_transactional or header.producer_id != NO_PRODUCER_ID:
         raise UnsupportedVersion(
-            f"the batch comes from the idempotent or transactional producer {header.producer_id}, which this version does not "
+            f"the batch comes from the idempotent or transactional producer {header.producer_id}, which this version "
+            "does not "
             "support yet: send it with producer id -1 (enable_idempotence off)"
         )
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -148,7 +152,8 @@ def _check_client(batch: RecordBatch, config: LogConfig, now: Millis) -> None:
 def prepare_follower(
     records: Buffer, *, log_start: Offset, log_end: Offset, last_epoch: LeaderEpoch
 ) -> Prepared | None:
-    """Check batches that a leader has stamped. last_epoch: of the log's last record. None where there is no whole batch.
+    """Check batches that a leader has stamped. last_epoch: of the log's last record. None where there is no whole
+    batch.
 
     Raises CorruptRecord, OffsetsNotMonotonic, UnsupportedForMessageFormat.
     """
@@ -163,7 +168,8 @@ def prepare_follower(
             raise OffsetsNotMonotonic(_not_growing(header.base_offset, next_offset, log_end))
         if header.leader_epoch < epoch and header.leader_epoch != NO_LEADER_EPOCH:
             raise CorruptRecord(
-                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch {epoch} came "
+                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch {epoch} "
+                "came "
                 "before it: fetch it again"
             )
         last_offset = header.last_offset
