@@ -27,12 +27,10 @@ from replication.leader_events import FollowerFetched, FollowerHeld, ReplicaView
 from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
 MARKS_PER_LAG: Final = 16
-"""How finely the leader remembers where its end was: a member is found to be behind at most 1/16 of the lag too
-late."""
+"""How finely the leader remembers where its end was: a member is found behind at most 1/16 of the lag too late."""
 
 PROPOSAL_PAUSE_MS: Final = 200
-"""After a refusal or silence: long enough for the metadata to arrive that explains it, short against a session (2
-s)."""
+"""After a refusal or silence: long enough for the metadata to arrive that explains it, short against a session."""
 
 
 @dataclass(slots=True)
@@ -86,6 +84,7 @@ class InSyncSet:
         self._joiners: frozenset[NodeId] = frozenset()
         self._in_flight = False
         self._not_before = known.at
+        self._may_resign = True
         self._others_counted: tuple[NodeId, ...] = ()
         self.learn(known)
 
@@ -115,7 +114,7 @@ class InSyncSet:
         for replica in isr - self.isr:
             self._since[replica] = at
         self.isr, self.partition_epoch = isr, partition_epoch
-        self._joiners, self._in_flight, self._not_before = frozenset(), False, at
+        self._joiners, self._in_flight, self._not_before, self._may_resign = frozenset(), False, at, True
         self._count()
 
     def _count(self) -> None:
@@ -216,11 +215,14 @@ class InSyncSet:
         """Has what a member holds not reached, for the whole lag time, where the leader's end was?"""
         if at - self._since.get(replica, at) < self._lag_ms_max:
             return False
-        book = self._books.get(replica)
-        if book is None:
-            return True
+        held = self.held
+        if replica != self._me:
+            book = self._books.get(replica)
+            if book is None:
+                return True
+            held = book.held
         then = self._end_before(Millis(at - self._lag_ms_max))
-        return then is not None and book.held < then
+        return then is not None and held < then
 
     def _end_before(self, at: Millis) -> Offset | None:
         marks = self._marks
@@ -237,6 +239,8 @@ class InSyncSet:
         if self._in_flight or at < self._not_before:
             return None
         stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
+        if self._may_resign and len(stays) > 1 and self.is_behind(self._me, at):
+            stays.discard(self._me)
         wanted = stays | {replica for replica in self.replicas if replica not in self.isr and self.may_join(replica)}
         if wanted == self.isr and not self._joiners:
             return None
@@ -251,7 +255,7 @@ class InSyncSet:
     def proposal_failed(self, based_on: PartitionEpoch, at: Millis) -> None:
         """Refused, or nobody knows: whom it named stays counted, and it is asked again after a pause."""
         if self._in_flight and based_on == self.partition_epoch:
-            self._in_flight, self._not_before = False, Millis(at + PROPOSAL_PAUSE_MS)
+            self._in_flight, self._not_before, self._may_resign = False, Millis(at + PROPOSAL_PAUSE_MS), False
 
     def _is_eligible(self, replica: NodeId) -> bool:
         view = self._views.get(replica)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from replication.acks import AckWaiters
-from replication.epochs import divergence, ensure_epoch
+from replication.epochs import divergence, end_of_epoch, ensure_epoch
 from replication.isr import InSyncSet
 from replication.leader_events import (
     AckAwaited,
@@ -57,7 +57,17 @@ from tidelog.errors import (
     TidelogError,
     UnknownLeaderEpoch,
 )
-from tidelog.types import Acks, EpochEnd, EpochStart, LeaderEpoch, Millis, NodeId, Offset, PartitionKey
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Acks,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionKey,
+)
 
 
 class PartitionLeader:
@@ -130,6 +140,11 @@ class PartitionLeader:
                 "ask again after a pause"
             )
         return self._set.high_watermark
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch not above `epoch` and where it ends; epoch -1 with the log start where there is none."""
+        end = end_of_epoch(self._history, epoch, self._set.log_end)
+        return EpochEnd(NO_LEADER_EPOCH, self._log_start) if end is None else end
 
     def diverging(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
         """Where a reader's or follower's log stops agreeing with this one; None where it agrees."""

@@ -1,0 +1,200 @@
+"""What the stories about one partition's leader share: a leader with its books, told of events in few words."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from uuid import UUID
+
+from replication.leader_events import (
+    AckAwaited,
+    Acknowledge,
+    Appended,
+    Fail,
+    FetchAgreed,
+    FollowerFetched,
+    FollowerHeld,
+    LeaderEffect,
+    LocalHeld,
+    ProposeIsr,
+    ReplicaView,
+    Session,
+    StateKnown,
+    Ticked,
+    Ticket,
+)
+from replication.partition_leader import PartitionLeader
+from tidelog.errors import TidelogError
+from tidelog.types import (
+    Acks,
+    EpochStart,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+)
+
+E = TypeVar("E")
+
+KEY = PartitionKey(TopicId(UUID(int=7)), PartitionIndex(0))
+ME, F, G = NodeId(1), NodeId(2), NodeId(3)
+EPOCH = LeaderEpoch(4)
+LAG_MS = 1_000
+
+
+def life(node: int, number: int = 1) -> Incarnation:
+    """The incarnation of a node's so-many-eth life."""
+    return Incarnation(UUID(int=node * 1000 + number))
+
+
+class Leader:
+    """Node 1 leads epoch 4 from offset 100 on, with followers 2 and 3, at time 0."""
+
+    def __init__(
+        self,
+        *,
+        isr: tuple[int, ...] = (1, 2, 3),
+        min_insync: int = 1,
+        log_end: int = 100,
+        held: int | None = None,
+        watermark: int = 80,
+        history: tuple[tuple[int, int], ...] = ((1, 0), (3, 60)),
+        log_start: int = 0,
+    ) -> None:
+        self.now = 0
+        self.partition_epoch = 10
+        self.isr = isr
+        self.min_insync = min_insync
+        self.views = {NodeId(node): ReplicaView(NodeEpoch(node * 10), life(node), eligible=True) for node in (1, 2, 3)}
+        self.tickets = 0
+        self.core = PartitionLeader(
+            key=KEY,
+            me=ME,
+            leader_epoch=EPOCH,
+            history=[EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history],
+            log_start=Offset(log_start),
+            log_end=Offset(log_end),
+            held=Offset(log_end if held is None else held),
+            high_watermark=Offset(watermark),
+            known=self.known(),
+            lag_ms_max=LAG_MS,
+        )
+
+    def known(self) -> StateKnown:
+        return StateKnown(
+            (ME, F, G),
+            tuple(NodeId(node) for node in self.isr),
+            PartitionEpoch(self.partition_epoch),
+            self.min_insync,
+            dict(self.views),
+            Millis(self.now),
+        )
+
+    @property
+    def watermark(self) -> int:
+        return self.core.high_watermark
+
+    # --- events ---
+
+    def news(self, *, isr: tuple[int, ...] | None = None, min_insync: int | None = None) -> list[LeaderEffect]:
+        """The metadata change the set, or the minimum: a higher partition epoch."""
+        self.partition_epoch += 1
+        self.isr = self.isr if isr is None else isr
+        self.min_insync = self.min_insync if min_insync is None else min_insync
+        return self.core.handle(self.known())
+
+    def sees(self, node: int, *, number: int = 1, eligible: bool = True) -> list[LeaderEffect]:
+        """News of a node: registered anew (`number`), fenced or unfenced. The partition's state stays."""
+        self.views[NodeId(node)] = ReplicaView(NodeEpoch(node * 10 + number - 1), life(node, number), eligible)
+        return self.core.handle(self.known())
+
+    def append(self, log_end: int, *, held: int | None = None) -> list[LeaderEffect]:
+        return self.core.handle(Appended(Offset(log_end), Offset(log_end if held is None else held)))
+
+    def holds(self, held: int) -> list[LeaderEffect]:
+        return self.core.handle(LocalHeld(Offset(held)))
+
+    def await_ack(self, end: int, *, acks: Acks = Acks.ALL, within: int = 10_000) -> tuple[Ticket, list[LeaderEffect]]:
+        self.tickets += 1
+        ticket = Ticket(self.tickets)
+        return ticket, self.core.handle(AckAwaited(ticket, acks, Offset(end), Millis(self.now + within)))
+
+    def fetch(
+        self,
+        node: int,
+        offset: int,
+        *,
+        held: int | None = None,
+        last_epoch: int | None = None,
+        epoch: int = EPOCH,
+        number: int = 1,
+        session: int = 1,
+    ) -> list[LeaderEffect]:
+        """A follower fetches; unless told otherwise it holds all it has, and all of it agrees."""
+        if last_epoch is None:
+            last_epoch = 4 if offset > 100 else 3
+        return self.core.handle(
+            FollowerFetched(
+                NodeId(node),
+                life(node, number),
+                Session(session),
+                LeaderEpoch(epoch),
+                Offset(offset),
+                LeaderEpoch(last_epoch),
+                Offset(offset if held is None else held),
+                Offset(0),
+                Millis(self.now),
+            )
+        )
+
+    def hears(
+        self, node: int, held: int, *, epoch: int = EPOCH, number: int = 1, session: int = 1
+    ) -> list[LeaderEffect]:
+        """A follower says between fetches what it holds."""
+        return self.core.handle(
+            FollowerHeld(
+                NodeId(node),
+                life(node, number),
+                Session(session),
+                LeaderEpoch(epoch),
+                Offset(held),
+                Millis(self.now),
+            )
+        )
+
+    def later(self, ms: int) -> list[LeaderEffect]:
+        """Time goes by, tick after tick."""
+        effects: list[LeaderEffect] = []
+        end = self.now + ms
+        while self.now < end:
+            self.now = min(self.now + 50, end)
+            effects += self.core.handle(Ticked(Millis(self.now)))
+        return effects
+
+
+def all_of(effects: list[LeaderEffect], kind: type[E]) -> list[E]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def agreed(effects: list[LeaderEffect]) -> bool:
+    return bool(effects) and isinstance(effects[0], FetchAgreed)
+
+
+def acknowledged(effects: list[LeaderEffect]) -> list[Ticket]:
+    return [ticket for effect in all_of(effects, Acknowledge) for ticket in effect.tickets]
+
+
+def failed(effects: list[LeaderEffect]) -> dict[Ticket, TidelogError]:
+    return {ticket: effect.error for effect in all_of(effects, Fail) for ticket in effect.tickets}
+
+
+def proposed(effects: list[LeaderEffect]) -> tuple[int, ...] | None:
+    """The set proposed, None where none was."""
+    proposals = all_of(effects, ProposeIsr)
+    assert len(proposals) <= 1, "one proposal at a time"
+    return tuple(node for node, _ in proposals[0].members) if proposals else None

@@ -1,0 +1,279 @@
+"""A follower: what it asks, what it believes, where it cuts."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, FollowerState, PartitionFollower
+from replication.follower_events import (
+    AdvanceWatermark,
+    Answered,
+    AppendRecords,
+    FollowerEffect,
+    HeldMoved,
+    LogChanged,
+    LogFailed,
+    LogView,
+    ReportHeld,
+    RestartAt,
+    RetryLater,
+    SendFetch,
+    StreamBroken,
+    StreamReady,
+    TruncateTo,
+    Waited,
+    WantFetch,
+)
+from tidelog.errors import CorruptRecord, DiskFull, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
+from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
+
+KEY = PartitionKey(TopicId(UUID(int=7)), PartitionIndex(0))
+
+
+class Follower:
+    """Follows in epoch 4; its log is 0..99, epochs 1 from 0 and 3 from 60."""
+
+    def __init__(
+        self,
+        *,
+        log_end: int = 100,
+        held: int = 100,
+        log_start: int = 0,
+        last_epoch: int = 3,
+        history: tuple[tuple[int, int], ...] = ((1, 0), (3, 60)),
+    ) -> None:
+        self.now = 0
+        self.history = tuple(EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history)
+        self.log = LogView(Offset(log_start), Offset(log_end), Offset(held), LeaderEpoch(last_epoch))
+        self.core = PartitionFollower(key=KEY, leader_epoch=LeaderEpoch(4), log=self.log)
+        assert self.core.start() == [WantFetch()]
+        self.fetches = 0
+
+    def fetch(self) -> SendFetch:
+        self.fetches += 1
+        [effect] = self.core.handle(StreamReady(self.fetches))
+        assert isinstance(effect, SendFetch)
+        return effect
+
+    def answer(
+        self,
+        *,
+        fetch: int | None = None,
+        records: bool = False,
+        watermark: int = 0,
+        diverging: tuple[int, int] | None = None,
+        error: TidelogError | None = None,
+        epoch: int = 4,
+        log_start: int = 0,
+    ) -> list[FollowerEffect]:
+        end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
+        return self.core.handle(
+            Answered(
+                self.fetches if fetch is None else fetch,
+                LeaderEpoch(epoch),
+                error,
+                end,
+                records,
+                Offset(watermark),
+                Offset(log_start),
+                Millis(self.now),
+                self.history,
+            )
+        )
+
+    def changed(
+        self, log_end: int, *, held: int = 100, last_epoch: int = 4, log_start: int = 0
+    ) -> list[FollowerEffect]:
+        self.log = LogView(Offset(log_start), Offset(log_end), Offset(held), LeaderEpoch(last_epoch))
+        return self.core.handle(LogChanged(self.log))
+
+    def later(self, ms: int) -> list[FollowerEffect]:
+        self.now += ms
+        return self.core.handle(Waited(Millis(self.now)))
+
+
+def test_it_asks_for_what_lies_behind_its_end_and_says_what_it_holds() -> None:
+    follower = Follower(held=90)
+    assert follower.fetch() == SendFetch(1, Offset(100), LeaderEpoch(3), Offset(90), Offset(0))
+
+
+def test_the_watermark_is_taken_only_after_the_append() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(records=True, watermark=115) == [AppendRecords()]
+    assert follower.changed(110) == [AdvanceWatermark(Offset(110)), WantFetch()], "bounded by what it has"
+
+
+def test_the_next_fetch_does_not_wait_for_the_disk() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True)
+    follower.changed(110, held=100)
+    assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(100), Offset(0))
+    assert follower.core.handle(HeldMoved(Offset(110))) == [ReportHeld(Offset(110))]
+    assert follower.core.handle(HeldMoved(Offset(110))) == [], "told already"
+
+
+def test_what_moves_while_no_fetch_is_open_is_told_by_the_next() -> None:
+    follower = Follower(held=90)
+    assert follower.core.handle(HeldMoved(Offset(95))) == []
+    assert follower.fetch().held == 95
+    follower.answer(records=True)
+    assert follower.core.handle(HeldMoved(Offset(100))) == []
+
+
+def test_an_empty_answer_moves_the_watermark_alone() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(watermark=95) == [AdvanceWatermark(Offset(95)), WantFetch()]
+
+
+def test_an_answer_counts_only_for_the_fetch_that_is_open() -> None:
+    """Scenario 7: fetch 1 was cut off, its answer comes when another fetch is open."""
+    follower = Follower()
+    follower.fetch()
+    assert follower.core.handle(StreamBroken()) == [WantFetch()]
+    assert follower.answer(fetch=1, records=True, watermark=100) == []
+    follower.fetch()
+    assert follower.answer(fetch=1, records=True, watermark=100) == []
+    assert follower.answer(fetch=2, diverging=(3, 80)) == [TruncateTo(Offset(80))]
+    assert follower.answer(fetch=2, records=True) == [], "nothing is open while the log changes"
+    follower.changed(80, held=80, last_epoch=3)
+    assert follower.answer(fetch=2, records=True) == []
+
+
+@pytest.mark.parametrize("kind", ["records", "empty", "diverging", "below the start"])
+def test_an_answer_of_another_epoch_is_dropped(kind: str) -> None:
+    follower = Follower()
+    follower.fetch()
+    match kind:
+        case "records":
+            effects = follower.answer(epoch=3, records=True, watermark=120)
+        case "empty":
+            effects = follower.answer(epoch=3, watermark=100)
+        case "diverging":
+            effects = follower.answer(epoch=3, diverging=(3, 80))
+        case _:
+            effects = follower.answer(epoch=3, error=OffsetOutOfRange("too low"), log_start=200)
+    assert not [effect for effect in effects if not isinstance(effect, WantFetch | RetryLater)]
+
+
+def test_an_answer_is_dropped_when_the_log_end_has_moved() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.core._log = LogView(Offset(0), Offset(85), Offset(85), LeaderEpoch(3))
+    assert follower.answer(records=True, watermark=100) == [WantFetch()]
+
+
+def test_a_diverging_answer_brings_no_watermark() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(diverging=(3, 80), watermark=100) == [TruncateTo(Offset(80))]
+    assert follower.changed(80, held=80, last_epoch=3) == [WantFetch()]
+    assert follower.fetch() == SendFetch(2, Offset(80), LeaderEpoch(3), Offset(80), Offset(0))
+
+
+# Follower: 1 from 0, 3 from 60, end 100.
+@pytest.mark.parametrize(
+    ("diverging", "cut"),
+    [
+        ((3, 80), 80),  # the leader's epoch 3 is shorter
+        ((3, 100), 100),
+        ((2, 70), 60),  # no epoch 2 here: the end of 1
+        ((1, 50), 50),
+        ((1, 90), 60),  # the leader has more of epoch 1
+    ],
+)
+def test_it_cuts_at_the_smaller_of_both_ends(diverging: tuple[int, int], cut: int) -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(diverging=diverging) == [TruncateTo(Offset(cut))]
+
+
+def test_the_two_questions_of_scenario_15_end() -> None:
+    """Leader 1@0, 4@50, end 100; follower 1@0, 2@30, 3@60, end 80. With its answer alone it would ask for ever."""
+    follower = Follower(log_end=80, held=80, history=((1, 0), (2, 30), (3, 60)))
+    follower.fetch()
+    assert follower.answer(diverging=(1, 50)) == [TruncateTo(Offset(30))]
+
+
+def test_with_no_epoch_in_common_it_begins_anew_at_the_leaders_start() -> None:
+    follower = Follower(history=((2, 0), (3, 60)))
+    follower.fetch()
+    [effect] = follower.answer(diverging=(1, 50), log_start=20)
+    assert isinstance(effect, RestartAt)
+    assert effect.offset == 20
+    follower.changed(20, held=20, last_epoch=-1, log_start=20)
+    other = Follower()
+    other.fetch()
+    [effect] = other.answer(diverging=(-1, 40), log_start=40)
+    assert isinstance(effect, RestartAt)
+    assert effect.offset == 40
+
+
+def test_what_begins_above_the_cut_begins_anew() -> None:
+    follower = Follower(log_start=70, history=((3, 70),))
+    follower.fetch()
+    [effect] = follower.answer(diverging=(3, 65), log_start=10)
+    assert isinstance(effect, RestartAt)
+    assert effect.offset == 65
+
+
+def test_below_the_leaders_start_it_begins_anew_there() -> None:
+    follower = Follower()
+    follower.fetch()
+    [effect] = follower.answer(error=OffsetOutOfRange("the log begins at 150"), log_start=150)
+    assert isinstance(effect, RestartAt)
+    assert effect.offset == 150
+
+
+def test_above_the_leaders_end_it_is_never_reset() -> None:
+    """An out-of-range answer that is not about the log start changes nothing: divergence says where to cut."""
+    follower = Follower()
+    follower.fetch()
+    [effect] = follower.answer(error=OffsetOutOfRange("the log ends at 50"), log_start=0)
+    assert isinstance(effect, RetryLater)
+
+
+def test_refusals_are_waited_out_longer_each_time_until_one_fetch_succeeds() -> None:
+    follower = Follower()
+    pauses = []
+    for _ in range(8):
+        follower.fetch()
+        [effect] = follower.answer(error=NotLeaderOrFollower("not yet"))
+        assert isinstance(effect, RetryLater)
+        pauses.append(effect.until - follower.now)
+        assert follower.core.handle(StreamReady(99)) == []
+        assert follower.later(pauses[-1] - 1) == []
+        assert follower.later(1) == [WantFetch()]
+    assert pauses[0] == PAUSE_MS_MIN
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == PAUSE_MS_MAX
+    follower.fetch()
+    follower.answer()
+    follower.fetch()
+    [effect] = follower.answer(error=NotLeaderOrFollower("again"))
+    assert isinstance(effect, RetryLater)
+    assert effect.until - follower.now == PAUSE_MS_MIN
+
+
+@pytest.mark.parametrize("error", [DiskFull("no room"), CorruptRecord("bad checksum")])
+def test_records_that_cannot_be_appended_are_asked_for_again(error: TidelogError) -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True, watermark=110)
+    [effect] = follower.core.handle(LogFailed(follower.log, error, Millis(0)))
+    assert isinstance(effect, RetryLater)
+    assert follower.later(PAUSE_MS_MIN) == [WantFetch()]
+    assert follower.fetch().next_offset == 100
+
+
+def test_a_broken_stream_while_the_log_changes_asks_again_afterwards() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True)
+    assert follower.core.handle(StreamBroken()) == []
+    assert follower.changed(110)[-1] == WantFetch()
+    assert follower.core.state is FollowerState.READY

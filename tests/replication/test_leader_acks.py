@@ -1,0 +1,104 @@
+"""Which produce request is done when, and what those are told that will never be."""
+
+from __future__ import annotations
+
+import pytest
+
+from replication.leader_events import LeadershipEnded
+from tests.replication.partition_stories import Leader, acknowledged, failed
+from tidelog.errors import LeadershipLost, NotEnoughReplicas, NotEnoughReplicasAfterAppend, RequestTimedOut
+from tidelog.types import Acks
+
+
+def test_acks_all_waits_for_the_watermark() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 100)
+    first, effects = leader.await_ack(110)
+    second, _ = leader.await_ack(120)
+    assert acknowledged(effects) == []
+    assert acknowledged(leader.fetch(2, 119)) == [first]
+    assert acknowledged(leader.hears(2, 120)) == [second]
+    assert leader.core.waiting == 0
+
+
+def test_acks_one_waits_until_the_leader_holds_it() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120, held=100)
+    ticket, effects = leader.await_ack(120, acks=Acks.LEADER)
+    assert acknowledged(effects) == []
+    assert acknowledged(leader.holds(119)) == []
+    assert acknowledged(leader.holds(120)) == [ticket]
+
+
+def test_acks_one_of_what_is_held_already_and_acks_none_are_done_at_once() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    ticket, effects = leader.await_ack(120, acks=Acks.LEADER)
+    assert acknowledged(effects) == [ticket]
+    leader.append(130, held=120)
+    ticket, effects = leader.await_ack(130, acks=Acks.NONE)
+    assert acknowledged(effects) == [ticket]
+
+
+def test_a_duplicate_waits_as_its_first_copy_would() -> None:
+    """Its end offset lies below the log end: it is done when the watermark passes that, not the log end."""
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 100)
+    last, _ = leader.await_ack(120)
+    duplicate, effects = leader.await_ack(105)
+    assert acknowledged(effects) == []
+    assert acknowledged(leader.fetch(2, 110)) == [duplicate]
+    assert acknowledged(leader.fetch(2, 120)) == [last]
+    again, effects = leader.await_ack(105)
+    assert acknowledged(effects) == [again]
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> None:
+    leader = Leader(isr=(1,), min_insync=2)
+    with pytest.raises(NotEnoughReplicas) as refusal:
+        leader.core.ensure_enough(Acks.ALL)
+    assert refusal.value.written is False
+    leader.core.ensure_enough(Acks.LEADER)
+    leader.core.ensure_enough(Acks.NONE)
+
+
+def test_too_few_in_sync_replicas_after_the_append_leave_the_outcome_open() -> None:
+    leader = Leader(isr=(1, 2), min_insync=2)
+    leader.fetch(2, 100)
+    leader.append(120, held=100)
+    ticket, _ = leader.await_ack(120)
+    mine, _ = leader.await_ack(120, acks=Acks.LEADER)
+    errors = failed(leader.news(isr=(1,)))
+    assert list(errors) == [ticket], "acks=1 asked for nothing of the set"
+    assert isinstance(errors[ticket], NotEnoughReplicasAfterAppend)
+    assert errors[ticket].written is None
+    assert acknowledged(leader.holds(120)) == [mine]
+
+
+def test_a_deadline_that_passes_leaves_the_outcome_open() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    leader.append(120)
+    early, _ = leader.await_ack(120, within=200)
+    late, _ = leader.await_ack(110, within=10_000)
+    assert failed(leader.later(150)) == {}
+    errors = failed(leader.later(100))
+    assert list(errors) == [early]
+    assert isinstance(errors[early], RequestTimedOut)
+    assert errors[early].written is None
+    assert acknowledged(leader.fetch(2, 120)) == [late]
+
+
+def test_a_leadership_that_ends_answers_all_that_waits() -> None:
+    """Scenario 11: an ack belongs to the epoch that appended; a later epoch's watermark says nothing about it."""
+    leader = Leader(isr=(1, 2))
+    leader.append(120, held=100)
+    ticket, _ = leader.await_ack(120)
+    mine, _ = leader.await_ack(120, acks=Acks.LEADER)
+    errors = failed(leader.core.handle(LeadershipEnded("node 2 leads in epoch 5")))
+    assert sorted(errors) == [ticket, mine]
+    assert all(isinstance(error, LeadershipLost) and error.written is None for error in errors.values())
+    with pytest.raises(AssertionError, match="has ended"):
+        leader.fetch(2, 120)

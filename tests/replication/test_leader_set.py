@@ -1,0 +1,145 @@
+"""Who leaves the in-sync set, who joins it, and how it is asked for."""
+
+from __future__ import annotations
+
+from replication.leader_events import ProposalFailed, ProposeIsr
+from tests.replication.partition_stories import LAG_MS, Leader, agreed, all_of, proposed
+from tidelog.types import LeaderEpoch, Millis, NodeEpoch, NodeId, PartitionEpoch
+
+
+def test_a_member_that_holds_nothing_new_for_the_lag_time_leaves() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    leader.append(120)
+    leader.fetch(2, 120, held=100)  # it has everything, it holds nothing more
+    assert proposed(leader.later(LAG_MS - 100)) is None
+    assert proposed(leader.later(300)) == (1,)
+
+
+def test_a_member_that_keeps_up_with_a_delay_stays() -> None:
+    """Behind by less than the lag time, always, and never at the end: it stays."""
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    for step in range(60):
+        leader.append(110 + 10 * step)
+        assert proposed(leader.later(100)) is None
+        leader.fetch(2, 110 + 10 * step, held=max(100, 110 + 10 * (step - 7)))
+
+
+def test_an_idle_member_stays_however_long_it_is_silent() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    assert proposed(leader.later(50 * LAG_MS)) is None
+    leader.append(120)
+    assert proposed(leader.later(LAG_MS - 100)) is None, "it has the lag time from the append on"
+    assert proposed(leader.later(300)) == (1,)
+
+
+def test_a_member_that_never_shows_up_leaves() -> None:
+    leader = Leader(isr=(1, 2))
+    assert proposed(leader.later(LAG_MS - 100)) is None
+    assert proposed(leader.later(300)) == (1,)
+
+
+def test_a_restarted_member_has_the_lag_time_to_agree_again() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    leader.later(3 * LAG_MS)
+    leader.sees(2, number=2)
+    assert proposed(leader.later(LAG_MS - 100)) is None
+    assert proposed(leader.later(300)) == (1,)
+
+
+def test_a_member_seen_as_fenced_is_not_proposed_again() -> None:
+    leader = Leader()
+    leader.fetch(2, 100)
+    leader.fetch(3, 100)
+    assert proposed(leader.sees(3, eligible=False)) == (1, 2)
+
+
+def test_a_replica_joins_when_what_it_holds_has_reached_the_watermark_and_the_epoch_start() -> None:
+    leader = Leader(isr=(1,), watermark=80)
+    leader.append(120)
+    assert leader.watermark == 120
+    assert proposed(leader.fetch(2, 120, held=110)) is None, "scenario 4: its log reaches, but it does not hold it"
+    assert proposed(leader.hears(2, 119)) is None
+    assert proposed(leader.hears(2, 120)) == (1, 2)
+
+
+def test_the_watermark_alone_does_not_let_a_replica_in() -> None:
+    """A new leader's watermark may lie far below what is committed; its epoch's start does not."""
+    leader = Leader(isr=(1, 2), watermark=80)
+    assert proposed(leader.fetch(3, 95, held=95)) is None
+    assert proposed(leader.fetch(3, 100, held=100)) == (1, 2, 3)
+
+
+def test_a_replica_seen_as_fenced_draining_or_unknown_is_not_proposed() -> None:
+    leader = Leader(isr=(1, 2), watermark=100)
+    leader.sees(3, eligible=False)
+    assert proposed(leader.fetch(3, 100)) is None
+    assert proposed(leader.sees(3)) == (1, 2, 3)
+
+
+def test_each_member_is_named_by_its_registration() -> None:
+    """KIP-903: the leader means the registration whose fetches it has seen."""
+    leader = Leader(isr=(1, 2), watermark=100)
+    leader.sees(3, number=2)
+    [proposal] = all_of(leader.fetch(3, 100, number=2), ProposeIsr)
+    assert proposal.members == (
+        (NodeId(1), NodeEpoch(10)),
+        (NodeId(2), NodeEpoch(20)),
+        (NodeId(3), NodeEpoch(31)),
+    )
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (LeaderEpoch(4), PartitionEpoch(10))
+
+
+def test_one_proposal_at_a_time_and_a_pause_after_a_refusal() -> None:
+    leader = Leader(isr=(1,), watermark=100)
+    assert proposed(leader.fetch(2, 100)) == (1, 2)
+    assert proposed(leader.fetch(3, 100)) is None
+    leader.core.handle(ProposalFailed(PartitionEpoch(9), Millis(leader.now)))
+    assert proposed(leader.fetch(3, 100)) is None, "that was about an older one"
+    leader.core.handle(ProposalFailed(PartitionEpoch(10), Millis(leader.now)))
+    assert proposed(leader.fetch(3, 100)) is None, "not at once"
+    assert proposed(leader.later(250)) == (1, 2, 3)
+
+
+def test_a_new_member_has_the_lag_time_to_catch_up_with_the_end() -> None:
+    """It joins at the watermark, which may be far behind the end: it must not be thrown out in the same breath."""
+    leader = Leader(isr=(1,), min_insync=2, watermark=100)
+    leader.append(500)
+    leader.later(5 * LAG_MS)
+    assert proposed(leader.fetch(2, 120, held=120)) == (1, 2)
+    leader.news(isr=(1, 2))
+    assert proposed(leader.later(LAG_MS - 100)) is None
+    assert proposed(leader.later(300)) == (1,)
+
+
+def test_a_leader_whose_own_disk_is_behind_resigns_where_another_can_lead() -> None:
+    leader = Leader(isr=(1, 2, 3))
+    leader.append(120, held=100)
+    leader.fetch(2, 120)
+    effects = []
+    for _ in range(LAG_MS // 50 + 6):
+        leader.fetch(3, 120)
+        effects += leader.later(50)
+    assert proposed(effects) == (2, 3)
+
+
+def test_a_leader_whose_own_disk_is_behind_stays_where_nobody_else_can_lead() -> None:
+    leader = Leader(isr=(1,))
+    leader.append(120, held=100)
+    assert proposed(leader.later(3 * LAG_MS)) is None
+    refused = Leader(isr=(1, 2))
+    refused.append(120, held=100)
+    refused.fetch(2, 120)
+    assert proposed(refused.later(LAG_MS + 200)) == (2,)
+    refused.core.handle(ProposalFailed(PartitionEpoch(10), Millis(refused.now)))
+    assert proposed(refused.later(2_000)) is None
+
+
+def test_a_node_that_is_no_replica_is_refused() -> None:
+    leader = Leader()
+    assert not agreed(leader.fetch(1, 100))
+    leader.core.in_sync.replicas = leader.core.in_sync.replicas[:2]
+    assert not agreed(leader.fetch(3, 100))

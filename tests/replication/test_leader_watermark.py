@@ -1,0 +1,294 @@
+"""How far a partition is committed: the high watermark over the maximal in-sync set."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replication.leader_events import CommitUpTo, ProposalAccepted, ProposalFailed
+from tests.replication.partition_stories import EPOCH, G, Leader, agreed, all_of, proposed
+from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionEpoch
+
+
+def test_the_watermark_is_the_least_that_any_member_holds() -> None:
+    leader = Leader()
+    leader.append(120)
+    leader.fetch(2, 120)
+    assert leader.watermark == 80  # node 3 has not said anything yet
+    effects = leader.fetch(3, 110)
+    assert all_of(effects, CommitUpTo) == [CommitUpTo(Offset(110))]
+    assert leader.watermark == 110
+
+
+def test_what_a_follower_has_counts_only_once_it_holds_it() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 120, held=100)
+    assert leader.watermark == 100
+    leader.hears(2, 115)
+    assert leader.watermark == 115
+
+
+def test_the_leader_itself_must_hold_it_too() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120, held=100)
+    leader.fetch(2, 120)
+    assert leader.watermark == 100
+    leader.holds(120)
+    assert leader.watermark == 120
+
+
+def test_a_leader_alone_commits_what_it_holds() -> None:
+    leader = Leader(isr=(1,))
+    leader.append(120, held=100)
+    assert leader.watermark == 100
+    leader.holds(120)
+    assert leader.watermark == 120
+
+
+def test_the_watermark_never_moves_back() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 120)
+    assert leader.watermark == 120
+    assert all_of(leader.fetch(2, 110), CommitUpTo) == []
+    assert leader.watermark == 120
+
+
+def test_it_stands_still_while_the_set_is_too_small() -> None:
+    """KIP-966: with min.insync.replicas=2 a leader alone commits nothing, not even for acks=1."""
+    leader = Leader(isr=(1, 2), min_insync=2)
+    leader.append(120)
+    leader.news(isr=(1,))
+    assert leader.watermark == 80
+    leader.holds(120)
+    assert leader.watermark == 80
+    leader.fetch(2, 120)
+    leader.news(isr=(1, 2))
+    assert leader.watermark == 120
+
+
+def test_a_raised_minimum_holds_the_watermark_in_the_same_instant() -> None:
+    """Scenario 6: the minimum and the set come together, by partition epoch."""
+    leader = Leader(isr=(1,), min_insync=1)
+    leader.append(120)
+    assert leader.watermark == 120
+    leader.news(min_insync=2)
+    leader.append(130)
+    assert leader.watermark == 120
+
+
+def test_an_answer_that_skips_a_change_waits_for_the_metadata() -> None:
+    """Scenario 6: the answer to a proposal names the set alone; a change between may have raised the minimum."""
+    leader = Leader(isr=(1, 2), min_insync=1)
+    leader.append(120)
+    leader.core.handle(ProposalAccepted(EPOCH, PartitionEpoch(12), (NodeId(1),), Millis(0)))
+    assert leader.watermark == 80, "node 2 still counts"
+    leader.core.handle(ProposalAccepted(EPOCH, PartitionEpoch(11), (NodeId(1),), Millis(0)))
+    assert leader.watermark == 120
+
+
+# --- joiners and leavers ---
+
+
+def with_straggler() -> Leader:
+    """Node 3 is out of the set and has caught up to 100 when the leader's end is 100."""
+    leader = Leader(isr=(1, 2), watermark=100)
+    leader.fetch(2, 100)
+    return leader
+
+
+def test_a_joiner_counts_from_the_proposal_on() -> None:
+    leader = with_straggler()
+    assert proposed(leader.fetch(3, 100)) == (1, 2, 3)
+    leader.append(120)
+    leader.fetch(2, 120)
+    assert leader.watermark == 100, "node 3 may be in the set already"
+
+
+def test_neither_a_refusal_nor_silence_ends_the_counting() -> None:
+    """Scenario 5: a copy of the refused proposal may still arrive and be valid."""
+    leader = with_straggler()
+    leader.fetch(3, 100)
+    leader.core.handle(ProposalFailed(PartitionEpoch(10), Millis(0)))
+    leader.sees(3, eligible=False)
+    leader.append(120)
+    leader.fetch(2, 120)
+    assert leader.watermark == 100
+
+
+def test_a_further_proposal_ends_it_even_with_an_unchanged_set() -> None:
+    leader = with_straggler()
+    leader.fetch(3, 100)
+    leader.core.handle(ProposalFailed(PartitionEpoch(10), Millis(0)))
+    leader.sees(3, eligible=False)
+    leader.append(120)
+    leader.fetch(2, 120)
+    assert proposed(leader.later(250)) == (1, 2), "the set as it is: it raises the partition epoch"
+    assert leader.watermark == 100, "asking is not knowing"
+    leader.core.handle(ProposalAccepted(EPOCH, PartitionEpoch(11), (NodeId(1), NodeId(2)), Millis(leader.now)))
+    assert leader.watermark == 120
+
+
+def test_news_of_the_same_partition_epoch_is_no_news() -> None:
+    """Scenario 5, variant: an older answer, or metadata sent twice, must not drop the joiner."""
+    leader = with_straggler()
+    leader.fetch(3, 100)
+    leader.append(120)
+    leader.fetch(2, 120)
+    leader.core.handle(leader.known())
+    leader.core.handle(ProposalAccepted(EPOCH, PartitionEpoch(10), (NodeId(1), NodeId(2)), Millis(0)))
+    leader.core.handle(ProposalAccepted(LeaderEpoch(3), PartitionEpoch(11), (NodeId(1), NodeId(2)), Millis(0)))
+    assert leader.watermark == 100
+
+
+def test_a_leaver_counts_until_its_removal_is_known() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    leader.append(120)
+    assert proposed(leader.later(2_000)) == (1,)
+    assert leader.watermark == 100
+    leader.news(isr=(1,))
+    assert leader.watermark == 120
+
+
+# --- whose word counts ---
+
+
+def test_the_books_start_empty() -> None:
+    """A leader knows nothing of its followers until they agree in its own epoch, whatever the set says."""
+    leader = Leader()
+    leader.append(120)
+    leader.hears(2, 120)
+    leader.hears(3, 120)
+    assert leader.watermark == 80
+
+
+def test_positions_of_a_diverging_fetch_do_not_count() -> None:
+    """Scenario 2: node 2 held 100 of epoch 3, the leader's epoch 3 ends at 90."""
+    leader = Leader(isr=(1, 2), log_end=90)
+    leader.append(120)
+    assert not agreed(leader.fetch(2, 100, last_epoch=3))
+    leader.hears(2, 100)
+    assert leader.watermark == 80
+    assert agreed(leader.fetch(2, 90, last_epoch=3, held=85))
+    assert leader.watermark == 85
+
+
+def test_a_diverging_fetch_takes_back_what_was_in_the_books() -> None:
+    leader = Leader(isr=(1, 2), log_end=90)
+    leader.fetch(2, 90, last_epoch=3, held=85)
+    leader.fetch(2, 100, last_epoch=3)
+    leader.hears(2, 90)
+    assert leader.watermark == 85
+
+
+def test_a_report_of_another_epoch_does_not_count() -> None:
+    """Scenario 2, variant: a report of epoch 3 reaches the same leader in epoch 5."""
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 110, held=90)
+    leader.hears(2, 110, epoch=3)
+    leader.hears(2, 110, epoch=5)
+    assert leader.watermark == 90
+
+
+def test_a_report_from_an_older_stream_does_not_count() -> None:
+    """Scenario 2, variant: the old stream's last report overtakes the new one."""
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 110, held=90, session=1)
+    leader.fetch(2, 110, held=90, session=2)
+    leader.hears(2, 110, session=1)
+    assert leader.watermark == 90
+    leader.hears(2, 110, session=2)
+    assert leader.watermark == 110
+
+
+def test_a_restarted_follower_counts_for_nothing_until_it_agrees_again() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 110, held=90)
+    leader.sees(2, number=2)
+    leader.hears(2, 110)
+    leader.hears(2, 110, number=2)
+    assert leader.watermark == 90
+    assert not agreed(leader.fetch(2, 110, number=1)), "its earlier life is over"
+    assert agreed(leader.fetch(2, 105, number=2))
+    assert leader.watermark == 105
+
+
+def test_a_follower_that_claims_more_than_the_leader_has_is_not_believed() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(2, 100)
+    leader.append(120)
+    leader.hears(2, 130)
+    assert leader.watermark == 100
+
+
+# --- against an obvious twin ---
+
+
+class SlowTwin:
+    """The same rule with nothing clever: the minimum of what each counted replica said last, and never back."""
+
+    def __init__(self, isr: set[int]) -> None:
+        self.isr, self.joiners = set(isr), set[int]()
+        self.held: dict[int, int] = {1: 100}
+        self.watermark, self.min_insync = 80, 2
+
+    def settle(self) -> None:
+        counted = self.isr | self.joiners | {1}
+        if len(self.isr) >= self.min_insync and counted <= self.held.keys():
+            self.watermark = max(self.watermark, min(self.held[node] for node in counted))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 20)),
+        st.tuples(st.just("fetch"), st.sampled_from([2, 3]), st.integers(0, 60), st.integers(0, 30)),
+        st.tuples(st.just("restart"), st.sampled_from([2, 3])),
+        st.tuples(st.just("refused")),
+        st.tuples(st.just("news"), st.sets(st.sampled_from([2, 3]))),
+        st.tuples(st.just("later"), st.integers(50, 400)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_the_watermark_equals_that_of_a_slow_and_obvious_twin(steps: list[tuple[object, ...]]) -> None:
+    leader, twin = Leader(isr=(1, 2), min_insync=2), SlowTwin({1, 2})
+    end, lives = 100, {2: 1, 3: 1}
+    for step in steps:
+        effects = []
+        match step:
+            case ("append", int(count)):
+                end += count
+                effects = leader.append(end)
+                twin.held[1] = end
+            case ("fetch", int(node), int(behind), int(unsynced)):
+                offset = max(end - behind, 0)
+                epoch = 4 if offset > 100 else 3 if offset > 60 else 1
+                held = max(offset - unsynced, 0)
+                effects = leader.fetch(node, offset, held=held, last_epoch=epoch, number=lives[node])
+                twin.held[node] = held
+            case ("restart", int(node)):
+                lives[node] += 1
+                effects = leader.sees(node, number=lives[node])
+                twin.held.pop(node, None)
+            case ("refused",):
+                leader.core.handle(ProposalFailed(PartitionEpoch(leader.partition_epoch), Millis(leader.now)))
+            case ("news", set(others)):
+                twin.isr, twin.joiners = {1, *others}, set()
+                effects = leader.news(isr=(1, *sorted(others)))
+            case ("later", int(ms)):
+                effects = leader.later(ms)
+        before = leader.watermark
+        twin.settle()
+        if (members := proposed(effects)) is not None:
+            twin.joiners |= set(members) - twin.isr
+        assert leader.watermark == twin.watermark
+        assert leader.watermark >= before
+        assert set(leader.core.in_sync.counted) == twin.isr | twin.joiners | {1}
+    assert G in leader.core.in_sync.replicas
