@@ -5,7 +5,9 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - one leader per epoch: an epoch of a partition belongs to one life of one node;
   - epochs and high watermarks never go back within a node's life;
   - what is committed is committed: every replica has, below its high watermark, the same bytes as all others, for ever;
-  - a leader begins with everything that was committed before (`durability=fsync`);
+  - only a leader commits, and what it commits is held by every member of the in-sync set;
+  - a leader begins with everything that was committed before, and a member of the in-sync set has it
+    (both for `durability=fsync`, where no crash may take it away);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
   - readers see committed records only.
 """
@@ -37,6 +39,8 @@ class ReadableLog(Protocol):
     @property
     def log_end_offset(self) -> Offset: ...
     @property
+    def held(self) -> Offset: ...
+    @property
     def high_watermark(self) -> Offset: ...
 
 
@@ -59,6 +63,7 @@ class Watched:
     log: ReadableLog | None = None
     epoch: int = -1
     leads: bool = False
+    log_end: int = 0
     high_watermark: int = -1
 
 
@@ -75,13 +80,25 @@ class Ledger:
 
 
 class Checkers:
-    """All rules over one world. `read` gives the bytes of a log's range without disturbing the node."""
+    """All rules over one world.
 
-    def __init__(self, read: Callable[[str, ReadableLog, int, int], bytes], note: Callable[[str], None]) -> None:
+    read: the bytes of a log's range, without disturbing its node. members: the in-sync set of a partition by the newest
+    committed metadata: each member's node, and its replicas by now where the node runs and acts on the metadata; a
+    member that has no such replica then holds nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[str, ReadableLog, int, int], bytes],
+        members: Callable[[PartitionKey], list[tuple[str, ReplicaView | None]]],
+        note: Callable[[str], None],
+    ) -> None:
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
         self.reads = 0
         self._read = read
+        self._members = members
         self._note = note
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
 
@@ -106,11 +123,46 @@ class Checkers:
                 seen = self._watched[node, replica.key] = Watched()
             log = replica.log
             if log is not seen.log:
-                seen.log, seen.high_watermark = log, -1
+                seen.log, seen.high_watermark, seen.log_end = log, -1, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, life, replica, seen)
-            if log is not None and log.high_watermark != seen.high_watermark:
-                self._watermark_moved(node, replica, log, seen)
+            if log is not None:
+                if log.log_end_offset < seen.log_end:
+                    self._members_have_all(replica.key, "a log was cut")
+                seen.log_end = log.log_end_offset
+                if log.high_watermark != seen.high_watermark:
+                    self._watermark_moved(node, replica, log, seen)
+
+    def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
+        """The committed metadata name other in-sync sets for these partitions."""
+        for key in changed:
+            self._members_have_all(key, "the in-sync set changed")
+
+    def _members_have_all(self, key: PartitionKey, why: str) -> None:
+        """Whoever may be elected next has everything that is committed."""
+        ledger = self.ledgers.get(key)
+        if ledger is not None:
+            for node, replica in self._members(key):
+                self._member_has(node, replica, ledger, ledger.start, why)
+
+    def _member_has(self, node: str, replica: ReplicaView | None, ledger: Ledger, start: int, why: str) -> None:
+        end = ledger.end
+        if replica is None:
+            if end > ledger.start:
+                raise Violation(
+                    f"{ledger.name}: {node} is in the in-sync set and has no log, but everything below {end} is "
+                    f"committed ({why})"
+                )
+            return
+        log = replica.log
+        if log is None or replica.durability is not Durability.FSYNC:
+            return
+        if log.held < end:
+            raise Violation(
+                f"{replica.name}: {node} is in the in-sync set and holds offsets below {log.held} (log end "
+                f"{log.log_end_offset}), but everything below {end} is committed ({why})"
+            )
+        self._compare(node, replica, log, max(log.log_start_offset, start), end)
 
     def _epoch_moved(self, node: str, life: str, replica: ReplicaView, seen: Watched) -> None:
         if replica.leader_epoch < seen.epoch:
@@ -144,8 +196,17 @@ class Checkers:
             )
         if reached > log.log_end_offset:
             raise Violation(f"{replica.name} on {node}: high watermark {reached} above log end {log.log_end_offset}")
+        ledger = self.ledger(replica.key, replica.name)
+        before = ledger.end
+        if reached > before and not replica.leads:
+            raise Violation(
+                f"{replica.name} on {node}: its high watermark is {reached}, but no leader committed beyond {before}"
+            )
         self._compare(node, replica, log, max(seen.high_watermark, log.log_start_offset), reached)
         seen.high_watermark = reached
+        if ledger.end > before:
+            for member, view in self._members(replica.key):
+                self._member_has(member, view, ledger, before, f"by {node}")
 
     def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:
         """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation."""

@@ -1,0 +1,193 @@
+"""Each checker speaks up when its rule is broken, and only then: over hand-made logs, without a cluster."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from tests.sim.checkers import Checkers, ReplicaView, Violation
+from tests.sim.workload import Fate, Sent
+from tidelog.records import build_batch
+from tidelog.records.record import Record
+from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicId
+
+TOPIC = TopicId(UUID(int=7))
+KEY = PartitionKey(TOPIC, PartitionIndex(0))
+
+
+def batch(offset: int, value: bytes, epoch: int = 0) -> bytes:
+    return build_batch([Record(Offset(offset), 0, None, value)], base_offset=offset, leader_epoch=epoch)
+
+
+@dataclass
+class FakeLog:
+    """A log of one-record batches."""
+
+    batches: list[bytes] = field(default_factory=list)
+    high_watermark: Offset = Offset(0)
+    log_start_offset: Offset = Offset(0)
+    held_less: int = 0
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return Offset(len(self.batches))
+
+    @property
+    def held(self) -> Offset:
+        return Offset(len(self.batches) - self.held_less)
+
+    def add(self, *values: bytes, epoch: int = 0) -> FakeLog:
+        for value in values:
+            self.batches.append(batch(len(self.batches), value, epoch))
+        return self
+
+    def commit(self, offset: int) -> FakeLog:
+        self.high_watermark = Offset(offset)
+        return self
+
+
+class Cluster:
+    """Nodes a, b, c with one replica each, as the checkers see them."""
+
+    def __init__(self) -> None:
+        self.logs = {name: FakeLog() for name in "abc"}
+        self.members = ["a", "b", "c"]
+        self.epochs = dict.fromkeys("abc", 0)
+        self.leader = "a"
+        self.lives = dict.fromkeys("abc", 1)
+        self.checkers = Checkers(
+            read=lambda node, log, start, end: b"".join(log.batches[start:end]),  # type: ignore[attr-defined]
+            members=lambda key: [(name, self.view(name)) for name in self.members],
+            note=lambda words: None,
+        )
+
+    def view(self, name: str) -> ReplicaView:
+        epoch = LeaderEpoch(self.epochs[name])
+        return ReplicaView(KEY, "t-0", self.logs[name], epoch, name == self.leader, Durability.FSYNC)
+
+    def look(self, *names: str) -> None:
+        for name in names:
+            self.checkers.look(name, f"{name}.{self.lives[name]}", [self.view(name)])
+
+    def committed(self, *values: bytes) -> Cluster:
+        """These are in every log, committed and seen."""
+        for name in "abc":
+            self.logs[name].add(*values)
+        self.look("a", "b", "c")
+        for name in "abc":
+            self.logs[name].commit(len(values))
+        self.look("a", "b", "c")
+        return self
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster().committed(b"x", b"y")
+
+
+def test_an_honest_cluster_passes(cluster: Cluster) -> None:
+    for name in "abc":
+        cluster.logs[name].add(b"z")
+    cluster.logs["a"].commit(3)
+    cluster.look("a", "b", "c")
+    cluster.epochs["b"], cluster.leader = 1, "b"
+    cluster.look("b")
+    sent = Sent("t", 0, b"z", -1, Fate.ACKNOWLEDGED, 2, TOPIC.bytes)
+    cluster.checkers.sending(sent)
+    cluster.checkers._answered(sent)
+    cluster.checkers.all_sent_are_accounted_for()
+
+
+def test_two_leaders_of_one_epoch(cluster: Cluster) -> None:
+    cluster.leader = "b"
+    with pytest.raises(Violation, match=re.escape("epoch 0 is led by a.1 and by b.1")):
+        cluster.look("b")
+
+
+def test_one_epoch_in_two_lives_of_a_node(cluster: Cluster) -> None:
+    cluster.lives["a"] = 2
+    cluster.checkers.node_began("a")
+    with pytest.raises(Violation, match=re.escape("epoch 0 is led by a.1 and by a.2")):
+        cluster.look("a")
+
+
+def test_an_epoch_or_watermark_that_goes_back(cluster: Cluster) -> None:
+    cluster.logs["b"].commit(1)
+    with pytest.raises(Violation, match="high watermark went back from 2 to 1"):
+        cluster.look("b")
+    cluster.epochs["c"] = 4
+    cluster.look("c")
+    cluster.epochs["c"] = 3
+    with pytest.raises(Violation, match="leader epoch went back from 4 to 3"):
+        cluster.look("c")
+
+
+def test_other_bytes_below_the_watermark(cluster: Cluster) -> None:
+    cluster.checkers.node_began("b")
+    cluster.logs["b"] = FakeLog().add(b"x", b"other").commit(2)
+    with pytest.raises(Violation, match=r"offset 1 .* is not what was committed"):
+        cluster.look("b")
+
+
+def test_a_commit_that_a_member_does_not_hold(cluster: Cluster) -> None:
+    for name in "abc":
+        cluster.logs[name].add(b"z")
+    cluster.logs["c"].held_less = 1
+    cluster.logs["a"].commit(3)
+    with pytest.raises(Violation, match="c is in the in-sync set and holds offsets below 2"):
+        cluster.look("a")
+
+
+def test_a_member_that_lacks_what_was_committed_without_it(cluster: Cluster) -> None:
+    cluster.members = ["a", "b"]
+    for name in "ab":
+        cluster.logs[name].add(b"z")
+    cluster.logs["a"].commit(3)
+    cluster.look("a", "b")
+    cluster.members = ["a", "b", "c"]
+    with pytest.raises(Violation, match="c is in the in-sync set and holds offsets below 2"):
+        cluster.checkers.sets_changed([KEY])
+
+
+def test_a_leader_that_begins_without_what_was_committed(cluster: Cluster) -> None:
+    cluster.logs["b"].batches.pop()
+    cluster.epochs["b"], cluster.leader, cluster.members = 1, "b", ["b"]
+    with pytest.raises(Violation, match=re.escape("b.1 leads t-0 in epoch 1 with its log ending at 1")):
+        cluster.look("b")
+
+
+def test_a_follower_that_knows_of_commits_before_any_leader(cluster: Cluster) -> None:
+    cluster.logs["b"].add(b"z").commit(3)
+    with pytest.raises(Violation, match="no leader committed beyond 2"):
+        cluster.look("b")
+
+
+def test_an_acknowledgement_of_what_is_not_committed(cluster: Cluster) -> None:
+    for offset, value in ((2, b"z"), (1, b"z")):
+        sent = Sent("t", 0, value, -1, Fate.ACKNOWLEDGED, offset, TOPIC.bytes)
+        with pytest.raises(Violation, match=f"offset {offset}"):
+            cluster.checkers._answered(sent)
+
+
+def test_a_reader_that_is_given_what_is_not_committed(cluster: Cluster) -> None:
+    ledger = cluster.checkers.ledgers[KEY]
+    cluster.checkers.reader_got(ledger, Record(Offset(1), 0, None, b"y"))
+    for offset, value in ((2, b"z"), (1, b"z")):
+        with pytest.raises(Violation, match=f"offset {offset}"):
+            cluster.checkers.reader_got(ledger, Record(Offset(offset), 0, None, value))
+
+
+def test_what_was_refused_or_sent_once_must_not_be_there_or_twice(cluster: Cluster) -> None:
+    cluster.checkers.sent.append(Sent("t", 0, b"x", -1, Fate.REFUSED, -1, TOPIC.bytes))
+    with pytest.raises(Violation, match="refused as not written"):
+        cluster.checkers.all_sent_are_accounted_for()
+    cluster.checkers.sent.clear()
+    for name in "abc":
+        cluster.logs[name].add(b"x")
+    cluster.logs["a"].commit(3)
+    cluster.look("a")
+    with pytest.raises(Violation, match="is committed at 0 and at 2"):
+        cluster.checkers.all_sent_are_accounted_for()
