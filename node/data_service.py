@@ -1,0 +1,178 @@
+"""The Data service of one node: records in and out, over the partitions that the node leads.
+
+The streams and their unary twins share one way of working: a desk takes requests in (`ProduceDesk`, `FetchDesk`), the
+answers that are known are collected into one message as often as the stream takes one.
+
+Kept true: within a request each entry is answered by itself, errors included; a request as a whole fails only where it
+makes no sense. A stream that is not read is not served further, and costs the node a bounded amount of memory.
+Left to others: everything about partitions (replica_manager.py, partition.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from node import status
+from node.clock import Clock
+from node.duplex import run_duplex
+from node.open_fetch import FetchDesk
+from node.partition import Partition
+from node.produce_desk import ProduceDesk
+from node.replica_config import ReplicaConfig
+from node.replica_manager import ReplicaManager
+from node.transport import Caller, MessageStream
+from tidelog._wire import FetchResponse, PartitionFetched, ProduceRequest
+from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+from tidelog.v1 import common_pb2, data_pb2
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""What ListOffsets may ask for besides a time (Kafka's ListOffsetsRequest)."""
+
+Item = TypeVar("Item")
+
+
+class DataService:
+    """See the module's words. Methods are named as the RPCs of data.proto."""
+
+    def __init__(self, manager: ReplicaManager, *, clock: Clock, config: ReplicaConfig) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._config = config
+
+    # --- produce ---
+
+    async def produce_stream(
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], caller: Caller
+    ) -> None:
+        """Append what comes; answer each entry when its acks are there, in any order."""
+        desk = ProduceDesk(self._manager, caller, clock=self._clock, config=self._config)
+        await run_duplex(self._take_batches(stream, desk), _send_produced(stream, desk))
+
+    async def _take_batches(
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
+    ) -> None:
+        while (request := await stream.receive()) is not None:
+            desk.take(request)
+            if desk.outstanding >= self._config.outstanding_max:
+                await desk.wait_outstanding_below(self._config.outstanding_max)
+        await desk.wait_outstanding_below(1)
+
+    async def produce(self, request: ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
+        """Append the entries; answer when all are settled."""
+        desk = ProduceDesk(self._manager, caller, clock=self._clock, config=self._config)
+        desk.take(request)
+        answers: list[data_pb2.PartitionProduced] = []
+        while len(answers) < desk.outstanding:
+            await desk.wait_answers()
+            answers += desk.collect()
+        return data_pb2.ProduceResponse(partitions=answers)
+
+    # --- fetch ---
+
+    async def fetch_stream(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], caller: Caller) -> None:
+        """Open fetches as they are asked for; answer each when there is enough to read or its time is up."""
+        desk = self._manager.open_desk(caller)
+        try:
+            await run_duplex(_take_fetches(stream, desk), self._send_fetched(stream, desk))
+        finally:
+            self._manager.close_desk(desk)
+
+    async def _send_fetched(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+        while not desk.closed:
+            await desk.wait_ready()
+            answers = desk.collect(self._config.response_bytes)
+            if answers:
+                await stream.send(FetchResponse(partitions=answers))
+
+    async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
+        """Read from the partitions; answer when each has enough or the time is up."""
+        desk = self._manager.open_desk(caller)
+        answers: list[PartitionFetched] = []
+        try:
+            desk.take(request)
+            while not desk.idle:
+                await desk.wait_ready()
+                answers += desk.collect(self._config.response_bytes)
+        finally:
+            self._manager.close_desk(desk)
+        return FetchResponse(partitions=answers)
+
+    # --- questions ---
+
+    async def list_offsets(self, request: data_pb2.ListOffsetsRequest, caller: Caller) -> data_pb2.ListOffsetsResponse:
+        """Where partitions begin and end, and the offset that belongs to a time."""
+        if request.isolation_level != data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED:
+            raise UnsupportedVersion(
+                "listing offsets with isolation level read_committed is not supported by this version yet: there "
+                "are no transactions in its logs, ask with read_uncommitted"
+            )
+        return data_pb2.ListOffsetsResponse(partitions=[self._listed(item, caller) for item in request.partitions])
+
+    def _listed(self, item: data_pb2.ListOffsetsPartition, caller: Caller) -> data_pb2.ListedOffset:
+        partition: Partition | None = None
+        answer = data_pb2.ListedOffset(
+            topic_id=item.topic_id, partition=item.partition, offset=-1, timestamp_ms=-1, leader_epoch=-1
+        )
+        try:
+            partition = self._manager.locate(item.topic_id, item.partition, caller.listener)
+            offset, timestamp, epoch = _look_up(
+                partition, Millis(item.timestamp_ms), LeaderEpoch(item.current_leader_epoch)
+            )
+            answer.offset, answer.timestamp_ms, answer.leader_epoch = offset, timestamp, epoch
+        except TidelogError as error:
+            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, caller.listener)))
+        return answer
+
+    async def offset_for_leader_epoch(
+        self, request: data_pb2.OffsetForLeaderEpochRequest, caller: Caller
+    ) -> data_pb2.OffsetForLeaderEpochResponse:
+        """Where leader epochs end."""
+        answers = [self._epoch_end(question, caller) for question in request.partitions]
+        return data_pb2.OffsetForLeaderEpochResponse(partitions=answers)
+
+    def _epoch_end(self, question: data_pb2.EpochQuestion, caller: Caller) -> data_pb2.EpochAnswer:
+        partition: Partition | None = None
+        answer = data_pb2.EpochAnswer(topic_id=question.topic_id, partition=question.partition)
+        try:
+            partition = self._manager.locate(question.topic_id, question.partition, caller.listener)
+            leader = partition.leading_in(LeaderEpoch(question.current_leader_epoch))
+            end = leader.epoch_end(LeaderEpoch(question.leader_epoch))
+            answer.end.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
+        except TidelogError as error:
+            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, caller.listener)))
+        return answer
+
+
+async def _send_produced(stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk) -> None:
+    while True:
+        await desk.wait_answers()
+        answers = desk.collect()
+        await stream.send(data_pb2.ProduceResponse(partitions=answers))
+        desk.sent(len(answers))
+
+
+async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+    while (request := await stream.receive()) is not None:
+        desk.take(request)
+
+
+def _look_up(partition: Partition, timestamp: Millis, leader_epoch: LeaderEpoch) -> tuple[Offset, Millis, LeaderEpoch]:
+    """Offset, timestamp and epoch for one question; offset -1 where no record is that young."""
+    leader = partition.leading_in(leader_epoch)
+    log = partition.log
+    if timestamp == EARLIEST:
+        history = log.epoch_entries()
+        return log.log_start_offset, NO_TIMESTAMP, history[0].epoch if history else NO_LEADER_EPOCH
+    end = leader.committed_end()
+    if timestamp == LATEST:
+        return end, NO_TIMESTAMP, leader.leader_epoch
+    if timestamp == MAX_TIMESTAMP:
+        found = log.largest_timestamp(up_to=end)
+    elif timestamp < 0:
+        raise InvalidRequest(f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)")
+    else:
+        found = log.offset_for_timestamp(timestamp, up_to=end)
+    return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)

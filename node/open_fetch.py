@@ -1,0 +1,267 @@
+"""Fetches that wait: what one stream, or one unary call, has asked for and not been answered.
+
+Kept true:
+  1. A fetch is answered once, when there is enough to read, when it is refused, or when its time is up; a later fetch
+     of the same partition takes the place of the earlier, which then is not answered.
+  2. A follower's positions are entered in the leader's books when its fetch arrives, whenever it is answered.
+  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log.
+
+Left to others: the stream (data_service.py), who leads and what may be read (partition.py), the clock's ticks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from node import status
+from node.clock import Clock
+from node.replica_config import ReplicaConfig
+from node.transport import Caller
+from replication.leader_events import Session
+from tidelog._wire import PartitionFetched
+from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
+from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.v1 import data_pb2
+
+if TYPE_CHECKING:
+    from node.partition import Partition
+    from node.replica_manager import ReplicaManager
+
+BYTES_MAX: Final = 16 << 20
+"""Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerIdentity:
+    """Who fetches, where it is a follower."""
+
+    node_id: NodeId
+    incarnation: Incarnation
+    session: Session
+
+
+@dataclass(slots=True, eq=False)
+class OpenFetch:
+    """One partition's fetch. `partition` is None where the request named none that is here."""
+
+    desk: FetchDesk
+    fetch_id: int
+    topic_id: bytes
+    index: int
+    next_offset: Offset
+    last_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
+    max_bytes: int
+    min_bytes: int
+    deadline: Millis
+    follower: FollowerIdentity | None
+    partition: Partition | None = None
+    due: bool = False
+    short: bool = False
+    """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
+
+    def wake(self) -> None:
+        """There may be something to read."""
+        if not self.short:
+            self.desk.ready(self)
+
+    def answer_anyway(self) -> None:
+        """Answer it now, with or without records."""
+        self.due = True
+        self.desk.ready(self)
+
+    def refuse(self, error: TidelogError) -> None:
+        """Answer it with an error."""
+        self.desk.refuse(self, error)
+
+
+class FetchDesk:
+    """See the module's words. One for each stream."""
+
+    def __init__(
+        self, manager: ReplicaManager, caller: Caller, *, session: Session, clock: Clock, config: ReplicaConfig
+    ) -> None:
+        self._manager = manager
+        self._caller = caller
+        self._session = session
+        self._clock = clock
+        self._config = config
+        self._open: dict[tuple[bytes, int], OpenFetch] = {}
+        self._ready: dict[OpenFetch, None] = {}
+        self._short: dict[OpenFetch, None] = {}
+        self._refused: list[PartitionFetched] = []
+        self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
+        self._arrivals = 0
+        self._wake = asyncio.Event()
+        self.closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing open and nothing to be sent?"""
+        return not self._open and not self._refused
+
+    # --- requests ---
+
+    def take(self, request: data_pb2.FetchRequest) -> None:
+        """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest or
+        UnsupportedVersion where the request as a whole makes no sense."""
+        follower = self._follower(request)
+        if request.isolation_level != data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED and follower is None:
+            raise UnsupportedVersion(
+                "reading with isolation level read_committed is not supported by this version yet: there are no "
+                "transactions in its logs, read with read_uncommitted"
+            )
+        now = self._clock.monotonic_ms()
+        deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
+        for item in request.partitions:
+            self._open_one(item, request.min_bytes, deadline, follower, now)
+        if request.held:
+            if follower is None:
+                raise InvalidRequest("a consumer's fetch reports held positions, which only a follower has")
+            for report in request.held:
+                partition = self._manager.find(report.topic_id, report.partition)
+                if partition is not None:
+                    partition.follower_held(follower, report, now)
+
+    def _follower(self, request: data_pb2.FetchRequest) -> FollowerIdentity | None:
+        if not request.HasField("replica"):
+            return None
+        replica = request.replica
+        if len(replica.incarnation) != 16:
+            raise InvalidRequest(f"node {replica.node_id} fetches without an incarnation of 16 bytes")
+        incarnation = Incarnation(UUID(bytes=replica.incarnation))
+        return FollowerIdentity(NodeId(replica.node_id), incarnation, self._session)
+
+    def _open_one(
+        self,
+        item: data_pb2.FetchPartition,
+        min_bytes: int,
+        deadline: Millis,
+        follower: FollowerIdentity | None,
+        now: Millis,
+    ) -> None:
+        fetch = OpenFetch(
+            self,
+            item.fetch_id,
+            item.topic_id,
+            item.partition,
+            Offset(item.fetch_offset),
+            LeaderEpoch(item.last_fetched_epoch),
+            LeaderEpoch(item.current_leader_epoch),
+            max(1, min(item.max_bytes or self._config.fetch_bytes, BYTES_MAX)),
+            min_bytes,
+            deadline,
+            follower,
+        )
+        key = (item.topic_id, item.partition)
+        earlier = self._open.pop(key, None)
+        if earlier is not None:
+            self._drop(earlier)
+        self._open[key] = fetch
+        try:
+            partition = self._manager.locate(item.topic_id, item.partition, self._caller.listener)
+            fetch.partition = partition
+            if follower is not None:
+                answer = partition.follower_fetched(fetch, follower, item, now)
+            else:
+                answer = partition.reader_fetched(fetch)
+        except TidelogError as error:
+            self.refuse(fetch, error)
+            return
+        if answer is not None:
+            self._close(fetch, answer)
+            return
+        self._arrivals += 1
+        heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
+        self.ready(fetch)
+
+    # --- answers ---
+
+    def ready(self, fetch: OpenFetch) -> None:
+        """Look at this fetch before the next message is sent."""
+        self._ready[fetch] = None
+        self._wake.set()
+
+    def refuse(self, fetch: OpenFetch, error: TidelogError) -> None:
+        """Answer with an error."""
+        self._close(fetch, self._error_answer(fetch, error))
+
+    def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> PartitionFetched:
+        partition = fetch.partition
+        return PartitionFetched(
+            fetch_id=fetch.fetch_id,
+            topic_id=fetch.topic_id,
+            partition=fetch.index,
+            leader_epoch=-1 if partition is None else partition.leader_epoch,
+            error=status.to_proto(self._manager.with_leader(error, partition, self._caller.listener)),
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1 if partition is None else partition.log_start,
+            preferred_read_replica=-1,
+        )
+
+    def _close(self, fetch: OpenFetch, answer: PartitionFetched) -> None:
+        self._drop(fetch)
+        self._refused.append(answer)
+        self._wake.set()
+
+    def _drop(self, fetch: OpenFetch) -> None:
+        key = (fetch.topic_id, fetch.index)
+        if self._open.get(key) is fetch:
+            del self._open[key]
+        self._ready.pop(fetch, None)
+        self._short.pop(fetch, None)
+        if fetch.partition is not None:
+            fetch.partition.stop_waiting(fetch)
+
+    def collect(self, bytes_max: int) -> list[PartitionFetched]:
+        """The answers that are due now, until they hold `bytes_max`; fetches with nothing to read go on waiting."""
+        answers, self._refused = self._refused, []
+        size = 0
+        now = self._clock.monotonic_ms()
+        while self._ready and size < bytes_max:
+            fetch = next(iter(self._ready))
+            del self._ready[fetch]
+            assert fetch.partition is not None, "a fetch without its partition was refused at once"
+            try:
+                answer = fetch.partition.read_for(fetch, now)
+            except TidelogError as error:
+                answer = self._error_answer(fetch, error)
+            if answer is not None:
+                self._drop(fetch)
+                answers.append(answer)
+                size += len(answer.records)
+            elif fetch.short:
+                self._short[fetch] = None
+        return answers
+
+    # --- waiting ---
+
+    async def wait_ready(self) -> None:
+        """Return when there may be answers to collect, or the desk is closed."""
+        while not (self._ready or self._refused or self.closed):
+            self._wake.clear()
+            await self._wake.wait()
+
+    def tick(self, now: Millis) -> None:
+        """Time goes by: fetches whose time is up are answered with what there is, short ones are looked at again."""
+        heap = self._deadlines
+        while heap and heap[0][0] <= now:
+            fetch = heapq.heappop(heap)[2]
+            if self._open.get((fetch.topic_id, fetch.index)) is fetch:
+                fetch.answer_anyway()
+        while self._short:
+            fetch, _ = self._short.popitem()
+            fetch.short = False
+            self.ready(fetch)
+
+    def close(self) -> None:
+        """Nothing is answered any more."""
+        self.closed = True
+        for fetch in list(self._open.values()):
+            self._drop(fetch)
+        self._wake.set()

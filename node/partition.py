@@ -1,0 +1,571 @@
+"""One partition on this node: its log joined with the core that says what may happen to it.
+
+The core (`PartitionLeader` or `PartitionFollower`, a new one for each leader epoch) decides, this module acts: appends,
+cuts, asks for fsyncs, wakes the fetches that wait, answers producers.
+
+Kept true:
+  1. What the core decided is carried out at once and in order, on the loop, before anything else can happen.
+  2. A leadership that ends answers all that waits, fetches and produce requests alike.
+  3. The log's high watermark moves only by the core's word.
+
+An error of the disk takes the whole data folder offline: storage says so to the node, which tells the partitions of
+that folder (`go_offline`), even in the middle of an append.
+
+Left to others: which role in which epoch, and who talks to whom (replica_manager.py); streams (data_service.py,
+replica_fetcher.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from node import status
+from node.open_fetch import FollowerIdentity, OpenFetch
+from replication.epochs import ensure_epoch
+from replication.follower import PartitionFollower
+from replication.follower_events import (
+    AdvanceWatermark,
+    Answered,
+    AppendRecords,
+    FollowerEffect,
+    HeldMoved,
+    LogChanged,
+    LogFailed,
+    LogView,
+    ReportHeld,
+    RestartAt,
+    RetryLater,
+    SendFetch,
+    StreamBroken,
+    StreamReady,
+    TruncateTo,
+    Waited,
+    WantFetch,
+)
+from replication.image import PartitionState
+from replication.leader_events import (
+    AckAwaited,
+    Acknowledge,
+    Appended,
+    CommitUpTo,
+    Fail,
+    FetchAgreed,
+    FetchDiverged,
+    FetchRefused,
+    FollowerFetched,
+    FollowerHeld,
+    LeaderEffect,
+    LeadershipEnded,
+    LocalHeld,
+    ProposalAccepted,
+    ProposalFailed,
+    ProposeIsr,
+    ReplicaView,
+    StateKnown,
+    Ticked,
+    Ticket,
+)
+from replication.partition_leader import PartitionLeader
+from storage.append_info import LogAppendInfo, Origin
+from storage.data_folder import DataFolder
+from storage.log import Log
+from tidelog._wire import Buffer, PartitionFetched
+from tidelog.errors import (
+    CorruptLog,
+    InvalidRequest,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    TidelogError,
+)
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Acks,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionKey,
+    TopicPartition,
+)
+from tidelog.v1 import common_pb2, data_pb2
+
+_log = logging.getLogger("node.partition")
+
+ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], None]
+"""Called once with the outcome of a produce request: the append, or why it failed (then with the append, if any)."""
+
+
+class PartitionHost(Protocol):
+    """What a partition asks of the node around it."""
+
+    def monotonic_ms(self) -> Millis: ...
+
+    def want_fetch(self, partition: Partition) -> None:
+        """The follower has a fetch to send."""
+        ...
+
+    def report_held(self, partition: Partition, held: Offset) -> None:
+        """The follower holds more, and its fetch waits."""
+        ...
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """The leader wants another in-sync set."""
+        ...
+
+    def attend(self, partition: Partition) -> None:
+        """Give this partition the next tick."""
+        ...
+
+    def log_damaged(self, partition: Partition, error: TidelogError) -> None:
+        """The partition's log has lost what it held."""
+        ...
+
+
+class Partition:
+    """See the module's words."""
+
+    def __init__(
+        self, key: PartitionKey, name: TopicPartition, log: Log, folder: DataFolder, *, me: NodeId, host: PartitionHost
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.log = log
+        self.folder = folder
+        self._me = me
+        self._host = host
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.leader_node = NO_NODE
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.offline: TidelogError | None = None
+        self._tickets = 0
+        self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
+        self._followers_waiting: dict[OpenFetch, None] = {}
+        self._readers_waiting: dict[OpenFetch, None] = {}
+        self._told: dict[NodeId, Offset] = {}
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+    @property
+    def log_start(self) -> Offset:
+        """Where the log starts."""
+        return self.log.log_start_offset
+
+    # --- roles ---
+
+    def lead(
+        self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView], *, lag_ms_max: int
+    ) -> None:
+        """Lead from here on, in the epoch that `state` names."""
+        self.stop("the node leads in a new epoch", leader=self._me, leader_epoch=state.leader_epoch)
+        log = self.log
+        try:
+            log.begin_epoch(state.leader_epoch)
+        except TidelogError as error:
+            self.go_offline(error)
+            return
+        self.leader = PartitionLeader(
+            key=self.key,
+            me=self._me,
+            leader_epoch=state.leader_epoch,
+            history=log.epoch_entries(),
+            log_start=log.log_start_offset,
+            log_end=log.log_end_offset,
+            held=log.held,
+            high_watermark=log.high_watermark,
+            known=self._known(state, min_insync, views),
+            lag_ms_max=lag_ms_max,
+        )
+        _log.info(
+            "%s: leads in epoch %d from offset %d, watermark %d",
+            self,
+            state.leader_epoch,
+            log.log_end_offset,
+            log.high_watermark,
+        )
+        self._tick_leader(self.leader)
+        self.sync()
+
+    def follow(self, state: PartitionState) -> None:
+        """Follow the leader that `state` names."""
+        reason = f"node {state.leader} leads in epoch {state.leader_epoch}"
+        self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
+        self.follower = PartitionFollower(key=self.key, leader_epoch=state.leader_epoch, log=self._view())
+        _log.info(
+            "%s: follows node %d in epoch %d from offset %d",
+            self,
+            state.leader,
+            state.leader_epoch,
+            self.log.log_end_offset,
+        )
+        self._follow(self.follower.start(), None)
+        self.sync()
+
+    def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
+        """Neither lead nor follow from here on; everything that waits is answered."""
+        core, self.leader, self.follower = self.leader, None, None
+        self.leader_node, self.leader_epoch = leader, leader_epoch
+        if core is not None:
+            _log.info("%s: leads no more in epoch %d: %s", self, core.leader_epoch, reason)
+            self._lead(core.handle(LeadershipEnded(reason)))
+        self._told.clear()
+        for fetch in (*self._followers_waiting, *self._readers_waiting):
+            fetch.refuse(self._not_leading())
+        self._followers_waiting.clear()
+        self._readers_waiting.clear()
+
+    def go_offline(self, error: TidelogError) -> None:
+        """The log cannot be used any more in this life of the process."""
+        self.offline = error
+        self.stop(error.message, leader=self.leader_node, leader_epoch=self.leader_epoch)
+
+    def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
+        """News of the partition within the epoch, or of its replicas' nodes."""
+        if self.leader is not None:
+            self._lead(self.leader.handle(self._known(state, min_insync, views)))
+
+    def _known(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> StateKnown:
+        return StateKnown(
+            state.replicas, state.isr, state.partition_epoch, min_insync, views, self._host.monotonic_ms()
+        )
+
+    # --- leading: produce ---
+
+    def produce(
+        self, records: Buffer, *, acks: Acks, leader_epoch: LeaderEpoch, deadline: Millis, done: ProduceDone
+    ) -> None:
+        """Append a batch. `done` is called once, maybe before this returns. Raises what refuses the batch unwritten."""
+        leader = self.leading_in(leader_epoch)
+        leader.ensure_enough(acks)
+        log = self.log
+        info = log.append(records, assign_offsets=True, leader_epoch=leader.leader_epoch, origin=Origin.CLIENT)
+        if info.last_offset < 0:
+            raise InvalidRequest(f"the entry for partition {self} carries no record batch; send one whole batch")
+        self._tickets += 1
+        ticket = Ticket(self._tickets)
+        self._pending[ticket] = (done, info)
+        awaited = AckAwaited(ticket, acks, Offset(info.last_offset + 1), deadline)
+        effects = leader.handle(Appended(log.log_end_offset, log.held))
+        effects += leader.handle(awaited)
+        if self._followers_waiting:
+            self._wake(self._followers_waiting)
+        self._lead(effects)
+        self.sync()
+        if leader.waiting:
+            self._host.attend(self)
+
+    def leading_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader:
+        """The core, where this node leads in that epoch (-1: whichever). Raises why not."""
+        if self.offline is not None:
+            raise KafkaStorageError(f"partition {self}: {self.offline.message}")
+        if leader_epoch != NO_LEADER_EPOCH:
+            ensure_epoch(self.key, self.leader_epoch, leader_epoch)
+        if self.leader is None:
+            raise self._not_leading()
+        return self.leader
+
+    def _not_leading(self) -> NotLeaderOrFollower:
+        who = "nobody does" if self.leader_node == NO_NODE else f"node {self.leader_node} does"
+        return NotLeaderOrFollower(
+            f"this node does not lead partition {self}: {who}, in epoch {self.leader_epoch}, as far as it has heard"
+        )
+
+    def sync(self) -> None:
+        """Have everything appended made durable, where the topic asks for that."""
+        if self.log.held < self.log.log_end_offset:
+            self.folder.commit.request(self.log)
+
+    def held_moved(self) -> None:
+        """The log holds more than before."""
+        if self.leader is not None:
+            self._lead(self.leader.handle(LocalHeld(self.log.held)))
+        elif self.follower is not None:
+            self._follow(self.follower.handle(HeldMoved(self.log.held)), None)
+
+    # --- leading: fetches ---
+
+    def follower_fetched(
+        self, fetch: OpenFetch, follower: FollowerIdentity, item: data_pb2.FetchPartition, now: Millis
+    ) -> PartitionFetched | None:
+        """A follower's fetch came: its positions count from here on. Returns an answer that is due at once, or None.
+        Raises why it is refused."""
+        if self.offline is None and self.leader is None:
+            ensure_epoch(self.key, self.leader_epoch, fetch.leader_epoch)
+        leader = self.leading_in(NO_LEADER_EPOCH)
+        event = FollowerFetched(
+            follower.node_id,
+            follower.incarnation,
+            follower.session,
+            fetch.leader_epoch,
+            fetch.next_offset,
+            fetch.last_epoch,
+            Offset(item.held_offset),
+            Offset(item.log_start_offset),
+            now,
+        )
+        verdict, *effects = leader.handle(event)
+        self._lead(effects)
+        match verdict:
+            case FetchAgreed():
+                return None
+            case FetchDiverged(end):
+                return self._diverging_answer(fetch, end)
+            case FetchRefused(error):
+                raise error
+            case _:
+                raise AssertionError(f"a fetch was answered by {verdict}")
+
+    def follower_held(self, follower: FollowerIdentity, report: data_pb2.HeldPosition, now: Millis) -> None:
+        """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
+        if self.leader is None:
+            return
+        event = FollowerHeld(
+            follower.node_id,
+            follower.incarnation,
+            follower.session,
+            LeaderEpoch(report.leader_epoch),
+            Offset(report.held_offset),
+            now,
+        )
+        self._lead(self.leader.handle(event))
+
+    def reader_fetched(self, fetch: OpenFetch) -> PartitionFetched | None:
+        """A consumer's fetch came. Returns an answer that is due at once, or None. Raises why it is refused."""
+        leader = self.leading_in(fetch.leader_epoch)
+        end = leader.diverging(fetch.next_offset, fetch.last_epoch) if fetch.last_epoch != NO_LEADER_EPOCH else None
+        return None if end is None else self._diverging_answer(fetch, end)
+
+    def read_for(self, fetch: OpenFetch, now: Millis) -> PartitionFetched | None:
+        """Answer the fetch, or let it wait here: None. Raises why it is refused."""
+        leader = self.leading_in(fetch.leader_epoch)
+        log = self.log
+        offset, follower = fetch.next_offset, fetch.follower
+        up_to = leader.high_watermark if follower is None else log.log_end_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise OffsetOutOfRange(
+                f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
+                f"{offset} was asked for"
+            )
+        due = fetch.due or now >= fetch.deadline or fetch.min_bytes <= 0
+        if offset >= up_to:
+            if due:
+                return self._answer(fetch, leader, b"", ())
+            self._wait(fetch)
+            return None
+        try:
+            read = log.read(offset, fetch.max_bytes, up_to=up_to)
+        except CorruptLog as error:
+            self._host.log_damaged(self, error)
+            raise
+        if len(read.records) < min(fetch.min_bytes, fetch.max_bytes) and not due:
+            fetch.short = True
+            return None
+        return self._answer(fetch, leader, read.records, read.epochs)
+
+    def _wait(self, fetch: OpenFetch) -> None:
+        (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
+
+    def stop_waiting(self, fetch: OpenFetch) -> None:
+        """The fetch is answered, or its stream is gone."""
+        (self._readers_waiting if fetch.follower is None else self._followers_waiting).pop(fetch, None)
+
+    def _wake(self, waiting: dict[OpenFetch, None]) -> None:
+        fetches = list(waiting)
+        waiting.clear()
+        for fetch in fetches:
+            fetch.wake()
+
+    def _answer(
+        self, fetch: OpenFetch, leader: PartitionLeader, records: Buffer, epochs: tuple[EpochStart, ...]
+    ) -> PartitionFetched:
+        watermark = leader.high_watermark
+        answer = PartitionFetched(
+            fetch_id=fetch.fetch_id,
+            topic_id=fetch.topic_id,
+            partition=fetch.index,
+            leader_epoch=leader.leader_epoch,
+            high_watermark=watermark,
+            last_stable_offset=watermark,
+            log_start_offset=self.log.log_start_offset,
+            preferred_read_replica=-1,
+            records=records,
+        )
+        if fetch.follower is not None:
+            self._told[fetch.follower.node_id] = watermark
+            answer.epochs = [
+                common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in epochs
+            ]
+        return answer
+
+    def _diverging_answer(self, fetch: OpenFetch, end: EpochEnd) -> PartitionFetched:
+        return PartitionFetched(
+            fetch_id=fetch.fetch_id,
+            topic_id=fetch.topic_id,
+            partition=fetch.index,
+            leader_epoch=self.leader_epoch,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=self.log.log_start_offset,
+            diverging=common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset),
+            preferred_read_replica=-1,
+        )
+
+    # --- leading: what the core wants ---
+
+    def _lead(self, effects: list[LeaderEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case CommitUpTo(offset):
+                    self.log.advance_high_watermark(offset)
+                    if self._readers_waiting:
+                        self._wake(self._readers_waiting)
+                    self._host.attend(self)
+                case Acknowledge(tickets):
+                    for ticket in tickets:
+                        done, info = self._pending.pop(ticket)
+                        done(info, None)
+                case Fail(tickets, error):
+                    for ticket in tickets:
+                        done, info = self._pending.pop(ticket)
+                        done(info, error)
+                case ProposeIsr():
+                    self._host.propose(self, effect)
+                case _:
+                    raise AssertionError(f"{effect} is the answer to a fetch, which nobody waits for here")
+
+    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None:
+        """The controller committed the proposal."""
+        if self.leader is not None and self.leader.leader_epoch == proposal.leader_epoch:
+            self._lead(self.leader.handle(answer))
+
+    def proposal_failed(self, proposal: ProposeIsr) -> None:
+        """The controller refused, or did not answer."""
+        if self.leader is not None and self.leader.leader_epoch == proposal.leader_epoch:
+            event = ProposalFailed(proposal.partition_epoch, self._host.monotonic_ms())
+            self._lead(self.leader.handle(event))
+
+    # --- time ---
+
+    def tick(self) -> None:
+        """Time goes by."""
+        if self.leader is not None:
+            self._tick_leader(self.leader)
+        elif self.follower is not None:
+            self._follow(self.follower.handle(Waited(self._host.monotonic_ms())), None)
+
+    def _tick_leader(self, leader: PartitionLeader) -> None:
+        self._lead(leader.handle(Ticked(self._host.monotonic_ms())))
+        watermark = leader.high_watermark
+        for fetch in list(self._followers_waiting):
+            if fetch.follower is not None and self._told.get(fetch.follower.node_id, watermark) < watermark:
+                fetch.answer_anyway()
+        if leader.waiting:
+            self._host.attend(self)
+
+    # --- following ---
+
+    def next_fetch(self, fetch_id: int) -> data_pb2.FetchPartition | None:
+        """The fetch to send now under this number, or None where there is none any more."""
+        if self.follower is None:
+            return None
+        for effect in self.follower.handle(StreamReady(fetch_id)):
+            assert isinstance(effect, SendFetch), "a ready stream is answered by a fetch"
+            return data_pb2.FetchPartition(
+                fetch_id=effect.fetch_id,
+                topic_id=self.key.topic_id.bytes,
+                partition=self.key.partition,
+                current_leader_epoch=self.leader_epoch,
+                fetch_offset=effect.next_offset,
+                last_fetched_epoch=effect.last_epoch,
+                held_offset=effect.held,
+                log_start_offset=effect.log_start,
+            )
+        return None
+
+    def answered(self, answer: PartitionFetched) -> None:
+        """The leader's answer to a fetch."""
+        if self.follower is None:
+            return
+        diverging = answer.diverging
+        event = Answered(
+            answer.fetch_id,
+            LeaderEpoch(answer.leader_epoch),
+            None if answer.error is None else status.from_proto(answer.error),
+            None if diverging is None else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+            len(answer.records) > 0,
+            Offset(answer.high_watermark),
+            Offset(answer.log_start_offset),
+            self._host.monotonic_ms(),
+            () if diverging is None else self.log.epoch_entries(),
+        )
+        self._follow(self.follower.handle(event), answer)
+
+    def stream_broken(self) -> None:
+        """The stream to the leader is gone; a fetch is wanted again."""
+        if self.follower is not None:
+            self._follow(self.follower.handle(StreamBroken()), None)
+
+    def _follow(self, effects: list[FollowerEffect], answer: PartitionFetched | None) -> None:
+        queue = list(effects)
+        while queue:
+            effect = queue.pop(0)
+            match effect:
+                case WantFetch():
+                    self._host.want_fetch(self)
+                case AdvanceWatermark(offset):
+                    self.log.advance_high_watermark(offset)
+                case ReportHeld(held):
+                    self._host.report_held(self, held)
+                case RetryLater(_, error):
+                    _log.info("%s: node %d refused a fetch: %s", self, self.leader_node, error.message)
+                    self._host.attend(self)
+                case AppendRecords() | TruncateTo() | RestartAt():
+                    queue += self._change_log(effect, answer)
+                case _:
+                    raise AssertionError(f"{effect} comes only to a ready stream")
+
+    def _change_log(
+        self, effect: AppendRecords | TruncateTo | RestartAt, answer: PartitionFetched | None
+    ) -> list[FollowerEffect]:
+        follower = self.follower
+        assert follower is not None
+        try:
+            match effect:
+                case AppendRecords():
+                    assert answer is not None, "records come with an answer"
+                    self._append_answer(answer, follower.leader_epoch)
+                case TruncateTo(offset):
+                    _log.info("%s: cut from %d to %d, where it agrees", self, self.log.log_end_offset, offset)
+                    self.log.truncate_to(offset)
+                case RestartAt(offset, reason):
+                    _log.warning("%s: %s", self, reason)
+                    self.log.truncate_fully_and_start_at(offset)
+        except TidelogError as error:
+            if isinstance(error, CorruptLog):
+                self._host.log_damaged(self, error)
+            if self.follower is not follower:
+                return []
+            return follower.handle(LogFailed(self._view(), error, self._host.monotonic_ms()))
+        self.sync()
+        return follower.handle(LogChanged(self._view()))
+
+    def _append_answer(self, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
+        epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
+        self.log.append(
+            answer.records,
+            assign_offsets=False,
+            leader_epoch=leader_epoch,
+            origin=Origin.REPLICATION,
+            epochs=epochs,
+        )
+
+    def _view(self) -> LogView:
+        log = self.log
+        return LogView(log.log_start_offset, log.log_end_offset, log.held, log.last_epoch)

@@ -1,0 +1,196 @@
+"""The followers of one leading node: one stream to it, many partitions in each request.
+
+Whatever became ready to be fetched since the last request goes into the next, so one turn of the loop makes one message
+however many partitions it is about. What a follower holds is told as soon as it moves.
+
+Kept true:
+  1. A fetch number is never used twice in a process: an answer cannot be taken for another fetch's.
+  2. A stream that ends, breaks or stays silent for longer than its fetches may wait is closed; every fetch that was
+     open on it is wanted again on the next.
+  3. Reconnecting pauses longer each time, up to a bound, and not in step with other nodes.
+
+Left to others: what to fetch and what to believe of an answer (replication/follower.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+
+from node import methods
+from node.clock import Clock
+from node.duplex import run_duplex
+from node.partition import Partition
+from node.replica_config import ReplicaConfig
+from node.transport import MessageStream, Transport
+from tidelog._wire import FetchResponse
+from tidelog.errors import ConnectionFailed, TidelogError
+from tidelog.types import Endpoint, Millis, NodeId, Offset
+from tidelog.v1 import data_pb2
+
+_log = logging.getLogger("node.fetcher")
+
+
+class ReplicaFetcher:
+    """See the module's words."""
+
+    def __init__(
+        self,
+        leader: NodeId,
+        replica: data_pb2.Replica,
+        *,
+        endpoint: Callable[[], Endpoint | None],
+        fetch_ids: Iterator[int],
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+        config: ReplicaConfig,
+    ) -> None:
+        """endpoint: where the metadata says that the leader is reached now. fetch_ids: shared by all fetchers."""
+        self.leader = leader
+        self._replica = replica
+        self._endpoint = endpoint
+        self._fetch_ids = fetch_ids
+        self._clock = clock
+        self._rng = rng
+        self._transport = transport
+        self._config = config
+        self._wanted: dict[Partition, None] = {}
+        self._held: dict[Partition, Offset] = {}
+        self._open: dict[int, Partition] = {}
+        self._number: dict[Partition, int] = {}
+        self._stream: MessageStream[data_pb2.FetchRequest, FetchResponse] | None = None
+        self._connected_to: Endpoint | None = None
+        self._silent_since = Millis(0)
+        self._failures = 0
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    # --- what the followers want ---
+
+    def want(self, partition: Partition) -> None:
+        """The partition has a fetch to send."""
+        self._wanted[partition] = None
+        self._wake.set()
+
+    def report(self, partition: Partition, held: Offset) -> None:
+        """The partition holds more while its fetch waits."""
+        self._held[partition] = held
+        self._wake.set()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition follows this leader no more, or in another epoch."""
+        self._wanted.pop(partition, None)
+        self._held.pop(partition, None)
+        self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        number = self._number.pop(partition, None)
+        if number is not None:
+            del self._open[number]
+
+    def stop(self) -> None:
+        """Close the stream; `run` returns."""
+        self._stopping = True
+        self._wake.set()
+        if self._stream is not None:
+            self._stream.close()
+
+    def tick(self, now: Millis) -> None:
+        """Time goes by: a stream that is silent for too long, or leads where the leader no more is, is given up."""
+        if self._stream is None:
+            return
+        patience = self._config.fetch_wait_ms + self._config.fetch_patience_ms
+        if self._open and now - self._silent_since > patience:
+            _log.warning("node %d has not answered a fetch for %d ms: connecting anew", self.leader, patience)
+            self._stream.close()
+        elif self._endpoint() != self._connected_to:
+            _log.info("node %d is reached elsewhere now: connecting anew", self.leader)
+            self._stream.close()
+
+    # --- the stream ---
+
+    async def run(self) -> None:
+        """Keep a stream open while any partition follows this leader, until stopped."""
+        while not self._stopping:
+            if not self._wanted and not self._open:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            try:
+                await self._serve_one_stream()
+            except TidelogError as error:
+                _log.info("the stream of fetches to node %d ended: %s", self.leader, error.message)
+            self._lose_stream()
+            if not self._stopping:
+                await self._clock.sleep_ms(self._pause())
+
+    async def _serve_one_stream(self) -> None:
+        endpoint = self._endpoint()
+        if endpoint is None:
+            raise ConnectionFailed(f"node {self.leader} has no known address on listener {self._config.listener}")
+        self._connected_to = endpoint
+        stream = await self._transport.open_stream(endpoint, methods.DATA_FETCH_STREAM)
+        self._stream, self._silent_since = stream, self._clock.monotonic_ms()
+        try:
+            await run_duplex(self._receive(stream), self._send(stream))
+        finally:
+            stream.close()
+
+    async def _send(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
+        while not self._stopping:
+            if not self._wanted and not self._held:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            request = self._next_request()
+            if request.partitions or request.held:
+                await stream.send(request)
+
+    def _next_request(self) -> data_pb2.FetchRequest:
+        request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=self._config.fetch_wait_ms, min_bytes=1)
+        wanted, self._wanted = self._wanted, {}
+        held, self._held = self._held, {}
+        if wanted and not self._open:
+            self._silent_since = self._clock.monotonic_ms()
+        for partition in wanted:
+            fetch_id = next(self._fetch_ids)
+            fetch = partition.next_fetch(fetch_id)
+            if fetch is not None:
+                fetch.max_bytes = self._config.fetch_bytes
+                request.partitions.append(fetch)
+                self._close(partition)
+                self._open[fetch_id], self._number[partition] = partition, fetch_id
+        for partition, offset in held.items():
+            request.held.add(
+                topic_id=partition.key.topic_id.bytes,
+                partition=partition.key.partition,
+                leader_epoch=partition.leader_epoch,
+                held_offset=offset,
+            )
+        return request
+
+    async def _receive(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
+        while (response := await stream.receive()) is not None:
+            self._failures = 0
+            self._silent_since = self._clock.monotonic_ms()
+            for answer in response.partitions:
+                partition = self._open.pop(answer.fetch_id, None)
+                if partition is not None:
+                    del self._number[partition]
+                    partition.answered(answer)
+
+    def _lose_stream(self) -> None:
+        self._stream = None
+        lost, self._number = self._number, {}
+        self._open.clear()
+        self._held.clear()
+        for partition in lost:
+            partition.stream_broken()
+
+    def _pause(self) -> int:
+        bound = min(self._config.reconnect_ms_min << min(self._failures, 10), self._config.reconnect_ms_max)
+        self._failures += 1
+        return bound // 2 + self._rng.randrange(bound // 2 + 1)

@@ -1,0 +1,526 @@
+"""All partitions of one node: what the metadata says of them, carried out, and the tasks that keep them going.
+
+Each committed image is applied at once and on the loop: logs made, roles taken, logs of removed topics deleted. Images
+may be left out in between; each says all there is to know.
+
+Kept true:
+  1. Nothing is done on an image that is not of this very incarnation's registration or later.
+  2. A new leader epoch is a new core, whoever leads; within an epoch only a higher partition epoch is news.
+  3. A log is used only for the topic id that it was made for. A log that the metadata does not know, or knows as
+     another topic's, is set aside and reported, never deleted; deleted are the logs of topics whose removal was seen.
+  4. A damaged replica does nothing until the metadata has taken it out of both sets (design, section 4, rule 6).
+  5. Every task has one owner, `run`, which ends when they have ended.
+
+Left to others: the image (replication/image.py and its driver), one partition (partition.py), disks (storage/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from node.clock import Clock
+from node.isr_proposer import AlterPartition, IsrProposer
+from node.open_fetch import FetchDesk
+from node.partition import Partition
+from node.replica_config import ReplicaConfig
+from node.replica_fetcher import ReplicaFetcher
+from node.transport import Caller, Transport
+from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from replication.leader_events import ProposeIsr, ReplicaView, Session
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.log import Log
+from tidelog.errors import (
+    CorruptLog,
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    InvalidRequest,
+    KafkaStorageError,
+    LeadershipLost,
+    NodeShuttingDown,
+    NotLeaderOrFollower,
+    TidelogError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.types import (
+    METADATA_TOPIC,
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Endpoint,
+    FolderId,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeAddress,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.v1 import data_pb2
+
+_log = logging.getLogger("node.replicas")
+
+UNKNOWN_FOLDER: Final = FolderId(UUID(int=0))
+"""In the metadata: the replica's data folder is not known yet (KIP-858)."""
+
+REMEMBERED_TOPICS: Final = 1_000
+"""Removed topics of which the node still knows the name, so that it can tell "made again" from "never heard of"."""
+
+
+class ReplicaManager:
+    """See the module's words."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        incarnation: Incarnation,
+        folders: list[DataFolder],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+        alter_partition: AlterPartition,
+        config: ReplicaConfig,
+    ) -> None:
+        """folders: open; their logs must be loaded before the first image comes. What others have hung into the folders'
+        callbacks stays there: it is told of all that is no partition's."""
+        self._me = node_id
+        self._incarnation = incarnation
+        self._folders = folders
+        self._clock = clock
+        self._rng = rng
+        self._transport = transport
+        self._config = config
+        self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
+        self._image = EMPTY
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._by_wire: dict[tuple[bytes, int], Partition] = {}
+        self._by_name: dict[TopicPartition, Partition] = {}
+        self._loaded: dict[TopicPartition, list[tuple[DataFolder, Log]]] = {}
+        self._removed: dict[TopicId, str] = {}
+        self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        self._desks: dict[FetchDesk, None] = {}
+        self._attended: dict[Partition, None] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._sessions = itertools.count(1)
+        self._fetch_ids = itertools.count(1)
+        self._next_round = Millis(0)
+        self._stop = asyncio.Event()
+        self.stopping = False
+        for folder in folders:
+            self._listen(folder)
+
+    def _listen(self, folder: DataFolder) -> None:
+        others_held, others_offline = folder.on_held, folder.on_offline
+
+        def on_held(log: Log) -> None:
+            partition = self._by_name.get(log.topic_partition)
+            if partition is not None and partition.log is log:
+                partition.held_moved()
+            else:
+                others_held(log)
+
+        def on_offline(failed: DataFolder) -> None:
+            others_offline(failed)
+            self._folder_failed(failed)
+
+        folder.on_held, folder.on_offline = on_held, on_offline
+
+    # --- life ---
+
+    async def run(self) -> None:
+        """Keep everything going until `stop`."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            ticking = tasks.create_task(self._tick_for_ever())
+            writing = tasks.create_task(self._checkpoint_for_ever())
+            tasks.create_task(self._proposer.run())
+            for fetcher in self._fetchers.values():
+                tasks.create_task(fetcher.run())
+            await self._stop.wait()
+            ticking.cancel()
+            writing.cancel()
+            for fetcher in self._fetchers.values():
+                fetcher.stop()
+            self._proposer.stop()
+        self._tasks = None
+
+    async def stop(self) -> None:
+        """End gracefully: whoever waits is answered, then the tasks end. Closing the logs is the folders' part."""
+        self.stopping = True
+        for partition in self._partitions.values():
+            self._leave_fetcher(partition)
+            partition.stop("the node is stopping", leader=NO_NODE, leader_epoch=partition.leader_epoch)
+        await self._clock.sleep_ms(0)  # the streams send what they were just given
+        for desk in list(self._desks):
+            desk.close()
+        self._stop.set()
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep_ms(self._config.tick_ms)
+            self._tick(self._clock.monotonic_ms())
+
+    def _tick(self, now: Millis) -> None:
+        attended, self._attended = self._attended, {}
+        if now >= self._next_round:
+            self._next_round = Millis(now + self._config.lag_ms_max // 16)
+            self._next_round_of(attended)
+        for partition in attended:
+            partition.tick()
+        for desk in self._desks:
+            desk.tick(now)
+        for fetcher in self._fetchers.values():
+            fetcher.tick(now)
+
+    def _next_round_of(self, attended: dict[Partition, None]) -> None:
+        for partition in self._partitions.values():
+            if partition.leader is not None:
+                attended[partition] = None
+            if partition.offline is None:
+                partition.sync()  # again, where a full disk refused it
+            else:
+                self._resign(partition)
+
+    async def _checkpoint_for_ever(self) -> None:
+        while True:
+            await self._clock.sleep_ms(self._config.checkpoint_ms)
+            for folder in self._folders:
+                folder.write_checkpoints()
+
+    # --- the metadata ---
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Act on a newly committed image."""
+        node = image.nodes.get(self._me)
+        if self.stopping or node is None:
+            return
+        if node.incarnation != self._incarnation:
+            if self._image is not EMPTY:
+                self._step_down("another process has registered as this node")
+            return
+        old, self._image = self._image, image
+        self._proposer.node_epoch = node.node_epoch
+        self._forget_removed(old, image)
+        if old is EMPTY:
+            self._take_stock(image)
+        nodes_changed = old.nodes is not image.nodes
+        for topic_id, topic in image.topics.items():
+            if nodes_changed or old.topics.get(topic_id) is not topic:
+                for state in topic.partitions:
+                    self._apply(topic, state)
+
+    def _step_down(self, reason: str) -> None:
+        for partition in self._partitions.values():
+            self._leave_fetcher(partition)
+            partition.stop(reason, leader=NO_NODE, leader_epoch=partition.leader_epoch)
+
+    def _forget_removed(self, old: ClusterImage, image: ClusterImage) -> None:
+        for topic_id in [topic_id for topic_id in old.topics if topic_id not in image.topics]:
+            topic = old.topics[topic_id]
+            self._removed[topic_id] = topic.name
+            while len(self._removed) > REMEMBERED_TOPICS:
+                del self._removed[next(iter(self._removed))]
+            for state in topic.partitions:
+                self._delete(state.key, f"topic {topic.name} was deleted")
+
+    def _delete(self, key: PartitionKey, reason: str) -> None:
+        partition = self._partitions.get(key)
+        if partition is None:
+            return
+        self._dismiss(partition, reason)
+        if partition.offline is not None:
+            return
+        try:
+            partition.folder.delete_log(partition.name)
+        except TidelogError as error:
+            _log.warning("%s was not deleted: %s", partition, error.message)
+
+    def _dismiss(self, partition: Partition, reason: str) -> None:
+        self._leave_fetcher(partition)
+        partition.stop(reason, leader=NO_NODE, leader_epoch=partition.leader_epoch)
+        del self._partitions[partition.key]
+        del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
+        del self._by_name[partition.name]
+        self._attended.pop(partition, None)
+
+    def _take_stock(self, image: ClusterImage) -> None:
+        """Which of the logs that recovery found are of replicas that the metadata knows here."""
+        for folder in self._folders:
+            for name in sorted(folder.logs):
+                log = folder.logs[name]
+                if name.topic == METADATA_TOPIC:
+                    continue
+                state = image.partition(PartitionKey(log.topic_id, name.partition))
+                if state is None or self._me not in state.replicas:
+                    self._set_aside(folder, name, f"the metadata knows no replica of topic id {log.topic_id} here")
+                else:
+                    self._loaded.setdefault(name, []).append((folder, log))
+
+    def _set_aside(self, folder: DataFolder, name: TopicPartition, reason: str) -> None:
+        try:
+            aside = folder.set_aside(name, reason)
+            _log.warning("%s was set aside as %s: %s", name, aside, reason)
+        except TidelogError as error:
+            _log.warning("%s was not set aside: %s", name, error.message)
+
+    def _apply(self, topic: TopicState, state: PartitionState) -> None:
+        partition = self._partitions.get(state.key)
+        if self._me not in state.replicas:
+            self._delete(state.key, "the replica was moved to other nodes")
+            return
+        if partition is None:
+            partition = self._open(topic, state)
+            if partition is None:
+                return
+        if partition.log.damage is not None and partition.folder.offline is None:
+            if not self._in_sets(state):
+                partition = self._replace_damaged(topic, state, partition)
+            elif partition.offline is None:
+                self.log_damaged(partition, CorruptLog(f"its log lost {partition.log.damage}"))
+            if partition is None:
+                return
+        if partition.leader_epoch == state.leader_epoch:
+            partition.learn(state, topic.min_insync_replicas, self._views(state))
+        else:
+            self._take_role(topic, state, partition)
+
+    def _take_role(self, topic: TopicState, state: PartitionState, partition: Partition) -> None:
+        self._leave_fetcher(partition)
+        if partition.offline is not None or state.leader == NO_NODE:
+            partition.stop("nobody leads", leader=state.leader, leader_epoch=state.leader_epoch)
+        elif state.leader == self._me:
+            views = self._views(state)
+            partition.lead(state, topic.min_insync_replicas, views, lag_ms_max=self._config.lag_ms_max)
+        else:
+            partition.follow(state)
+
+    def _views(self, state: PartitionState) -> dict[NodeId, ReplicaView]:
+        nodes = self._image.nodes
+        return {
+            replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining)
+            for replica in state.replicas
+            if (node := nodes.get(replica)) is not None
+        }
+
+    # --- logs ---
+
+    def _open(self, topic: TopicState, state: PartitionState) -> Partition | None:
+        """The partition with its log: what recovery found, or a new one. None where it cannot be, or not yet."""
+        name = TopicPartition(topic.name, state.partition)
+        config = LogConfig.from_topic(topic.configs, self._config.log_defaults)
+        found = self._found(name, state)
+        if found is not None:
+            folder, log = found
+            log.reconfigure(config)
+            return self._install(Partition(state.key, name, log, folder, me=self._me, host=self))
+        if self._in_sets(state) and any(state.key in folder.missing for folder in self._folders):
+            _log.error("%s is gone, although it had held records: not made anew while others count on it", name)
+            return None
+        home = self._home(state)
+        if home is None:
+            return None
+        try:
+            log = home.create_log(name, topic.topic_id, config)
+        except TidelogError as error:
+            _log.error("%s was not made: %s", name, error.message)
+            return None
+        return self._install(Partition(state.key, name, log, home, me=self._me, host=self))
+
+    def _found(self, name: TopicPartition, state: PartitionState) -> tuple[DataFolder, Log] | None:
+        """What recovery found for this partition. Of several, that in the folder which the metadata names is it."""
+        fits = [entry for entry in self._loaded.pop(name, []) if entry[1].topic_id == state.topic_id]
+        wanted = state.folder_of(self._me)
+        fits.sort(key=lambda entry: entry[0].folder_id != wanted)
+        for folder, _ in fits[1:]:
+            self._set_aside(folder, name, "another data folder has this log too")
+        return fits[0] if fits else None
+
+    def _in_sets(self, state: PartitionState) -> bool:
+        return self._me in state.isr or self._me in state.elr
+
+    def _install(self, partition: Partition) -> Partition:
+        self._partitions[partition.key] = partition
+        self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
+        self._by_name[partition.name] = partition
+        if partition.folder.offline is not None:
+            partition.go_offline(KafkaStorageError(f"data folder {partition.folder.path} is offline"))
+        return partition
+
+    def _home(self, state: PartitionState) -> DataFolder | None:
+        """The folder for a new log: the one in the metadata; where that says none, the one with the fewest logs."""
+        wanted = state.folder_of(self._me)
+        working = [folder for folder in self._folders if folder.offline is None]
+        if wanted != UNKNOWN_FOLDER:
+            home = next((folder for folder in working if folder.folder_id == wanted), None)
+            if home is None:
+                _log.error("%s belongs into data folder %s, which is offline or gone: not made anew", state.key, wanted)
+            return home
+        counts = {folder.folder_id: 0 for folder in working}
+        for partition in self._partitions.values():
+            if partition.folder.folder_id in counts:
+                counts[partition.folder.folder_id] += 1
+        return min(working, key=lambda folder: counts[folder.folder_id], default=None)
+
+    def _replace_damaged(self, topic: TopicState, state: PartitionState, partition: Partition) -> Partition | None:
+        self._dismiss(partition, "its log is damaged and is fetched anew")
+        self._set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
+        return self._open(topic, state)
+
+    def _folder_failed(self, folder: DataFolder) -> None:
+        """A data folder refused to work: its partitions stop, all others go on."""
+        error = KafkaStorageError(f"the data folder {folder.path} is offline: {folder.offline}")
+        _log.error("%s", error.message)
+        for partition in self._partitions.values():
+            if partition.folder is folder and partition.offline is None:
+                self._leave_fetcher(partition)
+                partition.go_offline(error)
+
+    def log_damaged(self, partition: Partition, error: TidelogError) -> None:
+        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets."""
+        _log.error("%s stops: %s", partition, error.message)
+        self._leave_fetcher(partition)
+        partition.go_offline(error)
+
+    def _resign(self, partition: Partition) -> None:
+        """Ask the controller to let others lead what this node cannot serve any more."""
+        state = self._image.partition(partition.key)
+        if state is None or state.leader != self._me:
+            return
+        nodes = self._image.nodes
+        others = tuple(
+            (node, nodes[node].node_epoch) for node in sorted(state.isr) if node != self._me and node in nodes
+        )
+        if others:
+            self.propose(partition, ProposeIsr(state.leader_epoch, state.partition_epoch, others))
+
+    # --- what partitions ask for (PartitionHost) ---
+
+    def monotonic_ms(self) -> Millis:
+        """The clock that all of replication goes by."""
+        return self._clock.monotonic_ms()
+
+    def want_fetch(self, partition: Partition) -> None:
+        """The follower has a fetch to send."""
+        self._fetcher(partition.leader_node).want(partition)
+
+    def report_held(self, partition: Partition, held: Offset) -> None:
+        """The follower holds more, and its fetch waits."""
+        self._fetcher(partition.leader_node).report(partition, held)
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """The leader wants another in-sync set."""
+        self._proposer.propose(partition, proposal)
+
+    def attend(self, partition: Partition) -> None:
+        """Give this partition the next tick."""
+        self._attended[partition] = None
+
+    def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader,
+                data_pb2.Replica(node_id=self._me, incarnation=self._incarnation.bytes),
+                endpoint=lambda: self._endpoint(leader, self._config.listener),
+                fetch_ids=self._fetch_ids,
+                clock=self._clock,
+                rng=self._rng,
+                transport=self._transport,
+                config=self._config,
+            )
+            if self._tasks is not None:
+                self._tasks.create_task(fetcher.run())
+        return fetcher
+
+    def _leave_fetcher(self, partition: Partition) -> None:
+        if partition.follower is not None and partition.leader_node in self._fetchers:
+            self._fetchers[partition.leader_node].forget(partition)
+
+    def _endpoint(self, node_id: NodeId, listener: str) -> Endpoint | None:
+        node = self._image.nodes.get(node_id)
+        return None if node is None else node.listeners.get(listener)
+
+    # --- what services ask for ---
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image acted on."""
+        return self._image
+
+    def partitions(self) -> Iterable[Partition]:
+        """Every partition with a replica here."""
+        return self._partitions.values()
+
+    def open_desk(self, caller: Caller) -> FetchDesk:
+        """A place for the fetches of one stream. Raises NodeShuttingDown."""
+        if self.stopping:
+            raise NodeShuttingDown("the node is stopping: fetch from the next leader")
+        desk = FetchDesk(self, caller, session=Session(next(self._sessions)), clock=self._clock, config=self._config)
+        self._desks[desk] = None
+        return desk
+
+    def close_desk(self, desk: FetchDesk) -> None:
+        """The stream is gone."""
+        self._desks.pop(desk, None)
+        desk.close()
+
+    def find(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica here of that partition, by the words of the wire."""
+        return self._by_wire.get((topic_id, index))
+
+    def locate(self, topic_id: bytes, index: int, listener: str) -> Partition:
+        """As `find`. Raises why there is none: who has it where it exists, or that it does not."""
+        partition = self._by_wire.get((topic_id, index))
+        if partition is None:
+            raise self._absence(topic_id, index, listener)
+        return partition
+
+    def _absence(self, topic_id: bytes, index: int, listener: str) -> TidelogError:
+        if len(topic_id) != 16:
+            return InvalidRequest(f"a topic id has 16 bytes, {len(topic_id)} were sent")
+        key = PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(index))
+        topic = self._image.topics.get(key.topic_id)
+        if topic is None:
+            name = self._removed.get(key.topic_id)
+            if name is not None and name in self._image.topic_ids:
+                return InconsistentTopicId(
+                    f"topic {name} was deleted and created again: {key.topic_id} was its earlier life; look it up again"
+                )
+            return UnknownTopicId(f"no topic has the id {key.topic_id} as far as this node has heard: look it up again")
+        state = self._image.partition(key)
+        if state is None:
+            return UnknownTopicOrPartition(
+                f"topic {topic.name} has {len(topic.partitions)} partitions, {index} was asked for; they count from 0"
+            )
+        if self._me in state.replicas:
+            return KafkaStorageError(f"the data folder of partition {topic.name}-{index} on this node is offline")
+        return NotLeaderOrFollower(
+            f"this node holds no replica of partition {topic.name}-{index}",
+            leader=self._address(state.leader, state.leader_epoch, listener),
+        )
+
+    def with_leader(self, error: TidelogError, partition: Partition | None, listener: str) -> TidelogError:
+        """The error, with the address of the partition's leader where that helps its reader."""
+        if partition is None or error.leader is not None:
+            return error
+        if not isinstance(error, NotLeaderOrFollower | LeadershipLost | FencedLeaderEpoch | KafkaStorageError):
+            return error
+        address = self._address(partition.leader_node, partition.leader_epoch, listener)
+        return error if address is None else type(error)(error.message, leader=address)
+
+    def _address(self, leader: NodeId, leader_epoch: LeaderEpoch, listener: str) -> NodeAddress | None:
+        endpoint = self._endpoint(leader, listener) if leader != NO_NODE else None
+        if endpoint is None or leader_epoch == NO_LEADER_EPOCH:
+            return None
+        return NodeAddress(leader, endpoint, self._image.nodes[leader].rack, leader_epoch)
