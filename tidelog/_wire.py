@@ -4,11 +4,11 @@
 in `tidelog/v1/data_pb2`. Why a twin: protobuf copies a `bytes` field when it is set, when the message is written, when
 it is parsed and when it is read; at 1 MiB that is most of the time a message takes (docs/performance.md). Here
 `records` is joined with a small header by one copy on the way out, and is a `memoryview` of the received bytes on the
-way in.
+way in of a large message.
 
 Kept true: what is written equals protobuf's bytes; whatever protobuf accepts is read to the same values, and what it
-refuses is refused with its DecodeError: bytes that are not of the usual form (unknown fields, groups, a message in two
-parts, truncation) are simply given to protobuf. tests/client/test_wire.py holds all three against protobuf.
+refuses is refused with its DecodeError: small messages, and bytes that are not of the usual form (unknown fields,
+groups, a message in two parts, truncation), are simply given to protobuf. tests/client/test_wire.py holds all three.
 Left to others: what the records are.
 """
 
@@ -22,6 +22,9 @@ from tidelog.v1 import common_pb2, data_pb2
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes as they lie somewhere: nobody may change them while a message that holds them is on its way."""
+
+_LARGE: Final = 32 * 1024
+"""From so many bytes on, reading without a copy is worth more than what Python's own steps cost."""
 
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
@@ -54,13 +57,10 @@ class PartitionProduce:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _header(self) -> list[bytes]:
-        pieces: list[bytes] = []
-        _put_integer(pieces, b"\x08", self.batch_id)
-        _put_bytes(pieces, b"\x12", self.topic_id)
-        _put_integer(pieces, b"\x18", self.partition)
-        _put_integer(pieces, b"\x20", self.leader_epoch)
-        return pieces
+    def _header(self) -> bytes:
+        return data_pb2.PartitionProduce(
+            batch_id=self.batch_id, topic_id=self.topic_id, partition=self.partition, leader_epoch=self.leader_epoch
+        ).SerializeToString()
 
 
 class ProduceRequest:
@@ -83,23 +83,23 @@ class ProduceRequest:
 
     def SerializeToString(self) -> bytes:
         """The message's bytes; copies each `records` once."""
-        numbers: list[bytes] = []
-        _put_integer(numbers, b"\x08", self.acks)
-        _put_integer(numbers, b"\x10", self.timeout_ms)
-        pieces: list[Buffer] = [*numbers]
+        head = data_pb2.ProduceRequest(acks=self.acks, timeout_ms=self.timeout_ms)
+        pieces: list[Buffer] = [head.SerializeToString()]
         for entry in self.partitions:
             _put_entry(pieces, b"\x1a", entry._header(), entry.records)
         return b"".join(pieces)
 
     @classmethod
     def FromString(cls, data: bytes, /) -> ProduceRequest:
-        """Parse. `records` of the entries are views of `data`. Raises protobuf's DecodeError on anything malformed."""
-        message = cls()
-        try:
-            _read(message, memoryview(data), 0, len(data), _PRODUCE_REQUEST)
-        except (_Unusual, IndexError):
-            return _produce_request_of(data_pb2.ProduceRequest.FromString(data))
-        return message
+        """Parse. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
+        if len(data) >= _LARGE:
+            message = cls()
+            try:
+                _read(message, memoryview(data), 0, len(data), _PRODUCE_REQUEST)
+                return message
+            except (_Unusual, IndexError):
+                pass
+        return _produce_request_of(data_pb2.ProduceRequest.FromString(data))
 
 
 class PartitionFetched:
@@ -164,25 +164,21 @@ class PartitionFetched:
         """As protobuf's: whether `error` or `diverging` is there."""
         return getattr(self, name) is not None
 
-    def _header(self) -> list[bytes]:
-        pieces: list[bytes] = []
-        _put_integer(pieces, b"\x08", self.fetch_id)
-        _put_bytes(pieces, b"\x12", self.topic_id)
-        _put_integer(pieces, b"\x18", self.partition)
-        _put_integer(pieces, b"\x20", self.leader_epoch)
-        if self.error is not None:
-            _put_message(pieces, b"\x2a", self.error.SerializeToString())
-        _put_integer(pieces, b"\x30", self.high_watermark)
-        _put_integer(pieces, b"\x38", self.last_stable_offset)
-        _put_integer(pieces, b"\x40", self.log_start_offset)
-        if self.diverging is not None:
-            _put_message(pieces, b"\x4a", self.diverging.SerializeToString())
-        for start in self.epochs:
-            _put_message(pieces, b"\x52", start.SerializeToString())
-        for transaction in self.aborted:
-            _put_message(pieces, b"\x5a", transaction.SerializeToString())
-        _put_integer(pieces, b"\x60", self.preferred_read_replica)
-        return pieces
+    def _header(self) -> bytes:
+        return data_pb2.PartitionFetched(
+            fetch_id=self.fetch_id,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            leader_epoch=self.leader_epoch,
+            error=self.error,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start_offset,
+            diverging=self.diverging,
+            epochs=self.epochs,
+            aborted=self.aborted,
+            preferred_read_replica=self.preferred_read_replica,
+        ).SerializeToString()
 
 
 class FetchResponse:
@@ -210,13 +206,15 @@ class FetchResponse:
 
     @classmethod
     def FromString(cls, data: bytes, /) -> FetchResponse:
-        """Parse. `records` of the entries are views of `data`. Raises protobuf's DecodeError on anything malformed."""
-        message = cls()
-        try:
-            _read(message, memoryview(data), 0, len(data), _FETCH_RESPONSE)
-        except (_Unusual, IndexError):
-            return _fetch_response_of(data_pb2.FetchResponse.FromString(data))
-        return message
+        """Parse. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
+        if len(data) >= _LARGE:
+            message = cls()
+            try:
+                _read(message, memoryview(data), 0, len(data), _FETCH_RESPONSE)
+                return message
+            except (_Unusual, IndexError):
+                pass
+        return _fetch_response_of(data_pb2.FetchResponse.FromString(data))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -235,28 +233,15 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _put_integer(pieces: list[bytes], tag: bytes, value: int) -> None:
-    if value:
-        pieces.append(tag + _varint(value))
-
-
-def _put_bytes(pieces: list[bytes], tag: bytes, value: bytes) -> None:
-    if value:
-        pieces.append(tag + _varint(len(value)) + value)
-
-
-def _put_message(pieces: list[bytes], tag: bytes, value: bytes) -> None:
-    pieces.append(tag + _varint(len(value)) + value)
-
-
-def _put_entry(pieces: list[Buffer], tag: bytes, header_pieces: list[bytes], records: Buffer) -> None:
+def _put_entry(pieces: list[Buffer], tag: bytes, header: bytes, records: Buffer) -> None:
+    """An entry: its header, then `records`, which is the field with the highest number and so comes last."""
     size = len(records)
-    if size:
-        header_pieces.append(b"\x7a" + _varint(size))
-    header = b"".join(header_pieces)
-    pieces.append(tag + _varint(len(header) + size) + header)
-    if size:
-        pieces.append(records)
+    if not size:
+        pieces.append(tag + _varint(len(header)) + header)
+        return
+    length = _varint(size)
+    pieces.append(tag + _varint(len(header) + 1 + len(length) + size) + header + b"\x7a" + length)
+    pieces.append(records)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError, Message
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidelog import _wire as wire
 from tidelog.v1 import common_pb2, data_pb2
+
+fixed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture is the same for all draws
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -38,6 +41,7 @@ fetch_entries = st.fixed_dictionaries(
 )
 
 
+@fixed
 @given(int32, int32, st.lists(produce_entries, max_size=4))
 def test_a_produce_request_is_written_and_read_as_protobuf_does(
     acks: int, timeout_ms: int, entries: list[dict[str, Any]]
@@ -52,6 +56,7 @@ def test_a_produce_request_is_written_and_read_as_protobuf_does(
     assert wire.ProduceRequest.FromString(theirs.SerializeToString()) == ours
 
 
+@fixed
 @given(st.lists(fetch_entries, max_size=3))
 def test_a_fetch_response_is_written_and_read_as_protobuf_does(entries: list[dict[str, Any]]) -> None:
     theirs = data_pb2.FetchResponse(partitions=[data_pb2.PartitionFetched(**entry) for entry in entries])
@@ -60,12 +65,14 @@ def test_a_fetch_response_is_written_and_read_as_protobuf_does(entries: list[dic
     assert wire.FetchResponse.FromString(theirs.SerializeToString()) == ours
 
 
+@fixed
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_as_protobuf_reads_them(data: bytes) -> None:
     _read_both(wire.ProduceRequest, data_pb2.ProduceRequest, data)
     _read_both(wire.FetchResponse, data_pb2.FetchResponse, data)
 
 
+@fixed
 @given(st.lists(fetch_entries, min_size=1, max_size=2), st.data())
 def test_a_damaged_message_is_read_as_protobuf_reads_it(entries: list[dict[str, Any]], draw: st.DataObject) -> None:
     whole = data_pb2.FetchResponse(partitions=[data_pb2.PartitionFetched(**entry) for entry in entries])
@@ -90,12 +97,22 @@ def test_a_message_sent_in_two_parts_is_merged() -> None:
 
 
 def test_records_are_not_copied_when_read_and_any_buffer_can_be_written() -> None:
-    data = wire.FetchResponse(partitions=[wire.PartitionFetched(records=bytearray(b"batch"))]).SerializeToString()
+    batch = bytearray(b"batch" * 10_000)
+    data = wire.FetchResponse(partitions=[wire.PartitionFetched(records=batch)]).SerializeToString()
     records = wire.FetchResponse.FromString(data).partitions[0].records
     assert isinstance(records, memoryview)
     assert records.obj is data
     again = wire.FetchResponse(partitions=[wire.PartitionFetched(records=records)])
     assert again.SerializeToString() == data
+
+
+@pytest.fixture(autouse=True, params=["all by hand", "large ones by hand"])
+def _by_hand(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small messages are read by protobuf; the reading by hand is tested with small ones too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "all by hand":
+            patch.setattr(wire, "_LARGE", 0)
+        yield
 
 
 def _read_both(ours: type[Any], theirs: type[Message], data: bytes) -> None:

@@ -1,0 +1,141 @@
+"""Three real nodes on loopback under load: whatever dies, nothing acknowledged is lost, and everything heals itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.local_cluster import LocalCluster
+from node.probe import main as probe
+from tests.integration.load import Load
+
+pytestmark = pytest.mark.integration
+
+TOPIC, PARTITIONS = "orders", 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path) as cluster:
+        cluster.wait_healthy()
+        yield cluster
+
+
+@pytest.fixture(params=["fsync", "page-cache"])
+def load(cluster: LocalCluster, request: pytest.FixtureRequest) -> Load:
+    cluster.create_topic(TOPIC, PARTITIONS, durability=request.param, min_insync_replicas="2")
+    return Load(cluster.bootstrap, TOPIC, PARTITIONS)
+
+
+def leader_that_is_not_the_voter(cluster: LocalCluster) -> int:
+    (topic,) = cluster.metadata(0, TOPIC).topics
+    return next(state.leader for state in topic.partitions if state.leader > 0)
+
+
+async def healthy(cluster: LocalCluster, *, in_sync: bool = True) -> None:
+    await asyncio.to_thread(cluster.wait_healthy, 60, in_sync=in_sync)
+
+
+def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
+    cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2")
+    load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
+
+    async def story() -> None:
+        async with load.running():
+            await load.wait_more(1000)
+        assert await load.check() == 0
+
+    asyncio.run(story())
+    assert probe(["--ready", str(cluster.nodes[1].address)]) == 0
+    assert [cluster.stop_node(node) for node in (2, 1, 0)] == [0, 0, 0]
+    assert probe([str(cluster.nodes[1].address)]) == 1
+    for node in cluster.nodes:
+        assert (node.data / ".kafka_cleanshutdown").exists()
+    cluster.start()
+    cluster.wait_healthy()
+    asyncio.run(load.check())
+
+
+def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
+    async def story() -> None:
+        async with load.running():
+            await load.wait_more()
+            victim = leader_that_is_not_the_voter(cluster)
+            await asyncio.to_thread(cluster.kill, victim)
+            await load.wait_more(500)
+            await healthy(cluster)
+            cluster.start_node(victim)
+            await load.wait_more(500)
+            await healthy(cluster)
+            await load.wait_more()
+        await load.check()
+
+    asyncio.run(story())
+
+
+def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:
+    async def story() -> None:
+        async with load.running():
+            await load.wait_more()
+            victim = 3 - leader_that_is_not_the_voter(cluster)  # it leads one partition and follows the other two
+            await asyncio.to_thread(cluster.kill, victim)
+            cluster.start_node(victim)
+            await load.wait_more(500)
+            await healthy(cluster)
+        await load.check()
+
+    asyncio.run(story())
+
+
+def test_all_nodes_are_killed_at_once(cluster: LocalCluster, load: Load) -> None:
+    async def story() -> None:
+        async with load.running():
+            await load.wait_more(500)
+            await asyncio.to_thread(cluster.kill_all)
+            cluster.start()
+            await load.wait_more(500)
+            await healthy(cluster)
+        await load.check()
+
+    asyncio.run(story())
+
+
+def test_a_torn_tail_is_cut_and_fetched_again(cluster: LocalCluster, load: Load) -> None:
+    async def story() -> None:
+        async with load.running():
+            await load.wait_more(500)
+            victim = leader_that_is_not_the_voter(cluster)
+            await asyncio.to_thread(cluster.kill, victim)
+            for log in cluster.nodes[victim].data.glob(f"{TOPIC}-*/*.log"):
+                with log.open("ab") as file:  # what a crash in the middle of an append leaves
+                    file.write(random.Random(1).randbytes(700))
+            cluster.start_node(victim)
+            await load.wait_more(500)
+            await healthy(cluster)
+        await load.check()
+        for victim in range(3):  # every copy serves alone what all had acknowledged
+            await asyncio.to_thread(cluster.stop_node, victim)
+            await healthy(cluster, in_sync=False) if victim else None
+            cluster.start_node(victim)
+            await healthy(cluster)
+        await load.check()
+
+    asyncio.run(story())
+
+
+def test_a_graceful_stop_moves_leaderships_without_an_error(cluster: LocalCluster, load: Load) -> None:
+    async def story() -> None:
+        async with load.running():
+            await load.wait_more()
+            for node in (1, 2):
+                assert await asyncio.to_thread(cluster.stop_node, node) == 0
+                await load.wait_more()
+                cluster.start_node(node)
+                await healthy(cluster)
+        assert await load.check() == 0  # nothing had to be sent twice
+
+    asyncio.run(story())
