@@ -63,6 +63,11 @@ class LoopThread:
             future.cancel()
             raise
 
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` still works."""
+        return not self._loop.is_closed()
+
     def stop(self) -> None:
         """End loop and thread. Calling it twice is fine."""
         if self._loop.is_closed():

@@ -100,7 +100,7 @@ class Service:
         except Exception as defect:  # noqa: BLE001 - whatever it is, the client's users are told
             self._defect = defect
             self._closed = True
-            self._on_defect(defect)
+            self._on_defect()
         finally:
             self._tasks = None
 
@@ -115,5 +115,5 @@ class Service:
         """Tasks that run for the client's whole life."""
         return {}
 
-    def _on_defect(self, defect: BaseException) -> None:
-        """Tell everybody who waits."""
+    def _on_defect(self) -> None:
+        """Tell everybody who waits; `_defect` says what it was."""

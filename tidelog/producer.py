@@ -475,8 +475,8 @@ class Producer(Service):
             effect.tell()
         self._room.set()
 
-    def _on_defect(self, defect: BaseException) -> None:
-        self._abandon(f"the producer ended by a defect ({defect!r})")
+    def _on_defect(self) -> None:
+        self._abandon(f"the producer ended by a defect ({self._defect!r})")
 
     # --- what the streams report --------------------------------------------------------------------------------
 

@@ -178,10 +178,11 @@ class MemoryNode:
                 partition = self.cluster.led(self, entry)
             records = b""
             for data in partition.batches:
-                if RecordBatch(data).next_offset > entry.fetch_offset and (
-                    not records or len(records) + len(data) <= entry.max_bytes
-                ):
-                    records += data
+                if RecordBatch(data).next_offset <= entry.fetch_offset:
+                    continue
+                if records and len(records) + len(data) > entry.max_bytes:
+                    break
+                records += data
             answer.records = wish(records) if callable(wish) else records
             answer.high_watermark = answer.last_stable_offset = partition.end
             answer.log_start_offset, answer.leader_epoch = partition.start, partition.leader_epoch
@@ -299,7 +300,7 @@ class MemoryCluster:
         topic = next((t for t in self.topics.values() if t.topic_id.bytes == entry.topic_id), None)
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {entry.topic_id.hex()}")
-        partition = topic.partitions[entry.partition]
+        partition: MemoryPartition = topic.partitions[entry.partition]
         claimed = entry.leader_epoch if hasattr(entry, "records") else entry.current_leader_epoch
         if partition.leader != node.node_id:
             at = self.nodes[partition.leader].endpoint if partition.leader >= 0 else Endpoint("", 0)

@@ -1,0 +1,110 @@
+"""Offsets by place: where partitions begin and end, and which offset belongs to a time. Asked of the leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog import _methods as methods
+from tidelog._cluster import BACKOFF_MS, UNKNOWN_TOPIC_MS, Cluster
+from tidelog._status import from_proto
+from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.types import Endpoint, Offset, TopicPartition
+from tidelog.v1 import data_pb2
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Kafka's numbers for the two ends, in place of a timestamp."""
+
+
+async def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout_ms: int
+) -> dict[TopicPartition, Offset]:
+    """The offset for each partition's timestamp, EARLIEST or LATEST.
+
+    A time after the last record gives the end of the log. Looks leaders up again and retries for `timeout_ms`, then
+    raises the last refusal.
+    """
+    clock = cluster.clock
+    start = clock.monotonic_ms()
+    found: dict[TopicPartition, Offset] = {}
+    while True:
+        left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
+        if not left:
+            return {key: found[key] for key in wanted}
+        failures = await _round(cluster, left, found, max(1, start + timeout_ms - clock.monotonic_ms()))
+        passed = clock.monotonic_ms() - start
+        for error in failures:
+            grace = UNKNOWN_TOPIC_MS if isinstance(error, UnknownTopicOrPartition) else timeout_ms
+            if error.retry is Retry.NEVER or passed + BACKOFF_MS >= min(grace, timeout_ms):
+                raise error
+        if failures:
+            await clock.sleep_ms(BACKOFF_MS)
+            for topic in sorted({key.topic for key in left}):
+                await _refresh(cluster, topic, max(1, start + timeout_ms - clock.monotonic_ms()))
+
+
+async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> None:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await cluster.refresh(topic)
+    except (TidelogError, TimeoutError):
+        return  # the next round says what is wrong
+
+
+async def _round(
+    cluster: Cluster, left: Mapping[TopicPartition, int], found: dict[TopicPartition, Offset], timeout_ms: int
+) -> list[TidelogError]:
+    """Ask each leader once; what it tells goes into `found`. Returns the refusals."""
+    failures: list[TidelogError] = []
+    by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.ListOffsetsPartition]] = {}
+    for key, timestamp in left.items():
+        try:
+            await cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
+            endpoint, partition = cluster.view.leader(key)
+        except TidelogError as error:
+            failures.append(error)
+            continue
+        entry = data_pb2.ListOffsetsPartition(
+            topic_id=cluster.view.topic(key.topic).topic_id.bytes,
+            partition=key.partition,
+            current_leader_epoch=partition.leader_epoch,
+            timestamp_ms=timestamp,
+        )
+        by_leader.setdefault(endpoint, {})[key] = entry
+    for endpoint, entries in by_leader.items():
+        request = data_pb2.ListOffsetsRequest(partitions=entries.values())
+        try:
+            answer = await cluster.transport.call(
+                endpoint, methods.DATA_LIST_OFFSETS, request, timeout_ms=max(1, min(timeout_ms, 5_000))
+            )
+        except TidelogError as error:
+            failures.append(error)
+            continue
+        for key, told in zip(entries, answer.partitions, strict=True):
+            if told.HasField("error"):
+                error = from_proto(told.error)
+                cluster.note_leader(key, error.leader)
+                failures.append(error)
+            else:
+                found[key] = Offset(told.offset)
+    await _ends_for_future_times(cluster, left, found, failures, timeout_ms)
+    return failures
+
+
+async def _ends_for_future_times(
+    cluster: Cluster,
+    left: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, Offset],
+    failures: list[TidelogError],
+    timeout_ms: int,
+) -> None:
+    """Where no record is that young, the end of the log is the place."""
+    late = {key: LATEST for key in left if found.get(key) == -1}
+    for key in late:
+        del found[key]
+    if late:
+        failures.extend(await _round(cluster, late, found, timeout_ms))
+        if any(found.get(key) == -1 for key in late):
+            raise RequestTimedOut("a node does not know where its log ends: ask again")

@@ -1,0 +1,192 @@
+"""The synchronous faces: the same clients for programs without asyncio, each with an event loop in its own thread.
+
+Every call does what its asynchronous namesake does and may be made from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from tidelog import admin as _admin
+from tidelog import consumer as _consumer
+from tidelog import producer as _producer
+from tidelog._real import LoopThread
+from tidelog._service import Service
+from tidelog.admin import ClusterDescription, TopicDescription
+from tidelog.consumer import ConsumerRecord, Place
+from tidelog.delivery import Delivery, SendResult
+from tidelog.records.record import Header
+from tidelog.types import NO_LEADER_EPOCH, Offset, TopicId, TopicPartition
+
+Client = TypeVar("Client", bound=Service)
+
+
+class _Face(Generic[Client]):
+    """A client on a loop of its own. `with` closes it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._thread = LoopThread(f"tidelog {type(client).__name__.lower()}")
+        try:
+            self._thread.run(client.start())
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the client and its thread; a producer sends what waits first. Calling it twice is fine."""
+        if self._thread.is_running:
+            try:
+                self._thread.run(self._client.close())
+            finally:
+                self._thread.stop()
+
+
+class Producer(_Face[_producer.Producer]):
+    """`tidelog.Producer`, synchronous; takes the same options."""
+
+    def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
+        super().__init__(_producer.Producer(bootstrap, **options))
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> SendResult:
+        """Send one record and wait for its outcome."""
+        return self._thread.run(self._client.send(topic, value, key, headers, partition, timestamp))
+
+    def send_all(
+        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], *, partition: int | None = None
+    ) -> list[SendResult]:
+        """Send many (key, value) records and wait for all outcomes, in their order. Much faster than one by one.
+
+        Raises the first failure, after all outcomes are known.
+        """
+        return self._thread.run(self._send_all(topic, records, partition))
+
+    def flush(self) -> None:
+        """Return once everything sent so far has its outcome."""
+        self._thread.run(self._client.flush())
+
+    async def _send_all(
+        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], partition: int | None
+    ) -> list[SendResult]:
+        deliveries: list[Delivery] = [
+            await self._client.enqueue(topic, value, key, (), partition) for key, value in records
+        ]
+        await self._client.flush()
+        return [delivery.result() for delivery in deliveries]
+
+
+class Consumer(_Face[_consumer.Consumer]):
+    """`tidelog.Consumer`, synchronous; takes the same options.
+
+    Iterating waits for new records forever. It takes up to 1,000 at a time, and `position` is behind those taken.
+    """
+
+    def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
+        super().__init__(_consumer.Consumer(bootstrap, **options))
+
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]],
+        *,
+        start: Literal["earliest", "latest"] = "earliest",
+    ) -> None:
+        """Read these partitions and no others."""
+        self._thread.run(self._assign(list(partitions), start))
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic."""
+        return self._thread.run(self._client.partitions(topic))
+
+    def seek(
+        self, partition: TopicPartition | tuple[str, int], place: Place, *, leader_epoch: int = NO_LEADER_EPOCH
+    ) -> Offset:
+        """Read on from this place."""
+        return self._thread.run(self._client.seek(partition, place, leader_epoch=leader_epoch))
+
+    def position(self, partition: TopicPartition | tuple[str, int]) -> Offset:
+        """The offset of the next record."""
+        return self._thread.run(self._client.position(partition))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
+        """One past the last committed record of each partition."""
+        return self._thread.run(self._client.end_offsets(list(partitions)))
+
+    def poll(self, max_records: int = 10_000, timeout: float = 1.0) -> list[ConsumerRecord]:
+        """What is there now; waits up to `timeout` seconds for the first record."""
+        return self._thread.run(self._client.poll(max_records, timeout))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while True:
+            yield from self.poll(max_records=1_000, timeout=3600.0)
+
+    async def _assign(
+        self, partitions: list[TopicPartition | tuple[str, int]], start: Literal["earliest", "latest"]
+    ) -> None:
+        self._client.assign(partitions, start=start)
+
+
+class Admin(_Face[_admin.Admin]):
+    """`tidelog.Admin`, synchronous; takes the same options."""
+
+    def __init__(self, bootstrap: str | list[str] | tuple[str, ...], **options: Any) -> None:
+        super().__init__(_admin.Admin(bootstrap, **options))
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> TopicId:
+        """Create a topic."""
+        return self._thread.run(
+            self._client.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+                validate_only=validate_only,
+            )
+        )
+
+    def delete_topic(self, name: str, *, topic_id: TopicId | None = None) -> None:
+        """Delete a topic and all its records."""
+        self._thread.run(self._client.delete_topic(name, topic_id=topic_id))
+
+    def list_topics(self) -> list[TopicDescription]:
+        """Every topic, by name."""
+        return self._thread.run(self._client.list_topics())
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """One topic."""
+        return self._thread.run(self._client.describe_topic(name))
+
+    def describe_cluster(self) -> ClusterDescription:
+        """Nodes, controller, voters, and how many partitions want something."""
+        return self._thread.run(self._client.describe_cluster())
+
+    def list_offsets(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]],
+        place: Literal["earliest", "latest"] | datetime = "latest",
+    ) -> dict[TopicPartition, Offset]:
+        """Offsets of a place in each partition."""
+        return self._thread.run(self._client.list_offsets(list(partitions), place))
