@@ -172,7 +172,7 @@ class Partition:
             self.go_offline(error)
             return
         self.leader = PartitionLeader(
-            key=self.key,
+            name=self.name,
             me=self._me,
             leader_epoch=state.leader_epoch,
             history=log.epoch_entries(),
@@ -197,7 +197,7 @@ class Partition:
         """Follow the leader that `state` names."""
         reason = f"node {state.leader} leads in epoch {state.leader_epoch}"
         self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
-        self.follower = PartitionFollower(key=self.key, leader_epoch=state.leader_epoch, log=self._view())
+        self.follower = PartitionFollower(name=self.name, leader_epoch=state.leader_epoch, log=self._view())
         _log.info(
             "%s: follows node %d in epoch %d from offset %d",
             self,
@@ -266,7 +266,7 @@ class Partition:
         if self.offline is not None:
             raise KafkaStorageError(f"partition {self}: {self.offline.message}")
         if leader_epoch != NO_LEADER_EPOCH:
-            ensure_epoch(self.key, self.leader_epoch, leader_epoch)
+            ensure_epoch(self.name, self.leader_epoch, leader_epoch)
         if self.leader is None:
             raise self._not_leading()
         return self.leader
@@ -297,7 +297,7 @@ class Partition:
         """A follower's fetch came: its positions count from here on. Returns an answer that is due at once, or None.
         Raises why it is refused."""
         if self.offline is None and self.leader is None:
-            ensure_epoch(self.key, self.leader_epoch, fetch.leader_epoch)
+            ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
         leader = self.leading_in(NO_LEADER_EPOCH)
         event = FollowerFetched(
             follower.node_id,

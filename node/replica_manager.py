@@ -92,8 +92,8 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
-        """folders: open; their logs must be loaded before the first image comes. What others have hung into the folders'
-        callbacks stays there: it is told of all that is no partition's."""
+        """folders: open; their logs must be loaded before the first image comes. What others have hung into the
+        folders' callbacks stays there: it is told of all that is no partition's."""
         self._me = node_id
         self._incarnation = incarnation
         self._folders = folders

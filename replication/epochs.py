@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from tidelog.errors import FencedLeaderEpoch, UnknownLeaderEpoch
-from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Offset, PartitionKey
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Offset, TopicPartition
 
 
 def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_end: Offset) -> EpochEnd | None:
@@ -55,7 +55,7 @@ def common_end(history: Sequence[EpochStart], log_end: Offset, answer: EpochEnd)
     return None if own is None else min(own.end_offset, answer.end_offset)
 
 
-def ensure_epoch(key: PartitionKey, known: LeaderEpoch, asked: LeaderEpoch) -> None:
+def ensure_epoch(name: TopicPartition, known: LeaderEpoch, asked: LeaderEpoch) -> None:
     """Refuse what was sent in another leadership than the present one.
 
     Raises FencedLeaderEpoch where `asked` is over, UnknownLeaderEpoch where this node has not heard of it yet
@@ -63,11 +63,11 @@ def ensure_epoch(key: PartitionKey, known: LeaderEpoch, asked: LeaderEpoch) -> N
     """
     if asked < known:
         raise FencedLeaderEpoch(
-            f"partition {key} is in leader epoch {known}, the request speaks of epoch {asked}, which is over; "
+            f"partition {name} is in leader epoch {known}, the request speaks of epoch {asked}, which is over; "
             "look the leader up again"
         )
     if asked > known:
         raise UnknownLeaderEpoch(
-            f"partition {key} is in leader epoch {known} as far as this node has heard, the request speaks of epoch "
+            f"partition {name} is in leader epoch {known} as far as this node has heard, the request speaks of epoch "
             f"{asked}; ask again after a pause"
         )

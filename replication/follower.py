@@ -47,7 +47,7 @@ from replication.follower_events import (
     WantFetch,
 )
 from tidelog.errors import OffsetOutOfRange, TidelogError
-from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, PartitionKey
+from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
 PAUSE_MS_MIN: Final = 50
 """First pause after a refusal: about as long as news of an election takes to reach the leader."""
@@ -74,8 +74,8 @@ class _OpenFetch:
 class PartitionFollower:
     """See the module's words. A new epoch is a new object, even under the same leader."""
 
-    def __init__(self, *, key: PartitionKey, leader_epoch: LeaderEpoch, log: LogView) -> None:
-        self.key: Final = key
+    def __init__(self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: LogView) -> None:
+        self.name: Final = name
         self.leader_epoch: Final = leader_epoch
         self.state = FollowerState.READY
         self._log = log
@@ -178,7 +178,7 @@ class PartitionFollower:
 
     def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
         self.state = FollowerState.WRITING
-        return [RestartAt(offset, f"partition {self.key} begins anew at offset {offset}: {why}")]
+        return [RestartAt(offset, f"partition {self.name} begins anew at offset {offset}: {why}")]
 
     # --- refusals ---
 

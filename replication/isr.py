@@ -230,9 +230,11 @@ class InSyncSet:
             marks.popleft()
         return marks[0][1] if marks[0][0] <= at else None
 
-    def propose(self, at: Millis) -> Proposal | None:
+    def propose(self, at: Millis, *, heard: NodeId | None = None) -> Proposal | None:
         """The change of the set to ask for now; None where the set is right, or an answer is outstanding.
 
+        heard: a replica that has just told its positions. Only such a one is newly admitted: a page in the books may be
+        that of a dead node.
         An unchanged set is proposed where a joiner was proposed before and is not wanted any more: it raises the
         partition epoch, and so ends every copy of the earlier proposal. From here on joiners are counted.
         """
@@ -241,7 +243,8 @@ class InSyncSet:
         stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
         if self._may_resign and len(stays) > 1 and self.is_behind(self._me, at):
             stays.discard(self._me)
-        wanted = stays | {replica for replica in self.replicas if replica not in self.isr and self.may_join(replica)}
+        asking = self._joiners if heard is None else self._joiners | {heard}
+        wanted = stays | {replica for replica in asking - self.isr if self.may_join(replica)}
         if wanted == self.isr and not self._joiners:
             return None
         members = tuple(

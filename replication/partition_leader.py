@@ -66,7 +66,7 @@ from tidelog.types import (
     Millis,
     NodeId,
     Offset,
-    PartitionKey,
+    TopicPartition,
 )
 
 
@@ -76,7 +76,7 @@ class PartitionLeader:
     def __init__(
         self,
         *,
-        key: PartitionKey,
+        name: TopicPartition,
         me: NodeId,
         leader_epoch: LeaderEpoch,
         history: Sequence[EpochStart],
@@ -88,7 +88,7 @@ class PartitionLeader:
         lag_ms_max: int,
     ) -> None:
         """history: the epoch entries of the log, without this epoch's own, which starts at `log_end`."""
-        self.key: Final = key
+        self.name: Final = name
         self.leader_epoch: Final = leader_epoch
         self._me = me
         earlier = [entry for entry in history if entry.epoch < leader_epoch and entry.start_offset < log_end]
@@ -127,7 +127,7 @@ class PartitionLeader:
         """Before an append. Raises NotEnoughReplicas for acks=all while the in-sync set is too small."""
         if acks is Acks.ALL and not self._set.is_enough:
             raise NotEnoughReplicas(
-                f"partition {self.key} has {len(self._set.isr)} in-sync replicas, its min.insync.replicas is "
+                f"partition {self.name} has {len(self._set.isr)} in-sync replicas, its min.insync.replicas is "
                 f"{self._set.min_insync}; nothing was written, send again once a replica is back"
             )
 
@@ -135,7 +135,7 @@ class PartitionLeader:
         """Where the committed log ends. Raises OffsetNotAvailable while a new leader cannot know (KIP-207)."""
         if not self.knows_committed_end:
             raise OffsetNotAvailable(
-                f"the leader of partition {self.key} since epoch {self.leader_epoch} knows offsets below "
+                f"the leader of partition {self.name} since epoch {self.leader_epoch} knows offsets below "
                 f"{self._set.high_watermark} as committed, its epoch starts at {self._set.epoch_start}; "
                 "ask again after a pause"
             )
@@ -230,34 +230,34 @@ class PartitionLeader:
     def _followed(self, replica: NodeId, at: Millis) -> list[LeaderEffect]:
         effects = self._moved()
         if replica not in self._set.isr:
-            effects += self._propose(at)
+            effects += self._propose(at, heard=replica)
         return effects
 
     def _refusal(self, fetch: FollowerFetched) -> TidelogError | None:
         """Why nothing in this fetch may be believed, or None."""
         try:
-            ensure_epoch(self.key, self.leader_epoch, fetch.leader_epoch)
+            ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
         except (FencedLeaderEpoch, UnknownLeaderEpoch) as error:
             return error
         if fetch.replica not in self._set.replicas or fetch.replica == self._me:
             return NotLeaderOrFollower(
-                f"node {fetch.replica} holds no follower of partition {self.key} as far as its leader has heard; "
+                f"node {fetch.replica} holds no follower of partition {self.name} as far as its leader has heard; "
                 "it may fetch once it is one"
             )
         if not self._set.is_present(fetch.replica, fetch.incarnation):
             return StaleNodeEpoch(
-                f"node {fetch.replica} fetches partition {self.key} as incarnation {fetch.incarnation}, "
+                f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, "
                 "which is not the one registered as far as its leader has heard: an earlier process, or late news"
             )
         if not 0 <= fetch.held <= fetch.next_offset:
             return InvalidRequest(
-                f"node {fetch.replica} claims to hold offsets below {fetch.held} of partition {self.key}, whose end it "
-                f"gives as {fetch.next_offset}; its process is faulty"
+                f"node {fetch.replica} claims to hold offsets below {fetch.held} of partition {self.name}, whose end "
+                f"it gives as {fetch.next_offset}; its process is faulty"
             )
         if fetch.next_offset < self._log_start:
             self._set.forget(fetch.replica, fetch.at)
             return OffsetOutOfRange(
-                f"partition {self.key} begins at offset {self._log_start}, node {fetch.replica} asks for "
+                f"partition {self.name} begins at offset {self._log_start}, node {fetch.replica} asks for "
                 f"{fetch.next_offset}; it begins anew at the leader's log start"
             )
         return None
@@ -273,7 +273,7 @@ class PartitionLeader:
                 Fail(
                     late,
                     RequestTimedOut(
-                        f"partition {self.key}: appended, but not acknowledged in time by the in-sync replicas "
+                        f"partition {self.name}: appended, but not acknowledged in time by the in-sync replicas "
                         f"{sorted(self._set.isr)}; nobody can tell yet whether the records stay"
                     ),
                 )
@@ -293,15 +293,16 @@ class PartitionLeader:
                 Fail(
                     failed,
                     NotEnoughReplicasAfterAppend(
-                        f"partition {self.key}: appended, then its in-sync replicas shrank to {sorted(self._set.isr)}, "
-                        f"below min.insync.replicas={self._set.min_insync}; not committed, but may still be"
+                        f"partition {self.name}: appended, then its in-sync replicas shrank to "
+                        f"{sorted(self._set.isr)}, below min.insync.replicas={self._set.min_insync}; "
+                        "not committed, but may still be"
                     ),
                 )
             )
         return [*effects, *self._propose(at)]
 
-    def _propose(self, at: Millis) -> list[LeaderEffect]:
-        proposal = self._set.propose(at)
+    def _propose(self, at: Millis, *, heard: NodeId | None = None) -> list[LeaderEffect]:
+        proposal = self._set.propose(at, heard=heard)
         if proposal is None:
             return []
         return [ProposeIsr(self.leader_epoch, proposal.based_on, proposal.members)]
@@ -312,7 +313,7 @@ class PartitionLeader:
         if not waiting:
             return []
         error = LeadershipLost(
-            f"partition {self.key}: appended in leader epoch {self.leader_epoch}, then {reason}; "
+            f"partition {self.name}: appended in leader epoch {self.leader_epoch}, then {reason}; "
             "the next leader may or may not have the records"
         )
         return [Fail(waiting, error)]

@@ -35,13 +35,11 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
     PartitionIndex,
-    PartitionKey,
-    TopicId,
+    TopicPartition,
 )
 
 E = TypeVar("E")
 
-KEY = PartitionKey(TopicId(UUID(int=7)), PartitionIndex(0))
 ME, F, G = NodeId(1), NodeId(2), NodeId(3)
 EPOCH = LeaderEpoch(4)
 LAG_MS = 1_000
@@ -73,7 +71,7 @@ class Leader:
         self.views = {NodeId(node): ReplicaView(NodeEpoch(node * 10), life(node), eligible=True) for node in (1, 2, 3)}
         self.tickets = 0
         self.core = PartitionLeader(
-            key=KEY,
+            name=TopicPartition("t", PartitionIndex(0)),
             me=ME,
             leader_epoch=EPOCH,
             history=[EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
 from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, FollowerState, PartitionFollower
@@ -27,9 +25,9 @@ from replication.follower_events import (
     WantFetch,
 )
 from tidelog.errors import CorruptRecord, DiskFull, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
-from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
+from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
-KEY = PartitionKey(TopicId(UUID(int=7)), PartitionIndex(0))
+NAME = TopicPartition("t", PartitionIndex(0))
 
 
 class Follower:
@@ -47,7 +45,7 @@ class Follower:
         self.now = 0
         self.history = tuple(EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history)
         self.log = LogView(Offset(log_start), Offset(log_end), Offset(held), LeaderEpoch(last_epoch))
-        self.core = PartitionFollower(key=KEY, leader_epoch=LeaderEpoch(4), log=self.log)
+        self.core = PartitionFollower(name=NAME, leader_epoch=LeaderEpoch(4), log=self.log)
         assert self.core.start() == [WantFetch()]
         self.fetches = 0
 

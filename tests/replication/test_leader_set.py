@@ -77,7 +77,8 @@ def test_a_replica_seen_as_fenced_draining_or_unknown_is_not_proposed() -> None:
     leader = Leader(isr=(1, 2), watermark=100)
     leader.sees(3, eligible=False)
     assert proposed(leader.fetch(3, 100)) is None
-    assert proposed(leader.sees(3)) == (1, 2, 3)
+    assert proposed(leader.sees(3)) is None, "it may have died since"
+    assert proposed(leader.fetch(3, 100)) == (1, 2, 3)
 
 
 def test_each_member_is_named_by_its_registration() -> None:
@@ -101,7 +102,18 @@ def test_one_proposal_at_a_time_and_a_pause_after_a_refusal() -> None:
     assert proposed(leader.fetch(3, 100)) is None, "that was about an older one"
     leader.core.handle(ProposalFailed(PartitionEpoch(10), Millis(leader.now)))
     assert proposed(leader.fetch(3, 100)) is None, "not at once"
-    assert proposed(leader.later(250)) == (1, 2, 3)
+    leader.now += 250
+    assert proposed(leader.fetch(3, 100)) == (1, 2, 3)
+    leader.core.handle(ProposalFailed(PartitionEpoch(10), Millis(leader.now)))
+    assert proposed(leader.later(250)) == (1, 2, 3), "joiners are asked for again"
+
+
+def test_a_dead_replica_is_not_admitted_for_what_it_once_said() -> None:
+    leader = Leader(isr=(1, 2), min_insync=2, watermark=100)
+    leader.fetch(2, 100)
+    leader.news(isr=(1,))
+    assert proposed(leader.later(2_000)) is None
+    assert proposed(leader.fetch(2, 100)) == (1, 2)
 
 
 def test_a_new_member_has_the_lag_time_to_catch_up_with_the_end() -> None:

@@ -1,0 +1,176 @@
+"""Leaders and followers of several nodes: produce, replicate, commit, read, over wires in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.node.wires import Cluster, batch
+from tidelog.errors import (
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+)
+from tidelog.records import iter_batches
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    cluster.set(leader=1)
+    yield cluster
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+def values(records: bytes) -> list[bytes | None]:
+    return [record.value for found in iter_batches(records) for record in found.records()]
+
+
+def test_what_is_acknowledged_is_on_every_in_sync_replica_byte_for_byte(cluster: Cluster) -> None:
+    [first, second] = cluster.produce(1, batch(b"a", b"b"), batch(b"c"))
+    assert not first.HasField("error")
+    assert (first.base_offset, second.base_offset) == (0, 2)
+    assert cluster.watermark(1) == 3
+    assert [cluster.log(node).held for node in (1, 2, 3)] == [3, 3, 3]
+    assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
+
+
+def test_consumers_read_what_is_committed(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a", b"b"))
+    for machine in (2, 3):
+        cluster.machines[machine].executor.holding = True
+    cluster.append(1, batch(b"c"))
+    cluster.run(0.2)
+    assert cluster.log(2).log_end_offset == 3, "it has it, it does not hold it"
+    fetched = cluster.fetch(1, 0)
+    assert values(fetched.records) == [b"a", b"b"]
+    assert fetched.high_watermark == 2
+
+
+def test_the_acknowledgement_waits_for_the_followers_disks(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.machines[2].executor.holding = True
+    waiting = cluster.append(1, batch(b"b"))
+    cluster.run(1.0)
+    assert not waiting.done()
+    cluster.machines[2].executor.release()
+    cluster.until(waiting.done, within=0.2)
+
+
+def test_the_next_fetch_does_not_wait_for_the_disk(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.machines[2].executor.holding = True
+    for value in (b"b", b"c", b"d"):
+        cluster.append(1, batch(value))
+    cluster.run(0.1)
+    assert cluster.log(2).log_end_offset == 4
+    assert cluster.log(2).held == 1
+
+
+def test_a_follower_learns_the_watermark_soon_even_when_nothing_new_comes(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.until(lambda: cluster.watermark(2) == 1 and cluster.watermark(3) == 1, within=0.2)
+
+
+def test_a_produce_request_to_a_follower_names_the_leader(cluster: Cluster) -> None:
+    [answer] = cluster.produce(2, batch(b"a"))
+    assert answer.error.code == NotLeaderOrFollower.code
+    assert (answer.error.leader.node_id, answer.error.leader.host) == (1, "node-1")
+
+
+def test_acks_one_does_not_wait_for_followers(cluster: Cluster) -> None:
+    cluster.run(0.1)
+    for machine in (2, 3):
+        cluster.machines[machine].executor.holding = True
+    [answer] = cluster.produce(1, batch(b"a"), acks=1)
+    assert not answer.HasField("error")
+    assert cluster.watermark(1) == 0
+
+
+def test_a_follower_that_is_gone_leaves_the_set_and_comes_back(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.kill(3)
+    waiting = cluster.append(1, batch(b"b"))
+    cluster.until(waiting.done, within=8.0)
+    assert cluster.state().isr == (1, 2)
+    cluster.start(3)
+    cluster.until(lambda: 3 in cluster.state().isr, within=5.0)
+    assert cluster.contents(3) == cluster.contents(1)
+
+
+def test_too_few_in_sync_replicas_refuse_before_anything_is_written(cluster: Cluster) -> None:
+    for machine in (2, 3):
+        cluster.kill(machine)
+    cluster.set(min_insync=3, isr=(1, 2))
+    [answer] = cluster.produce(1, batch(b"a"))
+    assert answer.error.code == NotEnoughReplicas.code
+    assert cluster.log(1).log_end_offset == 0
+
+
+def test_a_deadline_ends_the_waiting(cluster: Cluster) -> None:
+    cluster.run(0.1)
+    cluster.machines[2].executor.holding = True
+    [answer] = cluster.produce(1, batch(b"a"), timeout_ms=300)
+    assert answer.error.code == RequestTimedOut.code
+
+
+def test_a_new_leader_goes_on_where_the_old_one_stopped(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a", b"b"))
+    cluster.kill(1)
+    cluster.set(leader=2, isr=(2, 3))
+    [answer] = cluster.produce(2, batch(b"c"))
+    assert answer.base_offset == 2
+    assert answer.leader_epoch == 2
+    cluster.start(1)
+    cluster.until(lambda: 1 in cluster.state().isr, within=5.0)
+    assert cluster.contents(1) == cluster.contents(2)
+
+
+def test_a_leader_cut_off_with_records_of_its_own_gives_them_up(cluster: Cluster) -> None:
+    """The old leader's unacknowledged tail diverges and is cut, by epochs."""
+    cluster.produce(1, batch(b"a"))
+    cluster.kill(2)
+    cluster.kill(3)
+    lost = cluster.append(1, batch(b"x", b"y"))
+    cluster.run(0.1)
+    cluster.kill(1)
+    lost.cancel()
+    for node in (2, 3):
+        cluster.start(node, publish=False)
+    cluster.set(leader=2, isr=(2, 3))
+    cluster.produce(2, batch(b"b"))
+    cluster.start(1)
+    cluster.until(lambda: 1 in cluster.state().isr, within=5.0)
+    assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
+    assert values(cluster.contents(1)) == [b"a", b"b"]
+
+
+def test_all_nodes_lose_power_and_everything_acknowledged_comes_back(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), batch(b"b"))
+    for node in (1, 2, 3):
+        cluster.kill(node, power_fails=True)
+    for node in (1, 2, 3):
+        cluster.start(node, publish=False)
+    cluster.set(leader=3)
+    cluster.until(lambda: cluster.watermark(3) == 2)
+    assert values(cluster.contents(3)) == [b"a", b"b"]
+
+
+def test_broken_streams_are_made_again(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.wires.break_streams()
+    [answer] = cluster.produce(1, batch(b"b"))
+    assert not answer.HasField("error")
+
+
+def test_a_silent_stream_is_given_up(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.wires.stalled = True
+    waiting = cluster.append(1, batch(b"b"))
+    cluster.run(0.5)
+    cluster.wires.stalled = False
+    assert not waiting.done()
+    cluster.until(waiting.done, within=4.0)
+    assert cluster.state().isr == (1, 2, 3)

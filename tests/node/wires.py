@@ -1,0 +1,469 @@
+"""Nodes of one process, joined by wires in memory: real drivers and logs, fake disks, virtual time, no metadata quorum.
+
+The metadata is whatever the test says: `Cluster.set` publishes an image to every node, as the controller would. Streams
+keep their order; every message crosses as bytes. A wire can be cut: what is sent on it is gone, streams over it break.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+from node import methods, status
+from node.data_service import DataService
+from node.methods import Answer, Method, Request, WireMessage
+from node.replica_config import ReplicaConfig
+from node.replica_manager import ReplicaManager
+from node.transport import Caller, MessageStream
+from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.executor import InlineExecutor
+from storage.fake_disk import FakeDisk
+from tests.sim.clock import SimClock
+from tests.sim.loop import SimLoop
+from tidelog._wire import FetchResponse, PartitionProduce, ProduceRequest
+from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError
+from tidelog.records import RecordBatchBuilder
+from tidelog.types import (
+    NO_NODE,
+    Endpoint,
+    FolderId,
+    Incarnation,
+    LeaderEpoch,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.v1 import controller_pb2, data_pb2
+
+T = TypeVar("T")
+TOPIC = TopicId(UUID(int=70))
+ANYWHERE = FolderId(UUID(int=0))
+CALLER = Caller("client", "test")
+
+
+def endpoint_of(node: int) -> Endpoint:
+    return Endpoint(f"node-{node}", 9092)
+
+
+class HeldExecutor:
+    """An executor whose work is done when the test says so, or at once."""
+
+    def __init__(self) -> None:
+        self.holding = False
+        self._waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        if self.holding:
+            self._waiting.append((work, done))
+        else:
+            InlineExecutor().submit(work, done)
+
+    def release(self) -> None:
+        self.holding = False
+        while self._waiting:
+            work, done = self._waiting.pop(0)
+            InlineExecutor().submit(work, done)
+
+
+class WireStream:
+    """One end of a stream."""
+
+    def __init__(self, wires: Wires, receives: type[WireMessage]) -> None:
+        self._wires = wires
+        self._receives = receives
+        self._inbox: asyncio.Queue[bytes | TidelogError | None] = asyncio.Queue()
+        self.other: WireStream | None = None
+        self.broken = False
+        self.on_close: Callable[[], None] = lambda: None
+        self.sent = 0
+
+    async def send(self, message: WireMessage) -> None:
+        if self.broken or self.other is None:
+            raise ConnectionFailed("the stream is broken")
+        self.sent += 1
+        self._wires.messages += 1
+        if not self._wires.stalled:
+            self.other._inbox.put_nowait(message.SerializeToString())
+
+    async def receive(self) -> Any:
+        if self.broken and self._inbox.empty():
+            raise ConnectionFailed("the stream is broken")
+        item = await self._inbox.get()
+        if isinstance(item, TidelogError):
+            raise item
+        return None if item is None else self._receives.FromString(item)
+
+    def end(self, error: TidelogError | None = None) -> None:
+        """This side is done: the other one reads to the end, then this."""
+        if self.other is not None and not self.other.broken:
+            self.other._inbox.put_nowait(error)
+
+    def close(self) -> None:
+        if not self.broken:
+            self.broken = True
+            self._inbox.put_nowait(ConnectionFailed("the stream is closed"))
+            self.on_close()
+
+
+class Wires:
+    """The network: which node is behind which endpoint. It is its own owner of the tasks that serve streams."""
+
+    def __init__(self) -> None:
+        self.services: dict[Endpoint, dict[str, object]] = {}
+        self.cut: set[Endpoint] = set()
+        self.stalled = False
+        self.messages = 0
+        self.serving: dict[asyncio.Task[None], WireStream] = {}
+
+    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        if to in self.cut or to not in self.services:
+            raise ConnectionFailed(f"{to} cannot be reached")
+        served = method.request.FromString(request.SerializeToString())
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await getattr(self.services[to][method.service], method.attribute)(served, CALLER)
+        except TimeoutError:
+            raise RequestTimedOut(f"{method} at {to}") from None
+        return method.answer.FromString(answer.SerializeToString())
+
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
+        if to in self.cut or to not in self.services:
+            raise ConnectionFailed(f"{to} cannot be reached")
+        ours, theirs = WireStream(self, method.answer), WireStream(self, method.request)
+        ours.other, theirs.other = theirs, ours
+        handler = getattr(self.services[to][method.service], method.attribute)
+        task = asyncio.get_running_loop().create_task(self._serve(handler(theirs, CALLER), theirs))
+        self.serving[task] = ours
+        task.add_done_callback(self.serving.pop)
+        ours.on_close = task.cancel
+        return ours
+
+    @staticmethod
+    async def _serve(handler: Awaitable[None], theirs: WireStream) -> None:
+        try:
+            await handler
+            theirs.end()
+        except TidelogError as error:
+            theirs.end(status.from_proto(status.to_proto(error)))
+
+    def break_streams(self) -> None:
+        """Every open stream breaks, on both sides."""
+        for task, ours in list(self.serving.items()):
+            ours.close()
+            task.cancel()
+
+
+@dataclass
+class Machine:
+    """A node's disk, and its present life."""
+
+    number: int
+    disk: FakeDisk = field(default_factory=FakeDisk)
+    executor: HeldExecutor = field(default_factory=HeldExecutor)
+    lives: int = 0
+    manager: ReplicaManager | None = None
+    service: DataService | None = None
+    folder: DataFolder | None = None
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return Incarnation(UUID(int=self.number * 1000 + self.lives))
+
+
+class Cluster:
+    """Nodes and one topic `t`, whose state the test sets. AlterPartition is granted unless `refuse` says why not."""
+
+    def __init__(
+        self, nodes: int = 3, *, partitions: int = 1, config: ReplicaConfig | None = None, **configs: str
+    ) -> None:
+        self.loop = SimLoop(random.Random(1))
+        self.wires = Wires()
+        self.config = config or ReplicaConfig()
+        self.configs = {key.replace("_", "."): value for key, value in configs.items()}
+        self.machines = {number: Machine(number) for number in range(1, nodes + 1)}
+        self.image = EMPTY
+        self.refuse: TidelogError | None = None
+        self.proposals: list[tuple[int, ...]] = []
+        everyone = tuple(NodeId(number) for number in self.machines)
+        states = tuple(
+            PartitionState(
+                TOPIC,
+                PartitionIndex(index),
+                everyone,
+                (ANYWHERE,) * nodes,
+                everyone,
+                (),
+                (),
+                NO_NODE,
+                LeaderEpoch(0),
+                PartitionEpoch(0),
+            )
+            for index in range(partitions)
+        )
+        topic = TopicState("t", TOPIC, self.configs, states)
+        self.image = replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC})
+        for number in self.machines:
+            self.start(number)
+
+    # --- nodes ---
+
+    def start(self, number: int, *, publish: bool = True) -> None:
+        """A new life of a node: registered anew, its logs recovered."""
+        machine = self.machines[number]
+        machine.lives += 1
+        clock = SimClock(self.loop)
+        machine.folder = DataFolder.open(
+            "/data", files=machine.disk, clock=clock, rng=random.Random(number), executor=machine.executor
+        )
+        machine.folder.load_logs(lambda _tp, _topic_id: LogConfig.from_topic(self.configs))
+        manager = ReplicaManager(
+            NodeId(number),
+            machine.incarnation,
+            [machine.folder],
+            clock=clock,
+            rng=random.Random(number),
+            transport=self.wires,
+            alter_partition=self.alter_partition,
+            config=self.config,
+        )
+        machine.manager = manager
+        machine.service = DataService(manager, clock=clock, config=self.config)
+        self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
+        machine.task = self.loop.create_task(manager.run())
+        node = NodeRegistration(
+            NodeId(number),
+            NodeEpoch(number * 10 + machine.lives),
+            machine.incarnation,
+            {"client": endpoint_of(number)},
+            "",
+            b"",
+            (),
+            fenced=False,
+            draining=False,
+        )
+        self.image = replace(self.image, nodes={**self.image.nodes, NodeId(number): node})
+        if publish:
+            self.publish()
+
+    def kill(self, number: int, *, power_fails: bool = False) -> None:
+        """The node is gone at once; its disk forgets what was not synced where the power failed."""
+        machine = self.machines[number]
+        assert machine.task is not None
+        machine.task.cancel()
+        del self.wires.services[endpoint_of(number)]
+        self.wires.break_streams()
+        machine.executor = HeldExecutor()
+        machine.manager = machine.service = None
+        self.run(0.001)
+        if power_fails:
+            machine.disk.crash(random.Random(number))
+        else:
+            machine.disk.kill()
+
+    def stop(self, number: int) -> None:
+        machine = self.machines[number]
+        assert machine.manager is not None
+        assert machine.task is not None
+        assert machine.folder is not None
+        self.wait(machine.manager.stop())
+        self.wait(machine.task)
+        machine.folder.close_clean()
+        del self.wires.services[endpoint_of(number)]
+        machine.manager = machine.service = None
+
+    def manager(self, number: int) -> ReplicaManager:
+        manager = self.machines[number].manager
+        assert manager is not None, f"node {number} is down"
+        return manager
+
+    def service(self, number: int) -> DataService:
+        service = self.machines[number].service
+        assert service is not None, f"node {number} is down"
+        return service
+
+    # --- metadata ---
+
+    def state(self, index: int = 0) -> PartitionState:
+        return self.image.topics[TOPIC].partitions[index]
+
+    def set(self, index: int = 0, *, publish: bool = True, min_insync: int | None = None, **changes: Any) -> None:
+        """The metadata change: leader (a new epoch), isr, ...; the partition epoch goes up."""
+        state = self.state(index)
+        if "leader" in changes:
+            changes["leader_epoch"] = LeaderEpoch(state.leader_epoch + 1)
+        state = replace(state, partition_epoch=PartitionEpoch(state.partition_epoch + 1), **changes)
+        topic = self.image.topics[TOPIC]
+        partitions = (*topic.partitions[:index], state, *topic.partitions[index + 1 :])
+        configs = dict(topic.configs)
+        if min_insync is not None:
+            configs["min.insync.replicas"] = str(min_insync)
+        topics = {**self.image.topics, TOPIC: replace(topic, partitions=partitions, configs=configs)}
+        self.image = replace(self.image, topics=topics)
+        if publish:
+            self.publish()
+
+    def publish(self, *numbers: int) -> None:
+        """Let these nodes, or all, learn the newest image."""
+        self.image = replace(self.image, offset=Offset(self.image.offset + 1))
+        for number in numbers or tuple(self.machines):
+            manager = self.machines[number].manager
+            if manager is not None:
+                self.loop.call_soon(manager.on_image, self.image)
+        self.run(0.0001)
+
+    async def alter_partition(
+        self, request: controller_pb2.AlterPartitionRequest
+    ) -> controller_pb2.AlterPartitionResponse:
+        answer = controller_pb2.AlterPartitionResponse()
+        for item in request.partitions:
+            members = tuple(NodeId(member.node_id) for member in item.new_isr)
+            self.proposals.append(members)
+            altered = answer.partitions.add(topic_id=item.topic_id, partition=item.partition)
+            state = self.state(item.partition)
+            if self.refuse is not None:
+                altered.error.CopyFrom(status.to_proto(self.refuse))
+                continue
+            if (item.leader_epoch, item.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+                altered.error.code = 95
+                continue
+            self.set(item.partition, publish=False, isr=members)
+            state = self.state(item.partition)
+            altered.leader, altered.leader_epoch = state.leader, state.leader_epoch
+            altered.partition_epoch = state.partition_epoch
+            altered.isr.extend(state.isr)
+        return answer
+
+    # --- running ---
+
+    def run(self, seconds: float) -> None:
+        self.loop.run_for(seconds)
+
+    def until(self, reached: Callable[[], bool], *, within: float = 5.0, what: str = "") -> None:
+        self.loop.run_until(reached, within=within, what=what)
+
+    def wait(self, coro: Awaitable[T], *, within: float = 10.0) -> T:
+        async def waiting() -> T:
+            return await coro
+
+        task = self.loop.create_task(waiting())
+        self.loop.run_until(task.done, within=within, what="the call has not returned")
+        return task.result()
+
+    def close(self) -> None:
+        self.loop.dispose()
+
+    # --- looking ---
+
+    def log(self, number: int, index: int = 0) -> Any:
+        folder = self.machines[number].folder
+        assert folder is not None
+        return folder.logs[TopicPartition("t", PartitionIndex(index))]
+
+    def watermark(self, number: int, index: int = 0) -> int:
+        return int(self.log(number, index).high_watermark)
+
+    def contents(self, number: int, index: int = 0) -> bytes:
+        log = self.log(number, index)
+        data, offset = b"", log.log_start_offset
+        while offset < log.log_end_offset:
+            read = log.read(offset, 1 << 20, up_to=log.log_end_offset)
+            data += bytes(read.records)
+            offset = read.next_offset
+        return data
+
+    def partition(self, number: int, index: int = 0) -> Any:
+        partition = self.manager(number).find(TOPIC.bytes, index)
+        assert partition is not None
+        return partition
+
+    # --- clients ---
+
+    def produce(
+        self,
+        number: int,
+        *batches: bytes,
+        acks: int = -1,
+        index: int = 0,
+        epoch: int = -1,
+        timeout_ms: int = 5_000,
+        topic: TopicId = TOPIC,
+    ) -> list[data_pb2.PartitionProduced]:
+        """Send batches and wait for the answers."""
+        entries = [
+            PartitionProduce(batch_id=i, topic_id=topic.bytes, partition=index, leader_epoch=epoch, records=batch)
+            for i, batch in enumerate(batches)
+        ]
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, partitions=entries)
+        answer = self.wait(self.service(number).produce(request, CALLER))
+        return sorted(answer.partitions, key=lambda produced: produced.batch_id)
+
+    def append(self, number: int, *batches: bytes, index: int = 0) -> asyncio.Task[data_pb2.ProduceResponse]:
+        """Send batches with acks=all and do not wait: the leader has them, the answer may come later."""
+        entries = [
+            PartitionProduce(batch_id=i, topic_id=TOPIC.bytes, partition=index, leader_epoch=-1, records=batch)
+            for i, batch in enumerate(batches)
+        ]
+        request = ProduceRequest(acks=-1, timeout_ms=60_000, partitions=entries)
+        task = self.loop.create_task(self.service(number).produce(request, CALLER))
+        self.run(0.0001)
+        return task
+
+    def fetch(self, number: int, offset: int, *, index: int = 0, **fields: Any) -> Any:
+        """A consumer's fetch, over the unary twin."""
+        request = fetch_request(offset, index=index, **fields)
+        answer: FetchResponse = self.wait(self.service(number).fetch(request, CALLER))
+        [fetched] = answer.partitions
+        return fetched
+
+
+def fetch_request(
+    offset: int,
+    *,
+    index: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    epoch: int = -1,
+    last_epoch: int = -1,
+    fetch_id: int = 1,
+    topic: TopicId = TOPIC,
+) -> data_pb2.FetchRequest:
+    request = data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+    request.partitions.add(
+        fetch_id=fetch_id,
+        topic_id=topic.bytes,
+        partition=index,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        held_offset=-1,
+        log_start_offset=-1,
+        max_bytes=max_bytes,
+    )
+    return request
+
+
+def batch(*values: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(key=None, value=value, timestamp=1_700_000_000_000)
+    return builder.build()
+
+
+def key_of(index: int = 0) -> PartitionKey:
+    return PartitionKey(TOPIC, PartitionIndex(index))
+
+
+__all__ = ["CALLER", "TOPIC", "Cluster", "ClusterImage", "batch", "endpoint_of", "fetch_request", "key_of"]
