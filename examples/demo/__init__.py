@@ -1,0 +1,1 @@
+"""The main job, end to end: `make demo`. Start at __main__.py."""

@@ -1,0 +1,166 @@
+"""`make demo`: three nodes replicate real input, the node that leads most is killed, Spark reads what was committed.
+
+Exit code: 0 everything acknowledged was read, in order; 1 it was not, or the demo could not be told to its end;
+2 something is missing on this machine; 130 interrupted. Whatever happens, nothing is left running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final, NoReturn
+
+import psutil
+
+from examples.demo import inputs, story
+from examples.demo.inputs import Item
+from examples.demo.ledger import Ledger
+from examples.demo.meter import Meter
+from examples.demo.progress import Progress
+from node.local_cluster import ClusterFailed, LocalCluster
+from tidelog import TidelogError
+
+PASSED: Final = 0
+FAILED: Final = 1
+UNPREPARED: Final = 2
+INTERRUPTED: Final = 130
+
+CHILD_SECONDS_MAX: Final = 5
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
+    missing = _missing()
+    if missing:
+        print(f"demo: {missing}", file=sys.stderr)
+        return UNPREPARED
+    try:
+        items, source = _input(options.input)
+    except (OSError, ValueError) as cause:
+        print(f"demo: {cause}", file=sys.stderr)
+        return UNPREPARED
+    signal.signal(signal.SIGTERM, _interrupt)
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        with Progress() as progress:
+            return _run(options, items, source, folder, progress)
+    except KeyboardInterrupt:
+        print("demo: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (story.DemoFailed, ClusterFailed, TidelogError, OSError, ValueError) as cause:
+        _save_logs(folder, options.out)
+        print(f"demo: failed: {cause}\nThe nodes' logs are in {options.out}/logs.", file=sys.stderr)
+        return FAILED
+    finally:
+        _end_children()
+        if options.keep:
+            print(f"kept {folder}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(options: argparse.Namespace, items: Iterator[Item], source: str, folder: Path, progress: Progress) -> int:
+    from examples.demo import report, verdict
+
+    plan = story.Plan.quick(options.rate) if options.quick else story.Plan(records_per_second=options.rate)
+    meter = Meter()
+    progress.step(f"starting three nodes; input: {source}")
+    with LocalCluster(folder / "cluster") as cluster:
+        cluster.wait_healthy()
+        progress.step(f"three nodes are up: {cluster.bootstrap}")
+        with Ledger(folder / "ledger.parquet") as ledger:
+            told = asyncio.run(story.run(cluster, items, ledger, meter, plan, progress))
+        progress.step(f"{ledger.rows:,} records acknowledged, of {told.sent:,} sent; Spark starts and reads them")
+        findings, analysis = verdict.read_back(
+            cluster.bootstrap,
+            ledger.path,
+            folder / "spark",
+            of_lines=options.input is not None,
+            planted_loss=options.plant_loss,
+            step=progress.step,
+        )
+        progress.step("stopping the nodes")
+    run = report.Run(source, plan, told, meter, findings, analysis, options.plant_loss, progress.seconds)
+    verdict.tell(run, progress)
+    verdict.save(run, options.out)
+    progress.say(f"{options.out}/report.json and {options.out}/failover.png say more")
+    return FAILED if run.faults else PASSED
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.demo",
+        description="Three nodes replicate real input, one is killed, Spark reads what was committed.",
+    )
+    parser.add_argument("--input", type=Path, metavar="FILE", help="lines of this file, plain or gzip (live telemetry)")
+    parser.add_argument("--rate", type=_positive, default=3_000, metavar="N", help="records per second (3000)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo-out"), metavar="FOLDER", help="for the report (demo-out)"
+    )
+    parser.add_argument("--quick", action="store_true", help="as short as it can be")
+    parser.add_argument("--keep", action="store_true", help="do not remove the nodes' folders")
+    parser.add_argument(
+        "--plant-loss", action="store_true", help="keep one acknowledged record from the check: it must fail"
+    )
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
+
+
+def _missing() -> str | None:
+    """What this machine lacks, with what brings it."""
+    try:
+        from examples.demo.session import java
+    except ModuleNotFoundError as cause:
+        return f"no Python package {cause.name!r}. Run `make env`, then .venv/bin/python -m examples.demo"
+    if java() is None:
+        return (
+            "Spark needs Java 17 or newer, and neither JAVA_HOME nor the path has one. "
+            "Debian: apt install openjdk-17-jre-headless"
+        )
+    return None
+
+
+def _input(path: Path | None) -> tuple[Iterator[Item], str]:
+    if path is None:
+        return inputs.telemetry(), "live telemetry of this machine"
+    items = inputs.file_lines(path)
+    first = next(items)  # a file that cannot be read is refused before anything is started
+    return chain([first], items), str(path)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _save_logs(folder: Path, out: Path) -> None:
+    for log in sorted(folder.glob("cluster/node-*/node.log")):
+        target = out / "logs" / f"{log.parent.name}.log"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, target)
+
+
+def _end_children() -> None:
+    """Whatever this process has started and is still there ends now, each by its own id."""
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        child.terminate()
+    for child in psutil.wait_procs(children, timeout=CHILD_SECONDS_MAX)[1]:
+        child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Real input: live telemetry of this machine, or the lines of a file. An endless stream of keyed values.
+
+A file that ends before the demo does is read again from its start: the sequence numbers of its keys go on.
+Left to others: how fast it is read (load.py), what it means (analysis.py).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import psutil
+
+FILE_KEYS: Final = 64
+"""How many keys the lines of a file are spread over: some for each partition, so that order per key means something."""
+LINE_BYTES_MAX: Final = 256 << 10
+"""A longer line becomes several records: far below `max.message.bytes`, whatever the file is."""
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record to be: who it is about, and what is said."""
+
+    key: str
+    value: bytes
+
+
+def telemetry() -> Iterator[Item]:
+    """What psutil sees, round after round: a record per core and per process, keyed by core or process.
+
+    Processor time is told as the sum since the start of core or process (seconds), so that how busy it was between any
+    two records can be computed from them alone, however close together they are.
+    """
+    attributes = ["pid", "name", "cpu_times", "memory_info", "num_threads", "status"]
+    while True:
+        for core, spent in enumerate(psutil.cpu_times(percpu=True)):
+            idle = spent.idle + getattr(spent, "iowait", 0.0)
+            yield _json(f"core-{core}", kind="core", at=_now(), busy_seconds=round(sum(spent[:8]) - idle, 2))
+        for process in psutil.process_iter(attributes):
+            seen = process.info
+            spent, memory = seen["cpu_times"], seen["memory_info"]
+            yield _json(
+                f"process-{seen['pid']}",
+                kind="process",
+                at=_now(),
+                name=seen["name"],
+                busy_seconds=round(spent.user + spent.system, 2) if spent else None,
+                rss_bytes=memory.rss if memory else None,
+                threads=seen["num_threads"],
+                status=seen["status"],
+            )
+
+
+def file_lines(path: Path) -> Iterator[Item]:
+    """The lines of a text file, plain or gzip, without their line ends; spread over keys by line number.
+
+    Raises OSError where it cannot be read, ValueError where it has no lines.
+    """
+    while True:
+        lines = 0
+        with _opened(path) as source:
+            while line := source.readline(LINE_BYTES_MAX):
+                yield Item(f"{path.name}:{lines % FILE_KEYS}", line.rstrip(b"\r\n"))
+                lines += 1
+        if lines == 0:
+            raise ValueError(f"{path} has no lines: name a file that has some with INPUT=")
+
+
+def _opened(path: Path) -> BinaryIO:
+    with path.open("rb") as raw:
+        packed = raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    return cast("BinaryIO", gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _json(key: str, **fields: object) -> Item:
+    return Item(key, json.dumps(fields, separators=(",", ":")).encode())

@@ -1,0 +1,91 @@
+"""The end of the story: Spark reads everything back and judges; a person and a program are told what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from examples.demo import analysis, chart, report
+from examples.demo.analysis import Result
+from examples.demo.check import Findings, check, first_occurrences, load, plant_loss
+from examples.demo.meter import Latency
+from examples.demo.progress import Progress
+from examples.demo.session import session
+from examples.demo.story import TOPIC
+
+
+def read_back(
+    bootstrap: str,
+    ledger_path: Path,
+    scratch: Path,
+    *,
+    of_lines: bool,
+    planted_loss: bool,
+    step: Callable[[str], None],
+) -> tuple[Findings, list[Result]]:
+    """Read all that is committed with Spark, compare it with the ledger, analyse it."""
+    with session(scratch) as spark:
+        step(f"Spark {spark.version} is up")
+        ledger = spark.read.parquet(str(ledger_path)).cache()
+        committed = load(spark, bootstrap, TOPIC)
+        if planted_loss:
+            committed = plant_loss(committed, ledger)
+        committed = committed.cache()
+        step(f"Spark has read {committed.count():,} committed records")
+        findings = check(ledger, committed)
+        step(f"checked {findings.acknowledged:,} acknowledged records against them")
+        records = first_occurrences(committed)
+        results = list(analysis.of_lines(records) if of_lines else analysis.of_telemetry(records))
+    return findings, results
+
+
+def tell(run: report.Run, progress: Progress) -> None:
+    """For a person: the analysis, the measurements, the verdict."""
+    for result in run.analysis:
+        progress.table(result.title, result.columns, result.rows)
+    story, findings, failover = run.story, run.findings, run.story.failover
+    assert failover is not None
+    progress.table(
+        "What was measured",
+        ("", ">"),
+        [
+            ("records sent / acknowledged / read", f"{story.sent:,} / {findings.acknowledged:,} / {findings.read:,}"),
+            ("duplicates (batches of unknown outcome, sent again)", f"{findings.duplicates:,}"),
+            (
+                f"failover: node {story.killed_node}, partitions {_listed(story.killed_partitions)}",
+                f"{failover.seconds:.2f} s",
+            ),
+            ("back in sync after the restart", f"{story.at('healed') - story.at('restarted'):.2f} s"),
+            ("throughput before the kill", f"{run.steady_throughput:,.0f} records/s"),
+            ("latency before the kill, p50 / p99 / max", _latency(run.steady)),
+            ("latency during the failover, p50 / p99 / max", _latency(run.disturbed)),
+        ],
+    )
+    for example in findings.examples:
+        progress.say(f"  {example}")
+    if run.planted_loss:
+        progress.say("one acknowledged record was kept from the check on purpose (--plant-loss)")
+    if run.faults:
+        progress.say(f"FAILED after {run.seconds:.0f} s: {'; '.join(run.faults)}", style="bold red")
+    else:
+        progress.say(
+            f"PASSED after {run.seconds:.0f} s: every one of {findings.acknowledged:,} acknowledged records was read "
+            f"at its offset with its bytes, each of {story.keys:,} keys in order",
+            style="bold green",
+        )
+
+
+def save(run: report.Run, folder: Path) -> None:
+    """For a program, and for the wall."""
+    report.write(run, folder / "report.json")
+    chart.draw(run.story, run.meter.timeline, folder / "failover.png")
+
+
+def _latency(latency: Latency | None) -> str:
+    if latency is None:
+        return "-"
+    return f"{latency.p50_ms:,.1f} / {latency.p99_ms:,.1f} / {latency.max_ms:,.1f} ms"
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
