@@ -1,0 +1,82 @@
+"""Which offsets each task reads: together exactly what was asked for, whatever the cuts."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.errors import InvalidConfig, OffsetOutOfRange
+from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
+from tidelog.types import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+
+TOPIC = TopicId(UUID(int=7))
+
+
+def bounds(earliest: int, latest: int, start: int | None = None, end: int | None = None) -> PartitionBounds:
+    return PartitionBounds(
+        TopicPartition("orders", PartitionIndex(0)),
+        TOPIC,
+        LeaderEpoch(3),
+        Offset(earliest),
+        Offset(latest),
+        None if start is None else Offset(start),
+        None if end is None else Offset(end),
+    )
+
+
+def whole(partition: int, start: int, end: int) -> OffsetRange:
+    tp = TopicPartition("orders", PartitionIndex(partition))
+    return OffsetRange(tp, TOPIC, LeaderEpoch(0), Offset(start), Offset(end))
+
+
+def test_without_bounds_all_that_is_committed_is_read() -> None:
+    planned = offset_range(bounds(5, 90), fail_on_data_loss=True)
+    assert (planned.start, planned.end, planned.topic_id) == (5, 90, TOPIC)
+
+
+def test_offsets_that_have_aged_out_are_an_error_unless_loss_is_allowed() -> None:
+    with pytest.raises(OffsetOutOfRange, match="aged out"):
+        offset_range(bounds(50, 90, start=10), fail_on_data_loss=True)
+    assert offset_range(bounds(50, 90, start=10), fail_on_data_loss=False).start == 50
+
+
+def test_offsets_never_committed_are_an_error_unless_loss_is_allowed() -> None:
+    with pytest.raises(OffsetOutOfRange, match="never committed"):
+        offset_range(bounds(0, 90, end=91), fail_on_data_loss=True)
+    lenient = offset_range(bounds(0, 90, start=95, end=99), fail_on_data_loss=False)
+    assert (lenient.start, lenient.end) == (90, 90)
+
+
+def test_a_query_that_ends_before_it_starts_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="swap"):
+        offset_range(bounds(0, 90, start=50, end=40), fail_on_data_loss=True)
+
+
+@given(
+    lengths=st.lists(st.integers(0, 5_000), min_size=1, max_size=8),
+    min_partitions=st.one_of(st.none(), st.integers(1, 40)),
+    longest=st.one_of(st.none(), st.integers(1, 1_000)),
+)
+def test_pieces_cover_each_offset_exactly_once(
+    lengths: list[int], min_partitions: int | None, longest: int | None
+) -> None:
+    ranges = [whole(index, 100, 100 + length) for index, length in enumerate(lengths)]
+    pieces = split_ranges(ranges, min_partitions=min_partitions, records_per_partition_max=longest)
+    for one in ranges:
+        mine = [piece for piece in pieces if piece.topic_partition == one.topic_partition]
+        borders = [one.start, *(piece.end for piece in mine)]
+        assert [piece.start for piece in mine] == borders[:-1]
+        assert borders[-1] == one.end
+    assert all(piece.start < piece.end for piece in pieces)
+    if longest is not None:
+        assert all(piece.end - piece.start <= longest for piece in pieces)
+
+
+def test_offsets_given_one_by_one_must_cover_what_is_read() -> None:
+    first, second = TopicPartition("orders", PartitionIndex(0)), TopicPartition("orders", PartitionIndex(1))
+    require_all({first: 1, second: 2}, [first, second], "startingOffsets")
+    with pytest.raises(InvalidConfig, match="missing orders-1"):
+        require_all({first: 1}, [first, second], "startingOffsets")
+    with pytest.raises(InvalidConfig, match="not among them orders-1"):
+        require_all({first: 1, second: 2}, [first], "startingOffsets")

@@ -1,0 +1,238 @@
+"""What a query asks for: the options of the source, by the names of Spark's Kafka source, checked and typed.
+
+Pure: strings in, values out. `tidelog.bootstrap.servers` and `kafka.bootstrap.servers` mean the same. An option that is
+not known is refused, since a misspelt `startingOffsets` would read other data than was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.errors import InvalidConfig
+from tidelog.types import Offset, PartitionIndex, TopicPartition
+
+EARLIEST: Final = Offset(-2)
+LATEST: Final = Offset(-1)
+
+_BOOTSTRAP: Final = ("tidelog.bootstrap.servers", "kafka.bootstrap.servers")
+_STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+_KNOWN: Final = (
+    *_BOOTSTRAP,
+    *_STRATEGIES,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "fetchBytes",
+    "path",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading starts or ends: one word or time for every partition, or an answer for each.
+
+    everywhere: EARLIEST, LATEST or None where `offsets` or `times` say it for each partition.
+    offsets: an offset, EARLIEST or LATEST for each partition. timestamp_ms, times: by record time.
+    """
+
+    everywhere: Offset | None = None
+    offsets: Mapping[TopicPartition, Offset] | None = None
+    timestamp_ms: int | None = None
+    times: Mapping[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """A batch query, as it was asked for."""
+
+    bootstrap: str
+    topics: tuple[str, ...] | None
+    pattern: re.Pattern[str] | None
+    assigned: tuple[TopicPartition, ...] | None
+    starting: Bound
+    ending: Bound
+    past_the_last_is_latest: bool
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    records_per_partition_max: int | None
+    include_headers: bool
+    fetch_bytes: int
+
+
+def parse_options(raw: Mapping[str, str]) -> SourceOptions:
+    """Check and type the options of a query.
+
+    raw: as Spark hands them over; names are compared without regard to case, as Spark does.
+    Raises InvalidConfig that names the option, what it says and what it may say.
+    """
+    given = _canonical(raw)
+    bootstrap = next((given[name] for name in _BOOTSTRAP if given.get(name, "").strip()), None)
+    if bootstrap is None:
+        raise InvalidConfig(
+            'no cluster named: set the option "tidelog.bootstrap.servers" to host:port of one or more nodes, '
+            "separated by commas"
+        )
+    chosen = [name for name in _STRATEGIES if name in given]
+    if len(chosen) != 1:
+        raise InvalidConfig(
+            f"exactly one of {', '.join(_STRATEGIES)} says which topics to read; given: {', '.join(chosen) or 'none'}"
+        )
+    starting = _bound(given, "starting", default=EARLIEST)
+    ending = _bound(given, "ending", default=LATEST)
+    _refuse(starting, LATEST, "starting", "a batch query that starts at the latest offset reads nothing")
+    _refuse(ending, EARLIEST, "ending", "a batch query that ends at the earliest offset reads nothing")
+    return SourceOptions(
+        bootstrap=bootstrap,
+        topics=_topics(given["subscribe"]) if "subscribe" in given else None,
+        pattern=_pattern(given["subscribePattern"]) if "subscribePattern" in given else None,
+        assigned=_assigned(given["assign"]) if "assign" in given else None,
+        starting=starting,
+        ending=ending,
+        past_the_last_is_latest=_strategy(given.get("startingOffsetsByTimestampStrategy", "error")),
+        fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
+        min_partitions=_positive(given, "minPartitions"),
+        records_per_partition_max=_positive(given, "maxRecordsPerPartition"),
+        include_headers=_boolean(given, "includeHeaders", default=False),
+        fetch_bytes=_positive(given, "fetchBytes") or 1 << 20,
+    )
+
+
+def _canonical(raw: Mapping[str, str]) -> dict[str, str]:
+    by_lower = {name.lower(): name for name in _KNOWN}
+    given: dict[str, str] = {}
+    for name, value in raw.items():
+        known = by_lower.get(name.lower())
+        if known is None:
+            raise InvalidConfig(
+                f"option {name!r} is not known to the tidelog source; it knows {', '.join(_KNOWN[:-1])}"
+            )
+        given[known] = value
+    if "path" in given:
+        raise InvalidConfig(
+            'the tidelog source takes no path: name the cluster with "tidelog.bootstrap.servers" '
+            'and the topics with "subscribe"'
+        )
+    return given
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise InvalidConfig("option 'subscribe' names no topic; give one or more, separated by commas")
+    return names
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as cause:
+        raise InvalidConfig(f"option 'subscribePattern' is no regular expression: {cause}") from cause
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    partitions: list[TopicPartition] = []
+    for topic, numbers in _json_object("assign", text, '{"topic": [0, 1]}').items():
+        if not isinstance(numbers, list) or not all(_is_index(number) for number in numbers):
+            raise InvalidConfig(
+                f"option 'assign' must list partition numbers of topic {topic!r}, as {{\"topic\": [0, 1]}}"
+            )
+        partitions += [TopicPartition(topic, PartitionIndex(number)) for number in numbers]
+    if not partitions:
+        raise InvalidConfig("option 'assign' names no partition; write it as {\"topic\": [0, 1]}")
+    return tuple(sorted(set(partitions)))
+
+
+def _bound(given: Mapping[str, str], side: str, *, default: Offset) -> Bound:
+    """The start or end of the query; the timestamp options win over the offset ones, as in Spark's Kafka source."""
+    if (text := given.get(f"{side}Timestamp")) is not None:
+        return Bound(timestamp_ms=_time(f"{side}Timestamp", text))
+    if (text := given.get(f"{side}OffsetsByTimestamp")) is not None:
+        name = f"{side}OffsetsByTimestamp"
+        return Bound(times=_per_partition(name, text, lowest=0))
+    text = given.get(f"{side}Offsets")
+    if text is None:
+        return Bound(everywhere=default)
+    match text.strip().lower():
+        case "earliest":
+            return Bound(everywhere=EARLIEST)
+        case "latest":
+            return Bound(everywhere=LATEST)
+    offsets = _per_partition(f"{side}Offsets", text, lowest=EARLIEST)
+    return Bound(offsets={partition: Offset(number) for partition, number in offsets.items()})
+
+
+def _refuse(bound: Bound, word: Offset, side: str, why: str) -> None:
+    if bound.everywhere == word or word in (bound.offsets or {}).values():
+        raise InvalidConfig(f"option '{side}Offsets': {why}; choose another offset")
+
+
+def _per_partition(name: str, text: str, *, lowest: int) -> dict[TopicPartition, int]:
+    example = '{"topic": {"0": 23, "1": -2}}'
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in _json_object(name, text, example).items():
+        if not isinstance(numbers, dict):
+            raise InvalidConfig(f"option {name!r} must give a number for each partition of {topic!r}, as {example}")
+        for partition, number in numbers.items():
+            if not partition.isdigit() or type(number) is not int or number < lowest:
+                raise InvalidConfig(
+                    f"option {name!r}: partition {partition!r} of {topic!r} says {number!r}; write it as {example}"
+                )
+            found[TopicPartition(topic, PartitionIndex(int(partition)))] = number
+    return found
+
+
+def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as cause:
+        raise InvalidConfig(f"option {name!r} is not JSON ({cause}); write it as {example}") from cause
+    if not isinstance(value, dict):
+        raise InvalidConfig(f"option {name!r} must be a JSON object, as {example}")
+    return value
+
+
+def _is_index(number: object) -> bool:
+    return type(number) is int and number >= 0
+
+
+def _time(name: str, text: str) -> int:
+    if not text.strip().isdigit():
+        raise InvalidConfig(f"option {name!r} is {text!r}; it must be milliseconds since 1970")
+    return int(text)
+
+
+def _strategy(text: str) -> bool:
+    match text.lower():
+        case "error":
+            return False
+        case "latest":
+            return True
+    raise InvalidConfig(f"option 'startingOffsetsByTimestampStrategy' is {text!r}; it must be error or latest")
+
+
+def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidConfig(f"option {name!r} is {text!r}; it must be true or false")
+    return text == "true"
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdigit() or int(text) == 0:
+        raise InvalidConfig(f"option {name!r} is {text!r}; it must be a whole number above 0")
+    return int(text)

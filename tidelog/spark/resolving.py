@@ -1,0 +1,98 @@
+"""From what a query asks for to offsets: which partitions there are now, and where each begins and ends.
+
+Asked once, when the query is planned, on the driver. What is fixed here (topic ids, offsets) is what every task reads.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidelog.admin import Admin, TopicDescription
+from tidelog.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from tidelog.spark.options import EARLIEST, LATEST, Bound, SourceOptions
+from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges
+from tidelog.types import Offset, TopicPartition
+
+
+async def resolve(options: SourceOptions) -> list[OffsetRange]:
+    """The ranges that the query reads, in the order of topics and partitions.
+
+    Raises UnknownTopicOrPartition, OffsetOutOfRange, InvalidConfig, and ConnectionFailed where no node answers.
+    """
+    async with Admin(options.bootstrap) as admin:
+        topics = await _topics(admin, options)
+        partitions = _partitions(topics, options)
+        earliest = await admin.list_offsets(partitions, "earliest")
+        latest = await admin.list_offsets(partitions, "latest")
+        starts = await _asked(admin, options.starting, partitions, latest, "starting", options.past_the_last_is_latest)
+        ends = await _asked(admin, options.ending, partitions, latest, "ending", past_the_last_is_latest=True)
+    bounds = [
+        PartitionBounds(
+            topic_partition=one,
+            topic_id=topics[one.topic].topic_id,
+            leader_epoch=topics[one.topic].partitions[one.partition].leader_epoch,
+            earliest=earliest[one],
+            latest=latest[one],
+            asked_start=starts.get(one),
+            asked_end=ends.get(one),
+        )
+        for one in partitions
+    ]
+    ranges = [offset_range(one, fail_on_data_loss=options.fail_on_data_loss) for one in bounds]
+    return split_ranges(
+        ranges,
+        min_partitions=options.min_partitions,
+        records_per_partition_max=options.records_per_partition_max,
+    )
+
+
+async def _topics(admin: Admin, options: SourceOptions) -> dict[str, TopicDescription]:
+    if options.pattern is not None:
+        # As in Spark's Kafka source the pattern has to match the whole name.
+        return {topic.name: topic for topic in await admin.list_topics() if options.pattern.fullmatch(topic.name)}
+    names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned or ()))
+    return {name: await admin.describe_topic(name) for name in names}
+
+
+def _partitions(topics: dict[str, TopicDescription], options: SourceOptions) -> list[TopicPartition]:
+    there = [TopicPartition(name, one.partition) for name in sorted(topics) for one in topics[name].partitions]
+    if options.assigned is None:
+        return there
+    missing = sorted(set(options.assigned) - set(there))
+    if missing:
+        raise UnknownTopicOrPartition(
+            f"option 'assign' names {', '.join(map(str, missing))}, which does not exist; topic "
+            f"{missing[0].topic!r} has {len(topics[missing[0].topic].partitions)} partitions, counted from 0"
+        )
+    return list(options.assigned)
+
+
+async def _asked(
+    admin: Admin,
+    bound: Bound,
+    partitions: list[TopicPartition],
+    latest: dict[TopicPartition, Offset],
+    side: str,
+    past_the_last_is_latest: bool,
+) -> dict[TopicPartition, Offset]:
+    """The offsets asked for; a partition that is read from its very start, or to its end, is left out."""
+    if bound.offsets is not None:
+        require_all(bound.offsets, partitions, f"{side}Offsets")
+        return {one: offset for one, offset in bound.offsets.items() if offset not in (EARLIEST, LATEST)}
+    times = bound.times
+    if bound.timestamp_ms is not None:
+        times = dict.fromkeys(partitions, bound.timestamp_ms)
+    if times is None:
+        return {}
+    require_all(times, partitions, f"{side}OffsetsByTimestamp")
+    found: dict[TopicPartition, Offset] = {}
+    for moment in sorted(set(times.values())):
+        those = [one for one in partitions if times[one] == moment]
+        found |= await admin.list_offsets(those, datetime.fromtimestamp(moment / 1000, UTC))
+    none = [one for one in partitions if found[one] >= latest[one]]
+    if none and not past_the_last_is_latest:
+        raise OffsetOutOfRange(
+            f"no record at or after the starting time in {', '.join(map(str, none))}; choose an earlier time, or set "
+            '"startingOffsetsByTimestampStrategy" to "latest"'
+        )
+    return found

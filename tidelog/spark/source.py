@@ -1,0 +1,107 @@
+"""What Spark calls: the data source and its batch reader.
+
+The reader is pickled to the executors: it carries options and columns only, and opens its connections where it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import NoReturn, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from tidelog.errors import UnsupportedVersion
+from tidelog.spark.columns import ColumnBuilder
+from tidelog.spark.options import SourceOptions, parse_options
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.reading import RangeReader
+from tidelog.spark.resolving import resolve
+from tidelog.spark.schema import full_schema, wanted_columns
+
+
+class TidelogDataSource(DataSource):
+    """`spark.read.format("tidelog")`: committed records of topics, with the columns of Spark's Kafka source.
+
+    Options are those of Spark's Kafka source (options.py); `tidelog.bootstrap.servers` names the cluster. Offsets are
+    resolved when the query is planned, so a task that runs again reads the same records.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(...)` calls it."""
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        """All columns; `headers` where `includeHeaders` asks for it."""
+        return full_schema(include_headers=parse_options(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch reader for these columns: the full schema, or the subset that the caller gave."""
+        return TidelogReader(parse_options(self.options), wanted_columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's signature
+        """Refused: this version reads batches."""
+        _refuse("streaming source", "read batches with spark.read, from startingOffsets to endingOffsets")
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's signature
+        """Refused: this version has no sink."""
+        _refuse("batch sink", "write with tidelog.Producer inside foreachPartition")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - Spark's signature
+        """Refused: this version has no sink."""
+        _refuse("streaming sink", "write with tidelog.Producer inside foreachBatch")
+
+
+class TidelogReader(DataSourceReader):
+    """Plans the ranges on the driver, reads one range per task on the executors."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One range per task; asked once, on the driver."""
+        return asyncio.run(resolve(self._options))
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The range's records as Arrow batches. Spark asks with None where there is no range to read."""
+        if partition is None:
+            return
+        batches = self._batches(cast("OffsetRange", partition))
+        with asyncio.Runner() as runner:
+            try:
+                while (batch := runner.run(_next(batches))) is not None:
+                    yield batch
+            finally:
+                runner.run(_end(batches))
+
+    async def _batches(self, wanted: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
+        builder = ColumnBuilder(wanted, self._columns)
+        async with RangeReader(self._options.bootstrap, fetch_bytes=self._options.fetch_bytes) as reader:
+            async for piece in reader.read(wanted):
+                for batch in builder.add(piece):
+                    yield batch
+        for batch in builder.finish():
+            yield batch
+
+
+async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
+    return await anext(batches, None)
+
+
+async def _end(batches: AsyncGenerator[pa.RecordBatch, None]) -> None:
+    await batches.aclose()
+
+
+def _refuse(what: str, instead: str) -> NoReturn:
+    raise UnsupportedVersion(f"this version of the tidelog data source has no {what}; {instead}")
