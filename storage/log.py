@@ -537,7 +537,9 @@ class Log:
     def truncate_to(self, offset: Offset) -> None:
         """Cut everything at and above `offset`, durably. At or above the log end nothing happens.
 
-        A batch that holds `offset` inside goes whole. Raises KafkaStorageError, DiskFull (then nothing was cut).
+        The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes whole,
+        and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull (then
+        nothing was cut), CorruptLog.
         """
         self._ensure_usable()
         if offset >= self.log_end_offset and self.damage is None:
@@ -546,7 +548,7 @@ class Log:
             self.truncate_fully_and_start_at(min(offset, self.log_end_offset))
             return
         try:
-            log_end = self._end_after_cut(offset)
+            log_end = self._segments[self._kept(offset)].end_below(offset)
             self._lower(log_end)
             self._cut(log_end)
             self._cut_epochs(log_end)
@@ -596,12 +598,6 @@ class Log:
         self._flush_target = min(self._flush_target, offset)
         self._hints.clear()
         self.folder.lower_marks(self, offset)
-
-    def _end_after_cut(self, offset: Offset) -> Offset:
-        """Where the log ends when it is cut at `offset`: below it, where that lies inside a batch."""
-        segment = self._segments[self._kept(offset)]
-        inside = segment.find(offset)
-        return offset if inside is None else min(offset, inside.base_offset)
 
     def _kept(self, offset: Offset) -> int:
         """Index of the segment that is the last one when the log ends at `offset`."""

@@ -215,6 +215,15 @@ class LogSegment:
                 return header
         return None
 
+    def end_below(self, offset: Offset) -> Offset:
+        """One past the last batch that ends below `offset`; the base offset where there is none. Raises BrokenChain."""
+        end = self.base_offset
+        for header in self.walk(self._start_for(Offset(offset - 1))):
+            if header.last_offset >= offset:
+                break
+            end = Offset(header.last_offset + 1)
+        return end
+
     def _start_for(self, offset: Offset) -> int:
         try:
             position = self.index.lookup(offset).position
@@ -317,7 +326,7 @@ class LogSegment:
         self._since_index += header.size
 
     def close(self) -> None:
-        """Let go of files and mappings; used again, they open again."""
+        """Let go of files and mappings. A segment that takes no appends opens them again when it is used again."""
         self.index.close()
         self.time_index.close()
         if self._file is not None:

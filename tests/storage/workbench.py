@@ -1,0 +1,134 @@
+"""What the storage tests share: a clock to set, batches to append, a data folder that can crash and be opened again."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.executor import Executor
+from storage.fake_disk import FakeDisk
+from storage.files import Files
+from storage.log import Log
+from tidelog.records.builder import RecordBatchBuilder
+from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+
+NOW = Millis(1_700_000_000_000)
+TP = TopicPartition("orders", PartitionIndex(0))
+TOPIC_ID = TopicId(UUID(int=0x1234567890))
+SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200, segment_index_bytes=240)
+"""Rolls after a dozen batches, with several index entries per segment."""
+
+
+class SetClock:
+    """A wall clock that stands where it was put."""
+
+    def __init__(self, now: int = NOW) -> None:
+        self.now = now
+
+    def wall_ms(self) -> Millis:
+        return Millis(self.now)
+
+
+def batch(*values: bytes, timestamp: int = NOW, codec: Codec = Codec.NONE, key: bytes | None = b"k") -> bytes:
+    """A producer's batch: base offset 0, no epoch."""
+    builder = RecordBatchBuilder(codec=codec)
+    for value in values or (b"value",):
+        builder.append(key=key, value=value, timestamp=Millis(timestamp))
+    return builder.build()
+
+
+def stamped(base: int, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> bytes:
+    """A batch as a leader sends it to its followers."""
+    builder = RecordBatchBuilder(base_offset=Offset(base), leader_epoch=LeaderEpoch(epoch))
+    for value in values or (b"value",):
+        builder.append(key=b"k", value=value, timestamp=Millis(timestamp))
+    return builder.build()
+
+
+class Bench:
+    """One data folder with one log, on a disk that is a FakeDisk unless told otherwise."""
+
+    def __init__(
+        self,
+        config: LogConfig = SMALL,
+        *,
+        files: Files | None = None,
+        path: str = "/data",
+        seed: int = 0,
+        executor: Executor | None = None,
+    ) -> None:
+        self.disk = FakeDisk()
+        self.files: Files = files or self.disk
+        self.config = config
+        self.path = path
+        self.clock = SetClock()
+        self.rng = random.Random(seed)
+        self.executor = executor
+        self.folder = self.open_folder()
+        self.log = self.folder.create_log(TP, TOPIC_ID, config)
+        self.folder.commit.request(self.log)
+
+    def open_folder(self) -> DataFolder:
+        return DataFolder.open(
+            self.path, files=self.files, clock=self.clock, rng=random.Random(7), executor=self.executor
+        )
+
+    def reopen(self) -> Log:
+        """Open folder and log again, after `close_clean`, `kill` or `crash`."""
+        self.folder = self.open_folder()
+        self.log = self.folder.load_logs(lambda _tp, _id: self.config)[TP]
+        return self.log
+
+    def restart_clean(self) -> Log:
+        self.folder.close_clean()
+        return self.reopen()
+
+    def kill(self) -> Log:
+        """The process dies, the machine lives: nothing written is lost, nothing is closed."""
+        self.disk.kill()
+        return self.reopen()
+
+    def crash(self, seed: int | None = None) -> Log:
+        """Power fails and comes back."""
+        self.disk.crash(self.rng if seed is None else random.Random(seed))
+        return self.reopen()
+
+    # --- shorthands -----------------------------------------------------------------------------------------------
+
+    def lead(self, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> int:
+        """Append as leader. Returns the last offset."""
+        data = batch(*values, timestamp=timestamp)
+        return self.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(epoch)).last_offset
+
+    def follow(self, *batches: bytes) -> int:
+        """Append as follower, all in one. Returns the last offset."""
+        data = b"".join(batches)
+        return self.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0)).last_offset
+
+    def commit(self) -> None:
+        """One group commit."""
+        self.folder.commit.request(self.log)
+
+    def contents(self) -> list[bytes]:
+        """Every batch of the log, in order."""
+        return contents(self.log)
+
+    @property
+    def segment_path(self) -> str:
+        """Path of the active segment's .log file."""
+        return self.log.active.path
+
+
+def contents(log: Log) -> list[bytes]:
+    """Every batch, by reading on from batch to batch."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1, up_to=log.log_end_offset)
+        if not len(read.records):
+            break
+        found.append(bytes(read.records))
+        offset = read.next_offset
+    return found
