@@ -96,7 +96,7 @@ class Load:
                 return
             sent = delivery.result()
             self._ledger.add(key, n, crc, sent.partition, sent.offset)
-            self._meter.acknowledge(due, now)
+            self._meter.acknowledge(sent.partition, due, now)
             if self.failover is not None:
                 self.failover.acknowledge(sent.partition, handed_at, now)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ class Sample:
 
     at: float
     acks_per_second: float
+    acks: dict[int, int]
+    """By partition."""
     p50_ms: float | None
     p99_ms: float | None
     in_sync_smallest: int | None
@@ -61,6 +64,7 @@ class Meter:
         self.acknowledged = 0
         self.timeline: list[Sample] = []
         self.in_sync: InSync | None = None
+        self._acks: Counter[int] = Counter()
         self._at = array("d")  # when each acknowledgement came, ascending
         self._latency_ms = array("f")
         self._sampled = 0
@@ -71,9 +75,10 @@ class Meter:
         """Records handed to the producer that have no outcome yet."""
         return self.sent - self.acknowledged
 
-    def acknowledge(self, due: float, at: float) -> None:
-        """A record due at `due` was acknowledged at `at`."""
+    def acknowledge(self, partition: int, due: float, at: float) -> None:
+        """A record of that partition, due at `due`, was acknowledged at `at`."""
         self.acknowledged += 1
+        self._acks[partition] += 1
         self._at.append(at)
         self._latency_ms.append((at - due) * 1000)
 
@@ -84,6 +89,7 @@ class Meter:
         sample = Sample(
             at=at,
             acks_per_second=len(fresh) / elapsed,
+            acks=dict(sorted(self._acks.items())),
             p50_ms=percentile(fresh, 0.5) if fresh else None,
             p99_ms=percentile(fresh, 0.99) if fresh else None,
             in_sync_smallest=self.in_sync.smallest if self.in_sync else None,
@@ -92,6 +98,7 @@ class Meter:
         )
         self.timeline.append(sample)
         self._sampled, self._sampled_at = len(self._latency_ms), at
+        self._acks.clear()
         return sample
 
     def latency(self, start: float = 0.0, end: float = float("inf")) -> Latency | None:

@@ -52,22 +52,24 @@ def test_a_sample_covers_what_came_since_the_one_before() -> None:
     meter.sample(10.0)
     meter.sent = 5
     for latency in (0.010, 0.020, 0.030):
-        meter.acknowledge(due=10.1 - latency, at=10.1)
+        meter.acknowledge(4, due=10.1 - latency, at=10.1)
     meter.in_sync = InSync(smallest=2, total=17, full=18)
     sample = meter.sample(10.5)
     assert sample.acks_per_second == pytest.approx(6)
+    assert sample.acks == {4: 3}
     assert sample.p50_ms == pytest.approx(20, rel=1e-3)
     assert (sample.waiting, sample.in_sync_smallest, sample.in_sync_total) == (2, 2, 17)
 
     idle = meter.sample(10.7)
     assert idle.acks_per_second == 0
+    assert idle.acks == {}
     assert idle.p99_ms is None
 
 
 def test_latency_and_throughput_of_a_part_of_the_run() -> None:
     meter = Meter()
     for second in range(10):
-        meter.acknowledge(due=second - 0.001 * second, at=second)
+        meter.acknowledge(0, due=second - 0.001 * second, at=second)
     part = meter.latency(2, 5)  # the end does not belong to it
     assert part is not None
     assert part.records == 3
