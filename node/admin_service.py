@@ -1,0 +1,185 @@
+"""The Admin service: the cluster as this node knows it, answered from its image; changes are passed to the controller.
+
+Kept true: a change is answered only after this node has applied it, so that whoever asks here next sees it; errors of
+the controller reach the caller as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from node import methods, status
+from node.controller_client import ControllerClient
+from node.metadata_log import MetadataLog
+from node.quorum_state import QuorumView
+from node.topic_settings import TopicSettings
+from node.transport import Caller
+from replication.image import ClusterImage, NodeRegistration, PartitionState, TopicState
+from tidelog.errors import InvalidRequest, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
+from tidelog.types import NO_NODE, NodeAddress, TopicId
+from tidelog.v1 import admin_pb2, common_pb2
+
+CHANGE_MS: Final = 15_000
+"""How long a change of the cluster may take before its outcome counts as unknown."""
+
+
+class AdminService:
+    """One method per RPC."""
+
+    def __init__(
+        self, metadata: MetadataLog, view: QuorumView, controller: ControllerClient, settings: TopicSettings
+    ) -> None:
+        self._metadata, self._view = metadata, view
+        self._controller, self._settings = controller, settings
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    async def get_metadata(
+        self, request: admin_pb2.GetMetadataRequest, caller: Caller
+    ) -> admin_pb2.GetMetadataResponse:
+        """Nodes alive, and the topics asked for."""
+        image = self._metadata.image
+        return admin_pb2.GetMetadataResponse(
+            cluster_id=image.cluster_id,
+            controller_id=self._view.leader_id,
+            nodes=[
+                _address(node, caller.listener)
+                for _, node in sorted(image.nodes.items())
+                if not node.fenced and caller.listener in node.listeners
+            ],
+            topics=self._topics(image, request),
+            metadata_offset=image.offset,
+        )
+
+    def _topics(self, image: ClusterImage, request: admin_pb2.GetMetadataRequest) -> list[admin_pb2.TopicMetadata]:
+        if request.all_topics:
+            return [self._topic(image, image.topics[image.topic_ids[name]]) for name in sorted(image.topic_ids)]
+        answers = []
+        for name in request.topics:
+            topic = image.topic(name)
+            if topic is None:
+                missing = UnknownTopicOrPartition(
+                    f"topic {name!r} does not exist, as far as this node knows; create it"
+                )
+                answers.append(admin_pb2.TopicMetadata(error=status.to_proto(missing), name=name))
+            else:
+                answers.append(self._topic(image, topic))
+        for raw in request.topic_ids:
+            topic = image.topics.get(TopicId(UUID(bytes=raw))) if len(raw) == 16 else None
+            if topic is None:
+                unknown = UnknownTopicId(f"no topic has the id {raw.hex()}, as far as this node knows: it was deleted")
+                answers.append(admin_pb2.TopicMetadata(error=status.to_proto(unknown), topic_id=raw))
+            else:
+                answers.append(self._topic(image, topic))
+        return answers
+
+    def _topic(self, image: ClusterImage, topic: TopicState) -> admin_pb2.TopicMetadata:
+        return admin_pb2.TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id.bytes,
+            partitions=[_partition(image, state) for state in topic.partitions],
+            configs=self._settings.in_force(topic.configs),
+        )
+
+    async def describe_cluster(
+        self, _request: admin_pb2.DescribeClusterRequest, caller: Caller
+    ) -> admin_pb2.DescribeClusterResponse:
+        """The state of the cluster for an operator."""
+        image = self._metadata.image
+        states = list(image.partitions())
+        leaders = Counter(state.leader for state in states)
+        replicas = Counter(node for state in states for node in state.replicas)
+        return admin_pb2.DescribeClusterResponse(
+            cluster_id=image.cluster_id,
+            controller_id=self._view.leader_id,
+            controller_epoch=self._view.leader_epoch,
+            metadata_offset=image.offset,
+            nodes=[
+                admin_pb2.NodeStatus(
+                    address=_address(node, caller.listener),
+                    node_epoch=node.node_epoch,
+                    incarnation=node.incarnation.bytes,
+                    fenced=node.fenced,
+                    draining=node.draining,
+                    leaders=leaders[node.node_id],
+                    replicas=replicas[node.node_id],
+                )
+                for _, node in sorted(image.nodes.items())
+            ],
+            voters=[
+                admin_pb2.QuorumVoter(node_id=voter.node_id, folder_id=voter.folder_id.bytes) for voter in image.voters
+            ],
+            topics=len(image.topics),
+            partitions=len(states),
+            leaderless_partitions=leaders[NO_NODE],
+            under_replicated_partitions=sum(len(state.isr) < len(state.replicas) for state in states),
+            under_min_isr_partitions=sum(
+                len(state.isr) < image.topics[state.topic_id].min_insync_replicas for state in states
+            ),
+        )
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, request: admin_pb2.CreateTopicRequest, _caller: Caller
+    ) -> admin_pb2.CreateTopicResponse:
+        """Pass on; answer once this node knows the topic too."""
+        answer = await self._controller.call(methods.CONTROLLER_CREATE_TOPIC, request, timeout_ms=CHANGE_MS)
+        if answer.topic_id:
+            topic_id = TopicId(UUID(bytes=answer.topic_id))
+            await self._applied(lambda image: topic_id in image.topics, f"topic {request.name} was created")
+        return answer
+
+    async def delete_topic(
+        self, request: admin_pb2.DeleteTopicRequest, _caller: Caller
+    ) -> admin_pb2.DeleteTopicResponse:
+        """Pass on; answer once the topic is gone here too."""
+        if request.topic_id and len(request.topic_id) != 16:
+            raise InvalidRequest(f"a topic id has 16 bytes, this one {len(request.topic_id)}")
+        known = self._metadata.image.topic_ids.get(request.name)
+        meant = TopicId(UUID(bytes=request.topic_id)) if request.topic_id else known
+        answer = await self._controller.call(methods.CONTROLLER_DELETE_TOPIC, request, timeout_ms=CHANGE_MS)
+        await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
+        return answer
+
+    async def _applied(self, seen: Callable[[ClusterImage], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(CHANGE_MS / 1_000):
+                await self._metadata.wait_until(lambda: seen(self._metadata.image))
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"{what}, but this node has not heard of it within {CHANGE_MS} ms; look again, or ask another node"
+            ) from None
+
+
+def _partition(image: ClusterImage, state: PartitionState) -> admin_pb2.PartitionMetadata:
+    return admin_pb2.PartitionMetadata(
+        partition=state.partition,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        replicas=state.replicas,
+        isr=state.isr,
+        elr=state.elr,
+        offline=[node for node in state.replicas if _offline(state, image.nodes.get(node))],
+    )
+
+
+def _offline(state: PartitionState, node: NodeRegistration | None) -> bool:
+    """Is the replica on a node that is fenced, or in a folder that the node did not name?"""
+    if node is None or node.fenced:
+        return True
+    folder = state.folder_of(node.node_id)
+    return all(named.folder_id != folder for named in node.folders)
+
+
+def _address(node: NodeRegistration, listener: str) -> common_pb2.NodeAddress:
+    """The node, with its address on that listener; without one where it has no such listener."""
+    endpoint = node.listeners.get(listener)
+    if endpoint is None:
+        return common_pb2.NodeAddress(node_id=node.node_id, rack=node.rack, leader_epoch=-1)
+    return status.address_to_proto(NodeAddress(node.node_id, endpoint, node.rack))

@@ -1,0 +1,67 @@
+"""How a node talks to the active controller: directly where it is this very process, else over the network.
+
+Kept true: a call is sent again only where the error says that nothing was done (not the controller, no connection).
+Left to others: finding out who leads (metadata_observer.py keeps the view up to date).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final, cast
+
+from node.clock import Clock
+from node.methods import Answer, Method, Request
+from node.quorum_state import QuorumView
+from node.transport import Caller, Transport
+from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
+from tidelog.types import Endpoint
+
+PAUSE_MS: Final = 50
+
+
+class ControllerClient:
+    """Finds the active controller for each call, again where it has moved."""
+
+    def __init__(self, view: QuorumView, local: object, *, clock: Clock, transport: Transport) -> None:
+        """local: the controller service of this process."""
+        self._view, self._local = view, local
+        self._clock, self._transport = clock, transport
+        self._caller = Caller("local", f"node {view.node_id}")
+
+    def find_controller(self) -> Endpoint | None:
+        """Where the active controller was last reached; None where it is this node, or nobody is known."""
+        return self._view.endpoint
+
+    async def call(self, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        """Call the active controller. timeout_ms: for all attempts together.
+
+        Raises the TidelogError of the answer; NotController where none was found in time.
+        """
+        deadline = self._clock.monotonic_ms() + timeout_ms
+        while True:
+            left = deadline - self._clock.monotonic_ms()
+            try:
+                return await self._attempt(method, request, max(1, left))
+            except (NotController, ConnectionFailed):
+                if left <= PAUSE_MS:
+                    raise
+                await self._clock.sleep_ms(PAUSE_MS)
+
+    async def _attempt(self, method: Method[Request, Answer], request: Request, timeout_ms: int) -> Answer:
+        if self._view.leads:
+            serve: Any = getattr(self._local, method.attribute)
+            return await self._within(cast("Awaitable[Answer]", serve(request, self._caller)), method, timeout_ms)
+        endpoint = self._view.endpoint
+        if endpoint is None:
+            raise NotController("no active controller is known: the metadata quorum has no leader that answers")
+        return await self._transport.call(endpoint, method, request, timeout_ms=timeout_ms)
+
+    async def _within(self, answer: Awaitable[Answer], method: Method[Request, Answer], timeout_ms: int) -> Answer:
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await answer
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"{method}: this node's own controller did not commit within {timeout_ms} ms; ask again"
+            ) from None

@@ -1,0 +1,173 @@
+"""Joins the pure controller to the metadata log: requests in, batches appended, answers once they are committed.
+
+Kept true:
+  1. Events are handled one after the other, and each one's effects are carried out before the next.
+  2. A batch lies in the log where the controller decided that it would; where the log refuses it, this node stops
+     being the active controller, since its controller has decided what is not there.
+
+Left to others: deciding (replication/controller.py), committing (quorum_driver.py), the wire (controller_service.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from node.clock import Clock
+from node.metadata_log import MetadataLog
+from node.quorum_state import QuorumView
+from replication.controller import Controller
+from replication.controller_events import (
+    Activated,
+    Append,
+    Committed,
+    Event,
+    Reply,
+    Report,
+    Resigned,
+    Result,
+    Ticked,
+)
+from replication.image import ClusterImage
+from tidelog.errors import NotController, TidelogError
+from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId
+
+_log = logging.getLogger("node.controller")
+
+TICK_MS: Final = 100
+"""How exactly sessions end. Well below half a session, by which the controller notices that it stood still itself."""
+
+R = TypeVar("R")
+
+
+class ControllerDriver:
+    """The active controller while this node leads the metadata quorum; else it refuses."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        metadata: MetadataLog,
+        view: QuorumView,
+        node_id: NodeId,
+        incarnation: Incarnation,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._controller, self._metadata, self._view = controller, metadata, view
+        self._me, self._incarnation = node_id, incarnation
+        self._clock = clock
+        self.on_refused: Callable[[TidelogError], None] = _ignore
+        """Told why the log refused a batch."""
+        self._epoch = LeaderEpoch(-1)
+        self._requests = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Result]] = {}
+        self._events: deque[Event] = deque()
+        self._handling = False
+        metadata.subscribe(self._on_committed)
+
+    async def run(self) -> None:
+        """Let the controller see time pass."""
+        while True:
+            await self._clock.sleep_ms(TICK_MS)
+            if self._controller.active:
+                self._handle(Ticked(self.now()))
+
+    def now(self) -> Millis:
+        """Monotonic time, for events."""
+        return self._clock.monotonic_ms()
+
+    # --- leading ----------------------------------------------------------------------------------------------------
+
+    def activate(self, image: ClusterImage) -> None:
+        """This node leads the quorum. image: of the whole log, its end is where the next batch goes."""
+        self._epoch = self._view.leader_epoch
+        self._handle(Activated(self.now(), image, self._me, self._incarnation))
+        self._handle(Committed(self._metadata.high_watermark))
+
+    def resign(self) -> None:
+        """This node does not lead any more."""
+        if self._controller.active:
+            self._handle(Resigned())
+
+    def _on_committed(self, image: ClusterImage) -> None:
+        if self._controller.active:
+            self._handle(Committed(image.offset))
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, request: Callable[[int], Event], expected: type[R]) -> R:
+        """Hand a request to the controller and wait for its answer.
+
+        request: makes the event, given the number of the request. Raises the refusal, NotController where this node
+        is not the active controller.
+        """
+        if not self._controller.active:
+            raise NotController(
+                f"node {self._me} is not the active controller"
+                + (f", node {self._view.leader_id} is" if self._view.endpoint is not None else "; none is known now"),
+                leader=self._view.address(),
+            )
+        number = next(self._requests)
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self._handle(request(number))
+            result = await answer
+        finally:
+            del self._answers[number]
+        assert isinstance(result, expected), f"the controller answered {result}"
+        return result
+
+    # --- carrying out -----------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        """Handle the event, and whatever comes up meanwhile, in order."""
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                self._carry_out(self._controller.handle(self._events.popleft()))
+        finally:
+            self._handling = False
+
+    def _carry_out(self, effects: list[Append | Reply | Report]) -> None:
+        refused: TidelogError | None = None
+        for effect in effects:
+            match effect:
+                case Append() if refused is None:
+                    refused = self._append(effect)
+                case Reply(number, result):
+                    self._reply(number, result)
+                case Report(text):
+                    _log.warning("%s", text)
+        if refused is not None:
+            self._events.clear()
+            self._events.append(Resigned())
+            self.on_refused(refused)
+
+    def _append(self, effect: Append) -> TidelogError | None:
+        assert effect.base_offset == self._metadata.end, "nobody else appends while this node leads"
+        try:
+            self._metadata.append(effect.records, self._epoch)
+        except TidelogError as error:
+            return error
+        return None
+
+    def _reply(self, number: int, result: Result | TidelogError) -> None:
+        answer = self._answers.get(number)
+        if answer is None or answer.done():  # whoever asked has gone
+            return
+        if isinstance(result, TidelogError):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
+
+
+def _ignore(_: TidelogError) -> None:
+    """Nobody has asked to be told yet."""

@@ -1,0 +1,236 @@
+"""This node's replica of the metadata log, and the cluster image that its committed part makes.
+
+Kept true:
+  1. `image` is made of committed records only, batch by batch, and goes forward only.
+  2. What is appended is asked to be fsynced at once; `on_held` tells when the log holds more.
+  3. Nothing committed is ever cut.
+
+Left to others: who appends and what is committed (quorum_driver.py, metadata_observer.py), what records say
+(replication/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+from node.clock import Clock
+from node.metadata_codec import MetadataBatch, decode_batches, encode_batch
+from replication.image import EMPTY, ClusterImage, advance, apply
+from replication.metadata import MetadataRecord
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.executor import Executor
+from storage.files import Buffer
+from storage.group_commit import GroupCommit
+from storage.log import Log, Origin
+from tidelog.errors import CorruptLog
+from tidelog.records import LeaderChange, control_batch
+from tidelog.types import METADATA_TOPIC, EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+
+_log = logging.getLogger("node.metadata")
+
+METADATA: Final = TopicPartition(METADATA_TOPIC, PartitionIndex(0))
+METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))
+"""The fixed topic id of the metadata log, as in KRaft."""
+
+BATCH_BYTES_MAX: Final = 64 << 20
+"""A batch is one atomic change; the largest, a topic of 10,000 partitions, has some 2 MB."""
+
+READ_BYTES: Final = 4 << 20
+
+
+def open_log(folder: DataFolder) -> Log:
+    """The metadata log of a data folder, made where there is none. May take long: recovery reads it.
+
+    Raises KafkaStorageError, DiskFull.
+    """
+    config = LogConfig(max_message_bytes=BATCH_BYTES_MAX)
+    logs = folder.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
+    found = logs.get(METADATA)
+    return folder.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
+
+
+class MetadataLog:
+    """See the module's words. All on the loop; only fsyncs run elsewhere."""
+
+    def __init__(self, log: Log, *, clock: Clock, executor: Executor) -> None:
+        """log: open and recovered. executor: where it is fsynced. Raises CorruptLog, UnsupportedVersion."""
+        self.log = log
+        self.image = EMPTY
+        self.failure: BaseException | None = None
+        """What made the log unusable: a failed fsync."""
+        self.on_held: Callable[[], None] = _nothing
+        self._clock = clock
+        self._commit = GroupCommit(executor, self._held_moved, self._flush_failed)
+        self._pending: deque[MetadataBatch] = deque()
+        self._subscribers: list[Callable[[ClusterImage], None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._read_back()
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> Offset:
+        """One past the last record."""
+        return self.log.log_end_offset
+
+    @property
+    def held(self) -> Offset:
+        """Everything below is fsynced."""
+        return self.log.held
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed, as far as this node knows."""
+        return self.log.high_watermark
+
+    def replayed(self) -> ClusterImage:
+        """The image of the whole log, committed or not."""
+        image = self.image
+        for batch in self._pending:
+            image = _apply(image, batch)
+        return image
+
+    def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
+        """Call with each new committed image, on the loop; with the present one now, if there is any."""
+        self._subscribers.append(on_image)
+        if self.image is not EMPTY:
+            on_image(self.image)
+
+    async def wait_until(self, reached: Callable[[], bool]) -> None:
+        """Return once `reached()` is true; asked again whenever the log's end, what it holds or its watermark moves.
+        Raises what made the log unusable."""
+        while True:
+            if self.failure is not None:
+                raise self.failure
+            if reached():
+                return
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting[waiter] = None
+            try:
+                await waiter
+            finally:
+                self._waiting.pop(waiter, None)
+
+    def wake(self) -> None:
+        """Let all who wait look again."""
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[MetadataRecord], leader_epoch: LeaderEpoch) -> MetadataBatch:
+        """As the leader: one atomic batch, behind the end. Raises DiskFull, KafkaStorageError."""
+        data = encode_batch(records, leader_epoch=leader_epoch, timestamp=self._clock.wall_ms())
+        base = self.end
+        located = tuple((Offset(base + index), record) for index, record in enumerate(records))
+        return self._append_own(data, leader_epoch, located)
+
+    def append_leader_change(self, change: LeaderChange, leader_epoch: LeaderEpoch) -> MetadataBatch:
+        """As the leader: the control record that opens its epoch. Raises DiskFull, KafkaStorageError."""
+        return self._append_own(control_batch(change, timestamp=self._clock.wall_ms()), leader_epoch, ())
+
+    def _append_own(
+        self, data: bytes, leader_epoch: LeaderEpoch, located: tuple[tuple[Offset, MetadataRecord], ...]
+    ) -> MetadataBatch:
+        info = self.log.append(data, assign_offsets=True, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
+        batch = MetadataBatch(info.first_offset, self.end, leader_epoch, located)
+        self._appended([batch])
+        return batch
+
+    def append_fetched(self, records: Buffer, epochs: Sequence[EpochStart]) -> None:
+        """As a follower or observer: whole batches as the leader has them, and its epoch entries over them.
+
+        Raises CorruptRecord, CorruptLog, OffsetsNotMonotonic, UnsupportedVersion, DiskFull, KafkaStorageError, and then
+        nothing was appended.
+        """
+        batches = list(decode_batches(records))
+        if not batches:
+            return
+        self.log.append(
+            records,
+            assign_offsets=False,
+            leader_epoch=batches[-1].leader_epoch,
+            origin=Origin.REPLICATION,
+            epochs=epochs,
+        )
+        self._appended(batches)
+
+    def _appended(self, batches: list[MetadataBatch]) -> None:
+        self._pending.extend(batches)
+        self._commit.request(self.log)
+        self.wake()
+
+    def commit(self, offset: Offset) -> None:
+        """Everything below `offset` is committed: apply it, tell the subscribers."""
+        if not self.log.advance_high_watermark(offset):
+            return
+        self._apply_committed()
+        self.wake()
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut everything at and above `offset`, which another leader's log does not have.
+
+        Raises CorruptLog where that was committed, KafkaStorageError, DiskFull.
+        """
+        if offset < self.image.offset:
+            raise CorruptLog(
+                f"the quorum's leader lacks metadata from offset {offset} on that was committed up to "
+                f"{self.image.offset}: its log was lost or put back from an old copy. Give it back its metadata folder"
+            )
+        self.log.truncate_to(offset)
+        while self._pending and self._pending[-1].end > self.end:
+            self._pending.pop()
+
+    def empty(self) -> None:
+        """Forget a damaged replica: all of it is fetched again. Raises KafkaStorageError, DiskFull."""
+        self.log.truncate_fully_and_start_at(Offset(0))
+        self._pending.clear()
+        self.log.high_watermark = Offset(0)
+        self.image = EMPTY
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _read_back(self) -> None:
+        """Take in what the log has; what was known to be committed makes the first image."""
+        position = self.log.log_start_offset
+        end = self.end if self.log.damage is None else min(self.end, self.log.damage.first_offset)
+        while position < end:
+            read = self.log.read(position, READ_BYTES, up_to=end)
+            self._pending.extend(decode_batches(read.records))
+            position = read.next_offset
+        self._apply_committed()
+
+    def _apply_committed(self) -> None:
+        image = self.image
+        while self._pending and self._pending[0].end <= self.high_watermark:
+            image = _apply(image, self._pending.popleft())
+        if image is self.image:
+            return
+        self.image = image
+        for subscriber in list(self._subscribers):
+            subscriber(image)
+
+    def _held_moved(self, _log_of_ours: Log) -> None:
+        self.on_held()
+        self.wake()
+
+    def _flush_failed(self, error: BaseException) -> None:
+        """After a failed fsync nobody can tell what is on the disk: the replica is out of use (design section 3)."""
+        _log.error("the metadata log cannot be made durable: %s", error)
+        self.failure = error
+        self.wake()
+
+
+def _apply(image: ClusterImage, batch: MetadataBatch) -> ClusterImage:
+    return advance(apply(image, batch.records), batch.end)
+
+
+def _nothing() -> None:
+    """Nobody has asked to be told yet."""

@@ -1,0 +1,224 @@
+"""A node's part in the metadata: its replica of the log, a voter or an observer, the controller, its membership.
+
+Everything of this side of a node is assembled here; `node.py` gives it folders, clock, chance and transport.
+
+Order of a start: the services answer (others ask whether this folder belongs to a cluster); `run_quorum` forms the
+cluster, or leads, or fetches; recovery of the partitions' logs runs meanwhile; then `run_membership` registers.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from node import methods
+from node.admin_service import AdminService
+from node.clock import Clock
+from node.cluster_formation import ClusterFormation
+from node.config import CLIENT_LISTENER, NodeConfig
+from node.controller_client import ControllerClient
+from node.controller_driver import ControllerDriver
+from node.controller_service import ControllerService
+from node.metadata_log import MetadataLog
+from node.metadata_observer import MetadataObserver
+from node.quorum_driver import QuorumDriver
+from node.quorum_service import QuorumService
+from node.quorum_state import QuorumView, new_cluster_id
+from node.registration import Identity, MembershipTimes, Registration
+from node.topic_settings import TopicSettings
+from node.transport import Transport
+from node.work import run_in
+from replication.controller import Controller, ControllerConfig
+from replication.image import ClusterImage
+from storage.data_folder import DataFolder
+from storage.executor import Executor
+from storage.files import Files
+from storage.log import Log
+from tidelog.errors import CorruptLog
+from tidelog.types import Endpoint, Incarnation, NodeId, PartitionKey
+from tidelog.v1 import controller_pb2
+
+_log = logging.getLogger("node.metadata")
+
+ALTER_PARTITION_MS: Final = 3_000
+
+
+class MetadataNode:
+    """One life of one node, as the metadata quorum and the controller see it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        identity: Identity,
+        folders: Sequence[tuple[DataFolder, Executor]],
+        log: Log,
+        *,
+        files: Files,
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+    ) -> None:
+        """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
+        log: from `metadata_log.open_log`. Raises CorruptLog, UnsupportedVersion.
+        """
+        self._config, self._identity, self._folders = config, identity, tuple(folders)
+        self._clock, self._rng, self._transport = clock, rng, transport
+        self._home, executor = self._folders[0]
+        node_id, times = identity.node_id, config.replication
+        settings = TopicSettings(config.log_defaults)
+        self.metadata = MetadataLog(log, clock=clock, executor=executor)
+        self.view = QuorumView(node_id)
+        self._controller = ControllerDriver(
+            Controller(
+                rng=rng,
+                check_configs=settings.check,
+                config=ControllerConfig(times.session_ms, times.drain_ms_max),
+            ),
+            self.metadata,
+            self.view,
+            node_id,
+            identity.incarnation,
+            clock=clock,
+        )
+        self._quorum = QuorumDriver(
+            node_id,
+            self._home.folder_id,
+            identity.listeners,
+            self.metadata,
+            self.view,
+            files=files,
+            executor=executor,
+            clock=clock,
+            on_lead=self._controller.activate,
+            on_resign=self._controller.resign,
+        )
+        self._controller.on_refused = self._quorum.refused
+        controller_service = ControllerService(self._controller, settings)
+        self.client = ControllerClient(self.view, controller_service, clock=clock, transport=transport)
+        self.registration = Registration(
+            identity,
+            self._folders,
+            self.metadata,
+            self.client,
+            clock=clock,
+            times=MembershipTimes(times.heartbeat_ms, times.session_ms, times.drain_ms_max),
+        )
+        self._services: dict[str, object] = {
+            methods.QUORUM: QuorumService(
+                self._home.folder_id, self.metadata, self.view, cluster_id=lambda: self._home.cluster_id
+            ),
+            methods.CONTROLLER: controller_service,
+            methods.ADMIN: AdminService(self.metadata, self.view, self.client, settings),
+        }
+
+    def services(self) -> Mapping[str, object]:
+        """The services Quorum, Controller and Admin by their full names."""
+        return self._services
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest committed image."""
+        return self.metadata.image
+
+    def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
+        """Call with each new committed image, on the loop."""
+        self.metadata.subscribe(on_image)
+
+    async def alter_partition(
+        self, request: controller_pb2.AlterPartitionRequest
+    ) -> controller_pb2.AlterPartitionResponse:
+        """Pass a leader's proposals to the active controller."""
+        return await self.client.call(methods.CONTROLLER_ALTER_PARTITION, request, timeout_ms=ALTER_PARTITION_MS)
+
+    async def run_controller(self) -> None:
+        """Let the controller see time pass. Runs for as long as the node does."""
+        await self._controller.run()
+
+    async def run_quorum(self) -> None:
+        """Vote or observe, for as long as the node runs; form the cluster first where this node was told to.
+
+        Raises InconsistentClusterId where no cluster may be formed, CorruptLog, KafkaStorageError.
+        """
+        if self._votes():
+            self._ensure_sound()
+            assert self._home.cluster_id is not None, "a folder is given to its cluster before anything is logged"
+            await self._quorum.run(self._home.cluster_id)
+        elif self._config.quorum.bootstrap and not self.metadata.replayed().cluster_id:
+            self._ensure_sound()
+            await self._quorum.run(await self._form_cluster())
+        else:
+            await self._observe()
+
+    async def run_membership(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
+        """Register this process and keep its session; to be run once recovery is over. Ends when drained."""
+        await self.registration.run(damaged)
+
+    async def drain(self) -> None:
+        """Let the leaderships move away before the node stops."""
+        await self.registration.drain()
+
+    # --- roles ----------------------------------------------------------------------------------------------------
+
+    def _votes(self) -> bool:
+        me = (self._identity.node_id, self._home.folder_id)
+        return any((voter.node_id, voter.folder_id) == me for voter in self.metadata.replayed().voters)
+
+    def _ensure_sound(self) -> None:
+        damage = self.metadata.log.damage
+        if damage is not None:
+            raise CorruptLog(
+                f"the metadata log of the only voter, node {self._identity.node_id}, lost {damage}: give back its "
+                f"folder {self.metadata.log.path}"
+            )
+
+    async def _form_cluster(self) -> str:
+        own = self._home.cluster_id
+        formation = ClusterFormation(
+            self._identity.node_id, self._config.quorum.nodes, clock=self._clock, transport=self._transport
+        )
+        await formation.ensure_none_belongs(own)
+        cluster_id = own or new_cluster_id(self._rng.getrandbits(128))
+        await self._adopt(cluster_id)
+        _log.info("forms cluster %s", cluster_id)
+        return cluster_id
+
+    async def _observe(self) -> None:
+        if self.metadata.log.damage is not None:
+            _log.warning("the metadata log lost %s: it is fetched anew", self.metadata.log.damage)
+            self.metadata.empty()
+        observer = MetadataObserver(
+            self._identity.node_id,
+            self._home.folder_id,
+            self._config.quorum.nodes,
+            self.metadata,
+            self.view,
+            listener=CLIENT_LISTENER,
+            adopt=self._adopt,
+            clock=self._clock,
+            rng=self._rng,
+            transport=self._transport,
+        )
+        await observer.run(self._home.cluster_id)
+
+    async def _adopt(self, cluster_id: str) -> None:
+        """Let every folder belong to the cluster; the metadata's own last, since its word is what others ask for."""
+        for folder, executor in reversed(self._folders):
+            await run_in(executor, lambda folder=folder: folder.adopt(cluster_id, self._identity.node_id))  # type: ignore[misc]
+
+
+def new_incarnation(rng: random.Random) -> Incarnation:
+    """The identity of one life of a process."""
+    return Incarnation(UUID(int=rng.getrandbits(128), version=4))
+
+
+def listeners_of(config: NodeConfig) -> dict[str, Endpoint]:
+    """The listeners as they are registered."""
+    return {listener.name: listener.advertised or listener.bind for listener in config.listeners}
+
+
+def identity_of(config: NodeConfig, incarnation: Incarnation, boot_id: bytes) -> Identity:
+    """What a process of this configuration says of itself."""
+    return Identity(NodeId(config.node_id), incarnation, listeners_of(config), config.rack, boot_id)

@@ -1,0 +1,118 @@
+"""What a node remembers of the metadata quorum: on disk its vote, in memory who leads.
+
+Kept true: a vote is on the disk, fsynced, before anything is sent or appended that rests on it; a node never believes
+in two leaders of one epoch, and never goes back to an older epoch.
+Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from storage.files import Files, read_file, write_file
+from tidelog.errors import CorruptLog
+from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress, NodeId
+
+QUORUM_STATE: Final = "quorum-state"
+DATA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """The file's contents: the newest epoch heard of, who leads it, and whom this node voted for in it (-1: nobody)."""
+
+    leader_epoch: LeaderEpoch = LeaderEpoch(0)
+    leader_id: NodeId = NO_NODE
+    voted_id: NodeId = NO_NODE
+    voted_folder: FolderId | None = None
+
+
+def read_state(files: Files, folder: str) -> QuorumState:
+    """The state in the metadata log's folder; the first one where there is no file. Raises CorruptLog, OSError."""
+    path = f"{folder}/{QUORUM_STATE}"
+    data = read_file(files, path)
+    if data is None:
+        return QuorumState()
+    try:
+        fields = json.loads(data)
+        if fields["data_version"] != DATA_VERSION:
+            raise ValueError(f"data_version is {fields['data_version']}, this version reads {DATA_VERSION}")
+        voted_folder = _decode_id(fields["votedDirectoryId"])
+        return QuorumState(
+            LeaderEpoch(int(fields["leaderEpoch"])),
+            NodeId(int(fields["leaderId"])),
+            NodeId(int(fields["votedId"])),
+            None if voted_folder.int == 0 else FolderId(voted_folder),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptLog(
+            f"{path} cannot be read ({error}): this node does not know how it voted. Give its folder back, or start it "
+            "with an empty one"
+        ) from error
+
+
+def write_state(files: Files, folder: str, state: QuorumState) -> None:
+    """Put the state in place, durably. Raises OSError."""
+    fields = {
+        "leaderId": state.leader_id,
+        "leaderEpoch": state.leader_epoch,
+        "votedId": state.voted_id,
+        "votedDirectoryId": _encode_id(state.voted_folder or UUID(int=0)),
+        "data_version": DATA_VERSION,
+    }
+    write_file(files, f"{folder}/{QUORUM_STATE}", json.dumps(fields, separators=(",", ":")).encode())
+
+
+def _encode_id(value: UUID) -> str:
+    """Kafka's text form of a uuid: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
+
+
+def _decode_id(text: str) -> UUID:
+    return UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))
+
+
+def new_cluster_id(random_bits: int) -> str:
+    """A cluster id out of 128 random bits."""
+    return _encode_id(UUID(int=random_bits, version=4))
+
+
+class QuorumView:
+    """Who leads the metadata quorum, and so is the active controller, as far as this node has heard."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        self.node_id = node_id
+        self.leader_id = NO_NODE
+        self.leader_epoch = LeaderEpoch(-1)
+        self.endpoint: Endpoint | None = None
+        """Where the leader was last reached; None where it is this node, or nobody is known."""
+
+    @property
+    def leads(self) -> bool:
+        """Is it this node?"""
+        return self.leader_id == self.node_id
+
+    def follow(self, leader_id: NodeId, leader_epoch: LeaderEpoch, endpoint: Endpoint | None) -> bool:
+        """Take note of a leader. False, and nothing is noted, where that is old news."""
+        if leader_epoch < self.leader_epoch or (
+            leader_epoch == self.leader_epoch
+            and NO_NODE not in (self.leader_id, leader_id)
+            and leader_id != self.leader_id
+        ):
+            return False
+        self.leader_id, self.leader_epoch, self.endpoint = leader_id, leader_epoch, endpoint
+        return True
+
+    def forget(self) -> None:
+        """The leader does not answer: nobody is known, the epoch stays."""
+        self.leader_id, self.endpoint = NO_NODE, None
+
+    def address(self) -> NodeAddress | None:
+        """The leader's address for an error that sends a caller there; None where it is not known."""
+        if self.endpoint is None:
+            return None
+        return NodeAddress(self.leader_id, self.endpoint, leader_epoch=self.leader_epoch)

@@ -1,0 +1,245 @@
+"""This node's membership: registers its process, keeps the session alive, lets its leaderships go when it stops.
+
+Kept true:
+  1. The node reports that it is ready only after it has applied the log beyond its own registration and the number of
+     that registration is fsynced in each of its data folders (rule 6 of docs/replication.md).
+  2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile.
+  3. A process whose place was taken by another ends.
+
+Left to others: recovery, which is over before `run` (node.py); what fencing means (replication/controller.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from node import methods
+from node.clock import Clock
+from node.controller_client import ControllerClient
+from node.metadata_codec import folders_to_proto, listeners_to_proto
+from node.metadata_log import MetadataLog
+from node.work import run_in
+from replication.image import NodeRegistration
+from replication.metadata import FolderState
+from storage.data_folder import DataFolder
+from storage.executor import Executor
+from tidelog.errors import (
+    DiskFull,
+    DuplicateNodeRegistration,
+    InconsistentClusterId,
+    InvalidRequest,
+    KafkaStorageError,
+    NodeIdNotRegistered,
+    StaleNodeEpoch,
+    TidelogError,
+)
+from tidelog.types import Endpoint, Incarnation, NodeEpoch, NodeId, PartitionKey
+from tidelog.v1 import controller_pb2
+
+_log = logging.getLogger("node.registration")
+
+CALL_MS: Final = 2_000
+RETRY_MS: Final = 100
+FULL_MS: Final = 1_000
+DRAIN_BEAT_MS: Final = 50
+"""While it drains, a node asks this often whether it may stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a process says of itself. Listeners as registered; boot_id: of its machine."""
+
+    node_id: NodeId
+    incarnation: Incarnation
+    listeners: Mapping[str, Endpoint]
+    rack: str
+    boot_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipTimes:
+    """Milliseconds: between heartbeats, until silence ends a session, the longest drain."""
+
+    heartbeat_ms: int = 400
+    session_ms: int = 2_000
+    drain_ms_max: int = 30_000
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far this process has come."""
+
+    node_epoch: NodeEpoch = NodeEpoch(-1)
+    ready: bool = False
+    want_drain: bool = False
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Registration:
+    """One life of this node's process in the cluster."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        folders: Sequence[tuple[DataFolder, Executor]],
+        metadata: MetadataLog,
+        controller: ControllerClient,
+        *,
+        clock: Clock,
+        times: MembershipTimes,
+    ) -> None:
+        """folders: each with the executor on which it is written to."""
+        self._identity, self._folders = identity, tuple(folders)
+        self._metadata, self._controller = metadata, controller
+        self._clock, self._times = clock, times
+        self._progress = _Progress()
+        self._wake = asyncio.Event()
+
+    @property
+    def node_epoch(self) -> NodeEpoch:
+        """Number of the registration, -1 before there is one."""
+        return self._progress.node_epoch
+
+    def entry(self) -> NodeRegistration | None:
+        """This process in the committed image, None where it is not registered, or another process is."""
+        node = self._metadata.image.nodes.get(self._identity.node_id)
+        return node if node is not None and node.incarnation == self._identity.incarnation else None
+
+    @property
+    def unfenced(self) -> bool:
+        """May this node lead and join, as far as it has heard?"""
+        entry = self.entry()
+        return entry is not None and not entry.fenced
+
+    async def run(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
+        """Register and stay registered, until drained. damaged: replicas whose recovery found damage, with what.
+
+        Raises StaleNodeEpoch where another process took this node's place, InconsistentClusterId, InvalidRequest.
+        """
+        await self._metadata.wait_until(lambda: bool(self._metadata.image.cluster_id))
+        await self._register(damaged())
+        async with asyncio.TaskGroup() as tasks:
+            getting_ready = tasks.create_task(self._get_ready())
+            await self._beat(damaged)
+            getting_ready.cancel()
+
+    async def drain(self) -> None:
+        """Let every leadership that another can take move away. Returns when none is left, when the longest time is
+        over, or when no controller has answered for a session: then nobody is there to move anything."""
+        if self._progress.node_epoch < 0:
+            return
+        self._progress.want_drain = True
+        self._wake.set()
+        try:
+            async with asyncio.timeout((self._times.drain_ms_max + CALL_MS) / 1_000):
+                await self._progress.drained.wait()
+        except TimeoutError:
+            _log.warning("stops without having been drained")
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    async def _register(self, damaged: Mapping[PartitionKey, str]) -> None:
+        request = self._request(damaged)
+        said = ""
+        while True:
+            try:
+                answer = await self._controller.call(methods.CONTROLLER_REGISTER_NODE, request, timeout_ms=CALL_MS)
+            except (InconsistentClusterId, InvalidRequest):
+                raise
+            except TidelogError as error:
+                if type(error).__name__ != said:
+                    said = type(error).__name__
+                    level = logging.WARNING if isinstance(error, DuplicateNodeRegistration) else logging.INFO
+                    _log.log(level, "not registered yet: %s", error.message)
+                await self._clock.sleep_ms(RETRY_MS)
+            else:
+                self._progress.node_epoch = NodeEpoch(answer.node_epoch)
+                _log.info("registered with number %d", answer.node_epoch)
+                return
+
+    def _request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.RegisterNodeRequest:
+        identity = self._identity
+        states = [FolderState(folder.folder_id, NodeEpoch(folder.last_registration)) for folder, _ in self._folders]
+        return controller_pb2.RegisterNodeRequest(
+            cluster_id=self._metadata.image.cluster_id,
+            node_id=identity.node_id,
+            incarnation=identity.incarnation.bytes,
+            listeners=listeners_to_proto(identity.listeners),
+            rack=identity.rack,
+            boot_id=identity.boot_id,
+            clean_start=all(folder.was_clean for folder, _ in self._folders),
+            folders=folders_to_proto(states),
+            damaged=[
+                controller_pb2.DamagedReplica(topic_id=key.topic_id.bytes, partition=key.partition, reason=damaged[key])
+                for key in sorted(damaged)
+            ],
+        )
+
+    async def _get_ready(self) -> None:
+        """Apply the log beyond the registration, fsync its number in each folder; then the node is ready."""
+        number = self._progress.node_epoch
+        await self._metadata.wait_until(lambda: self._metadata.image.offset > number)
+        for folder, executor in self._folders:
+            await self._write_number(folder, executor, number)
+        self._progress.ready = True
+        self._wake.set()
+
+    async def _write_number(self, folder: DataFolder, executor: Executor, number: NodeEpoch) -> None:
+        """A folder that fails here is offline, and counts as an older copy from now on; a full one is waited for."""
+        while folder.offline is None:
+            try:
+                await run_in(executor, lambda: folder.write_registration(number))
+                return
+            except DiskFull as error:
+                _log.warning("not ready yet: %s", error.message)
+                await self._clock.sleep_ms(FULL_MS)
+            except KafkaStorageError as error:
+                _log.error("goes on without a data folder: %s", error.message)
+
+    async def _beat(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
+        heard = self._clock.monotonic_ms()
+        while not self._progress.drained.is_set():
+            self._wake.clear()
+            try:
+                answer = await self._heartbeat()
+            except NodeIdNotRegistered:
+                await self._register(damaged())
+            except StaleNodeEpoch:
+                raise
+            except TidelogError as error:
+                _log.info("no heartbeat: %s", error.message)
+                silent = self._clock.monotonic_ms() - heard
+                if self._progress.want_drain and silent >= self._times.session_ms:
+                    _log.warning("stops without being drained: no controller has answered for %d ms", silent)
+                    self._progress.drained.set()
+            else:
+                heard = self._clock.monotonic_ms()
+                if self._progress.want_drain and answer.drained:
+                    self._progress.drained.set()
+                    return
+            await self._pause()
+
+    async def _heartbeat(self) -> controller_pb2.HeartbeatResponse:
+        progress = self._progress
+        request = controller_pb2.HeartbeatRequest(
+            node_id=self._identity.node_id,
+            node_epoch=progress.node_epoch,
+            metadata_offset=self._metadata.image.offset,
+            ready=progress.ready,
+            want_drain=progress.want_drain,
+        )
+        return await self._controller.call(
+            methods.CONTROLLER_HEARTBEAT, request, timeout_ms=min(CALL_MS, self._times.session_ms // 2)
+        )
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due, or there is something to say."""
+        pause = DRAIN_BEAT_MS if self._progress.want_drain else self._times.heartbeat_ms
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause / 1_000):
+                await self._wake.wait()
