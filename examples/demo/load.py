@@ -26,7 +26,7 @@ LATE_SECONDS_MAX: Final = 1.0
 
 
 class Load:
-    """Writes to one topic. `run` returns after `stop`, once every record has its outcome."""
+    """Writes to one topic. `run` returns after `stop` or the input's end, once every record has its outcome."""
 
     def __init__(
         self,
@@ -68,6 +68,8 @@ class Load:
                 due = self._seconds()
                 while not self._stopping.is_set():
                     items = await coming
+                    if not items:
+                        break
                     coming = fetch()
                     due = max(due, self._seconds() - LATE_SECONDS_MAX)
                     await asyncio.sleep(max(0.0, due - self._seconds()))
