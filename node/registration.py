@@ -125,8 +125,8 @@ class Registration:
         await self._register(damaged())
         async with asyncio.TaskGroup() as tasks:
             getting_ready = tasks.create_task(self._get_ready())
-            await self._beat(damaged)
-            getting_ready.cancel()
+            beating = tasks.create_task(self._beat(damaged))
+            beating.add_done_callback(lambda _: getting_ready.cancel())
 
     async def drain(self) -> None:
         """Let every leadership that another can take move away. Returns when none is left, when the longest time is

@@ -1,0 +1,216 @@
+"""Nodes that are only their metadata side: real log, quorum, controller and registration, on fake disks, a simulated
+network and virtual time. No partitions' logs, so the stories are about the metadata alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from node import methods
+from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.metadata_log import open_log
+from node.metadata_node import MetadataNode, identity_of, new_incarnation
+from node.methods import Answer, Method, Request
+from replication.image import ClusterImage, NodeRegistration
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from tests.sim.clock import SimClock
+from tests.sim.executor import DiskPace, SimExecutor
+from tests.sim.loop import SimLoop, SimTask
+from tests.sim.network import Network
+from tests.sim.process import Process, ProcessState
+from tidelog.types import Endpoint, NodeId, PartitionKey
+from tidelog.v1 import admin_pb2
+
+T = TypeVar("T")
+
+
+def endpoint_of(node: int) -> Endpoint:
+    return Endpoint(f"node-{node}", 9092)
+
+
+@dataclass
+class Life:
+    """One life of a node's process."""
+
+    process: Process
+    failure: BaseException | None = None
+    node: MetadataNode | None = None
+    folders: list[DataFolder] = field(default_factory=list)
+    tasks: list[SimTask[Any]] = field(default_factory=list)
+
+
+class MetadataWorld:
+    """See the module's words. Node 0 forms the cluster. Used as a context manager."""
+
+    def __init__(self, nodes: int = 3, seed: int = 1, *, folders: int = 1) -> None:
+        self.rng = random.Random(seed)
+        self.loop = SimLoop(random.Random(seed + 1))
+        self.network = Network(self.loop, random.Random(seed + 2))
+        self.count = nodes
+        self.folders_each = folders
+        self.disks = {node: FakeDisk() for node in range(nodes)}
+        self.pace = {node: DiskPace() for node in range(nodes)}
+        self.executors: dict[int, list[SimExecutor]] = {}
+        self.lives: dict[int, Life] = {}
+        self.dead: list[Life] = []
+        self.boots = dict.fromkeys(range(nodes), b"boot")
+        self.damaged: dict[int, Mapping[PartitionKey, str]] = {}
+        for node in range(nodes):
+            self.network.name_endpoint(endpoint_of(node), f"node-{node}")
+
+    def __enter__(self) -> MetadataWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.dispose()
+
+    # --- processes ---
+
+    def config(self, node: int) -> NodeConfig:
+        return NodeConfig(
+            node_id=NodeId(node),
+            data_folders=tuple(f"/data{number}" for number in range(self.folders_each)),
+            listeners=(ListenerConfig("client", endpoint_of(node)),),
+            quorum=QuorumConfig(bootstrap=node == 0, nodes=tuple(map(endpoint_of, range(self.count)))),
+        )
+
+    def start(self, *nodes: int) -> None:
+        for node in nodes:
+            process = Process(f"node-{node}", len(self.dead))
+            life = self.lives[node] = Life(process)
+            process.run(self.loop.create_task, self._run(node, life))
+
+    async def _run(self, node: int, life: Life) -> None:
+        try:
+            await self._live(node, life)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            life.failure = error
+            self.network.process_ended(life.process, power_lost=False)
+
+    async def _live(self, node: int, life: Life) -> None:
+        config, clock = self.config(node), SimClock(self.loop)
+        folders = []
+        for path in config.data_folders:
+            executor = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
+            folder = DataFolder.open(
+                path, files=self.disks[node], clock=clock, rng=random.Random(self.rng.random()), executor=executor
+            )
+            folders.append((folder, executor))
+        self.executors[node] = [executor for _, executor in folders]
+        life.folders = [folder for folder, _ in folders]
+        identity = identity_of(config, new_incarnation(self.rng), self.boots[node])
+        side = life.node = MetadataNode(
+            config,
+            identity,
+            folders,
+            open_log(folders[0][0]),
+            files=self.disks[node],
+            clock=clock,
+            rng=random.Random(self.rng.random()),
+            transport=self.network.transport(f"node-{node}"),
+        )
+        self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", side.services())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(side.run_controller())
+            tasks.create_task(side.run_quorum())
+            tasks.create_task(side.run_membership(lambda: self.damaged.get(node, {})))
+
+    def kill(self, node: int, *, power: bool = False) -> None:
+        """End the process between two steps; with `power`, the machine too: what was not synced is gone."""
+        life = self.lives.pop(node)
+        life.process.state = ProcessState.DEAD
+        life.tasks = self.loop.tasks_of(life.process)
+        self.dead.append(life)
+        self.network.process_ended(life.process, power_lost=power)
+        if power:
+            self.disks[node].crash(self.rng)
+            self.boots[node] = self.rng.randbytes(8)
+        else:
+            self.disks[node].kill()
+
+    def stall(self, node: int) -> None:
+        """The node's disk does not answer any more."""
+        self.pace[node].stalled = True
+
+    def release(self, node: int) -> None:
+        self.pace[node].stalled = False
+        for executor in self.executors[node]:
+            executor.resume()
+
+    def empty(self, node: int) -> None:
+        """The node's volume is replaced by an empty one."""
+        assert node not in self.lives
+        self.disks[node] = FakeDisk()
+
+    # --- looking and asking ---
+
+    def side(self, node: int) -> MetadataNode:
+        found = self.lives[node].node
+        assert found is not None, f"node {node} has not opened its folder"
+        return found
+
+    def image(self, node: int = 0) -> ClusterImage:
+        return self.side(node).image
+
+    def unfenced(self, seen_by: int = 0) -> set[int]:
+        """By the newest image of that node; of nodes that run, only their present life counts."""
+        life = self.lives.get(seen_by)
+        if life is None or life.node is None:
+            return set()
+        return {
+            node.node_id
+            for node in life.node.image.nodes.values()
+            if not node.fenced and (node.node_id not in self.lives or self._is_present(node))
+        }
+
+    def _is_present(self, node: NodeRegistration) -> bool:
+        side = self.lives[node.node_id].node
+        return side is not None and side.registration.node_epoch == node.node_epoch
+
+    def run_until(self, reached: Callable[[], bool], within: float = 30, what: str = "") -> None:
+        self.loop.run_until(reached, within=within, what=what)
+
+    def wait_whole(self, *seen_by: int) -> None:
+        """Until every node runs unfenced, as these (all, where none is named) have heard."""
+        everywhere = seen_by or tuple(sorted(self.lives))
+        running = set(self.lives)
+        self.run_until(
+            lambda: all(self.unfenced(node) >= running for node in everywhere),
+            what=f"all of {running} are unfenced, as {everywhere} have heard",
+        )
+
+    def begin(self) -> None:
+        """All nodes, started and unfenced."""
+        self.start(*range(self.count))
+        self.wait_whole()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work of a client's process to its end."""
+        client = Process("client")
+        task = client.run(self.loop.create_task, work)
+        self.run_until(task.done, within=60, what="the client's work is done")
+        return task.result()
+
+    def asking(self, node: int, method: Method[Request, Answer], request: Request) -> asyncio.Task[Answer]:
+        """A call under way."""
+        call = self.network.transport("client").call(endpoint_of(node), method, request, timeout_ms=20_000)
+        return Process("client").run(self.loop.create_task, call)
+
+    def call(self, node: int, method: Method[Request, Answer], request: Request, timeout_ms: int = 20_000) -> Answer:
+        transport = self.network.transport("client")
+        return self.do(transport.call(endpoint_of(node), method, request, timeout_ms=timeout_ms))
+
+    def create(
+        self, name: str = "orders", *, at: int = 0, partitions: int = 3, replicas: int = 3, **configs: str
+    ) -> bytes:
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        request = admin_pb2.CreateTopicRequest(
+            name=name, partitions=partitions, replication_factor=replicas, configs=settings
+        )
+        return self.call(at, methods.ADMIN_CREATE_TOPIC, request).topic_id
