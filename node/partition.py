@@ -75,7 +75,6 @@ from tidelog._wire import Buffer, PartitionFetched
 from tidelog.errors import (
     CorruptLog,
     InvalidRequest,
-    KafkaStorageError,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TidelogError,
@@ -264,7 +263,7 @@ class Partition:
     def leading_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader:
         """The core, where this node leads in that epoch (-1: whichever). Raises why not."""
         if self.offline is not None:
-            raise KafkaStorageError(f"partition {self}: {self.offline.message}")
+            raise NotLeaderOrFollower(f"this node cannot lead partition {self}: {self.offline.message}")
         if leader_epoch != NO_LEADER_EPOCH:
             ensure_epoch(self.name, self.leader_epoch, leader_epoch)
         if self.leader is None:

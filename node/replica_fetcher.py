@@ -27,7 +27,7 @@ from node.replica_config import ReplicaConfig
 from node.transport import MessageStream, Transport
 from tidelog._wire import FetchResponse
 from tidelog.errors import ConnectionFailed, TidelogError
-from tidelog.types import Endpoint, Millis, NodeId, Offset
+from tidelog.types import Endpoint, NodeId, Offset
 from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.fetcher")
@@ -63,7 +63,7 @@ class ReplicaFetcher:
         self._number: dict[Partition, int] = {}
         self._stream: MessageStream[data_pb2.FetchRequest, FetchResponse] | None = None
         self._connected_to: Endpoint | None = None
-        self._silent_since = Millis(0)
+        self._silent_ticks = 0
         self._failures = 0
         self._wake = asyncio.Event()
         self._stopping = False
@@ -98,12 +98,16 @@ class ReplicaFetcher:
         if self._stream is not None:
             self._stream.close()
 
-    def tick(self, now: Millis) -> None:
-        """Time goes by: a stream that is silent for too long, or leads where the leader no more is, is given up."""
+    def tick(self) -> None:
+        """Time goes by: a stream that is silent for too long, or that leads where the leader no more is, is given up.
+
+        Silence is counted in ticks: a node that was itself held up for a while must not blame the others for it.
+        """
         if self._stream is None:
             return
+        self._silent_ticks += 1
         patience = self._config.fetch_wait_ms + self._config.fetch_patience_ms
-        if self._open and now - self._silent_since > patience:
+        if self._open and self._silent_ticks * self._config.tick_ms > patience:
             _log.warning("node %d has not answered a fetch for %d ms: connecting anew", self.leader, patience)
             self._stream.close()
         elif self._endpoint() != self._connected_to:
@@ -133,7 +137,7 @@ class ReplicaFetcher:
             raise ConnectionFailed(f"node {self.leader} has no known address on listener {self._config.listener}")
         self._connected_to = endpoint
         stream = await self._transport.open_stream(endpoint, methods.DATA_FETCH_STREAM)
-        self._stream, self._silent_since = stream, self._clock.monotonic_ms()
+        self._stream, self._silent_ticks = stream, 0
         try:
             await run_duplex(self._receive(stream), self._send(stream))
         finally:
@@ -154,7 +158,7 @@ class ReplicaFetcher:
         wanted, self._wanted = self._wanted, {}
         held, self._held = self._held, {}
         if wanted and not self._open:
-            self._silent_since = self._clock.monotonic_ms()
+            self._silent_ticks = 0
         for partition in wanted:
             fetch_id = next(self._fetch_ids)
             fetch = partition.next_fetch(fetch_id)
@@ -175,7 +179,7 @@ class ReplicaFetcher:
     async def _receive(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
         while (response := await stream.receive()) is not None:
             self._failures = 0
-            self._silent_since = self._clock.monotonic_ms()
+            self._silent_ticks = 0
             for answer in response.partitions:
                 partition = self._open.pop(answer.fetch_id, None)
                 if partition is not None:

@@ -1,17 +1,18 @@
 """All partitions of one node: what the metadata says of them, carried out, and the tasks that keep them going.
 
-Each committed image is applied at once and on the loop: logs made, roles taken, logs of removed topics deleted. Images
+Each committed image is applied at once and on the loop: roles taken, logs of removed topics deleted, missing ones asked
+for. Images
 may be left out in between; each says all there is to know.
 
 Kept true:
   1. Nothing is done on an image that is not of this very incarnation's registration or later.
   2. A new leader epoch is a new core, whoever leads; within an epoch only a higher partition epoch is news.
-  3. A log is used only for the topic id that it was made for. A log that the metadata does not know, or knows as
-     another topic's, is set aside and reported, never deleted; deleted are the logs of topics whose removal was seen.
+  3. Deleted are only the logs of topics, and replicas, whose removal was seen.
   4. A damaged replica does nothing until the metadata has taken it out of both sets (design, section 4, rule 6).
   5. Every task has one owner, `run`, which ends when they have ended.
 
-Left to others: the image (replication/image.py and its driver), one partition (partition.py), disks (storage/).
+Left to others: the image (replication/image.py and its driver), one partition (partition.py), which log is whose
+(log_shelf.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from uuid import UUID
 
 from node.clock import Clock
 from node.isr_proposer import AlterPartition, IsrProposer
+from node.log_shelf import LogShelf
 from node.open_fetch import FetchDesk
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
@@ -33,7 +35,6 @@ from node.replica_fetcher import ReplicaFetcher
 from node.transport import Caller, Transport
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposeIsr, ReplicaView, Session
-from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
 from tidelog.errors import (
@@ -50,11 +51,9 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.types import (
-    METADATA_TOPIC,
     NO_LEADER_EPOCH,
     NO_NODE,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -70,8 +69,8 @@ from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.replicas")
 
-UNKNOWN_FOLDER: Final = FolderId(UUID(int=0))
-"""In the metadata: the replica's data folder is not known yet (KIP-858)."""
+OPENED_AT_ONCE: Final = 4
+"""Logs made in one turn of the loop: some 10 ms, short against a heartbeat."""
 
 REMEMBERED_TOPICS: Final = 1_000
 """Removed topics of which the node still knows the name, so that it can tell "made again" from "never heard of"."""
@@ -97,6 +96,7 @@ class ReplicaManager:
         self._me = node_id
         self._incarnation = incarnation
         self._folders = folders
+        self._shelf = LogShelf(node_id, folders, config.log_defaults)
         self._clock = clock
         self._rng = rng
         self._transport = transport
@@ -106,7 +106,8 @@ class ReplicaManager:
         self._partitions: dict[PartitionKey, Partition] = {}
         self._by_wire: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
-        self._loaded: dict[TopicPartition, list[tuple[DataFolder, Log]]] = {}
+        self._unopened: dict[PartitionKey, None] = {}
+        self._wake_opener = asyncio.Event()
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
@@ -144,12 +145,14 @@ class ReplicaManager:
             self._tasks = tasks
             ticking = tasks.create_task(self._tick_for_ever())
             writing = tasks.create_task(self._checkpoint_for_ever())
+            opening = tasks.create_task(self._open_for_ever())
             tasks.create_task(self._proposer.run())
             for fetcher in self._fetchers.values():
                 tasks.create_task(fetcher.run())
             await self._stop.wait()
             ticking.cancel()
             writing.cancel()
+            opening.cancel()
             for fetcher in self._fetchers.values():
                 fetcher.stop()
             self._proposer.stop()
@@ -181,7 +184,7 @@ class ReplicaManager:
         for desk in self._desks:
             desk.tick(now)
         for fetcher in self._fetchers.values():
-            fetcher.tick(now)
+            fetcher.tick()
 
     def _next_round_of(self, attended: dict[Partition, None]) -> None:
         for partition in self._partitions.values():
@@ -191,6 +194,8 @@ class ReplicaManager:
                 partition.sync()  # again, where a full disk refused it
             else:
                 self._resign(partition)
+        if self._unopened:
+            self._wake_opener.set()
 
     async def _checkpoint_for_ever(self) -> None:
         while True:
@@ -213,7 +218,7 @@ class ReplicaManager:
         self._proposer.node_epoch = node.node_epoch
         self._forget_removed(old, image)
         if old is EMPTY:
-            self._take_stock(image)
+            self._shelf.take_stock(image)
         nodes_changed = old.nodes is not image.nodes
         for topic_id, topic in image.topics.items():
             if nodes_changed or old.topics.get(topic_id) is not topic:
@@ -254,46 +259,50 @@ class ReplicaManager:
         del self._by_name[partition.name]
         self._attended.pop(partition, None)
 
-    def _take_stock(self, image: ClusterImage) -> None:
-        """Which of the logs that recovery found are of replicas that the metadata knows here."""
-        for folder in self._folders:
-            for name in sorted(folder.logs):
-                log = folder.logs[name]
-                if name.topic == METADATA_TOPIC:
-                    continue
-                state = image.partition(PartitionKey(log.topic_id, name.partition))
-                if state is None or self._me not in state.replicas:
-                    self._set_aside(folder, name, f"the metadata knows no replica of topic id {log.topic_id} here")
-                else:
-                    self._loaded.setdefault(name, []).append((folder, log))
-
-    def _set_aside(self, folder: DataFolder, name: TopicPartition, reason: str) -> None:
-        try:
-            aside = folder.set_aside(name, reason)
-            _log.warning("%s was set aside as %s: %s", name, aside, reason)
-        except TidelogError as error:
-            _log.warning("%s was not set aside: %s", name, error.message)
-
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
-        partition = self._partitions.get(state.key)
         if self._me not in state.replicas:
+            self._unopened.pop(state.key, None)
             self._delete(state.key, "the replica was moved to other nodes")
             return
-        if partition is None:
-            partition = self._open(topic, state)
-            if partition is None:
-                return
-        if partition.log.damage is not None and partition.folder.offline is None:
-            if not self._in_sets(state):
-                partition = self._replace_damaged(topic, state, partition)
+        partition = self._partitions.get(state.key)
+        if partition is not None and partition.log.damage is not None and partition.folder.offline is None:
+            if self._me not in state.isr and self._me not in state.elr:
+                self._dismiss(partition, "its log is damaged and is fetched anew")
+                self._shelf.set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
+                partition = None
             elif partition.offline is None:
                 self.log_damaged(partition, CorruptLog(f"its log lost {partition.log.damage}"))
-            if partition is None:
+        if partition is None:
+            found = self._shelf.find(topic, state)
+            if found is None:
+                self._unopened[state.key] = None
+                self._wake_opener.set()
                 return
+            partition = self._install(topic, state, *found)
         if partition.leader_epoch == state.leader_epoch:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
         else:
             self._take_role(topic, state, partition)
+
+    async def _open_for_ever(self) -> None:
+        """Make the logs that are missing, a few in each turn of the loop: making one may take some milliseconds."""
+        while True:
+            await self._wake_opener.wait()
+            self._wake_opener.clear()
+            for count, key in enumerate(list(self._unopened)):
+                if count % OPENED_AT_ONCE == 0:
+                    await self._clock.sleep_ms(0)
+                self._open(key)
+
+    def _open(self, key: PartitionKey) -> None:
+        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        if key not in self._unopened or topic is None or state is None or self.stopping:
+            self._unopened.pop(key, None)
+            return
+        made = self._shelf.make(topic, state)
+        if made is not None:
+            del self._unopened[key]
+            self._take_role(topic, state, self._install(topic, state, *made))
 
     def _take_role(self, topic: TopicState, state: PartitionState, partition: Partition) -> None:
         self._leave_fetcher(partition)
@@ -315,67 +324,15 @@ class ReplicaManager:
 
     # --- logs ---
 
-    def _open(self, topic: TopicState, state: PartitionState) -> Partition | None:
-        """The partition with its log: what recovery found, or a new one. None where it cannot be, or not yet."""
+    def _install(self, topic: TopicState, state: PartitionState, folder: DataFolder, log: Log) -> Partition:
         name = TopicPartition(topic.name, state.partition)
-        config = LogConfig.from_topic(topic.configs, self._config.log_defaults)
-        found = self._found(name, state)
-        if found is not None:
-            folder, log = found
-            log.reconfigure(config)
-            return self._install(Partition(state.key, name, log, folder, me=self._me, host=self))
-        if self._in_sets(state) and any(state.key in folder.missing for folder in self._folders):
-            _log.error("%s is gone, although it had held records: not made anew while others count on it", name)
-            return None
-        home = self._home(state)
-        if home is None:
-            return None
-        try:
-            log = home.create_log(name, topic.topic_id, config)
-        except TidelogError as error:
-            _log.error("%s was not made: %s", name, error.message)
-            return None
-        return self._install(Partition(state.key, name, log, home, me=self._me, host=self))
-
-    def _found(self, name: TopicPartition, state: PartitionState) -> tuple[DataFolder, Log] | None:
-        """What recovery found for this partition. Of several, that in the folder which the metadata names is it."""
-        fits = [entry for entry in self._loaded.pop(name, []) if entry[1].topic_id == state.topic_id]
-        wanted = state.folder_of(self._me)
-        fits.sort(key=lambda entry: entry[0].folder_id != wanted)
-        for folder, _ in fits[1:]:
-            self._set_aside(folder, name, "another data folder has this log too")
-        return fits[0] if fits else None
-
-    def _in_sets(self, state: PartitionState) -> bool:
-        return self._me in state.isr or self._me in state.elr
-
-    def _install(self, partition: Partition) -> Partition:
+        partition = Partition(state.key, name, log, folder, me=self._me, host=self)
         self._partitions[partition.key] = partition
         self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
         self._by_name[partition.name] = partition
         if partition.folder.offline is not None:
             partition.go_offline(KafkaStorageError(f"data folder {partition.folder.path} is offline"))
         return partition
-
-    def _home(self, state: PartitionState) -> DataFolder | None:
-        """The folder for a new log: the one in the metadata; where that says none, the one with the fewest logs."""
-        wanted = state.folder_of(self._me)
-        working = [folder for folder in self._folders if folder.offline is None]
-        if wanted != UNKNOWN_FOLDER:
-            home = next((folder for folder in working if folder.folder_id == wanted), None)
-            if home is None:
-                _log.error("%s belongs into data folder %s, which is offline or gone: not made anew", state.key, wanted)
-            return home
-        counts = {folder.folder_id: 0 for folder in working}
-        for partition in self._partitions.values():
-            if partition.folder.folder_id in counts:
-                counts[partition.folder.folder_id] += 1
-        return min(working, key=lambda folder: counts[folder.folder_id], default=None)
-
-    def _replace_damaged(self, topic: TopicState, state: PartitionState, partition: Partition) -> Partition | None:
-        self._dismiss(partition, "its log is damaged and is fetched anew")
-        self._set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
-        return self._open(topic, state)
 
     def _folder_failed(self, folder: DataFolder) -> None:
         """A data folder refused to work: its partitions stop, all others go on."""
@@ -504,7 +461,10 @@ class ReplicaManager:
                 f"topic {topic.name} has {len(topic.partitions)} partitions, {index} was asked for; they count from 0"
             )
         if self._me in state.replicas:
-            return KafkaStorageError(f"the data folder of partition {topic.name}-{index} on this node is offline")
+            return NotLeaderOrFollower(
+                f"partition {topic.name}-{index} has no log on this node yet: it is being made, or its data folder is "
+                "offline; ask again after a pause"
+            )
         return NotLeaderOrFollower(
             f"this node holds no replica of partition {topic.name}-{index}",
             leader=self._address(state.leader, state.leader_epoch, listener),
