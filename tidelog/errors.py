@@ -469,6 +469,12 @@ class NodeShuttingDown(
     """The node is stopping and takes no new requests."""
 
 
+class NodeNotAvailable(
+    TidelogError, code=8, kafka_name="BROKER_NOT_AVAILABLE", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
+):
+    """The node is starting and cannot answer yet."""
+
+
 class ConnectionFailed(
     TidelogError, code=1008, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
 ):

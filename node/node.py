@@ -1,0 +1,328 @@
+"""One node, put together: folders, logs, metadata, membership, services. No sockets, threads or machine clocks.
+
+The life of a node: the data folders are opened and their logs recovered (the metadata log first, since it says what the
+others are); the quorum is joined or, by the one node that was told to, formed; the process registers and, once it has
+caught up and is unfenced, is ready; it is told to stop; its leaderships move away; its streams end; its logs are closed
+clean.
+
+Kept true: services can be asked from the beginning and refuse what cannot be answered yet; every task is owned and
+waited for by `run`; what makes running impossible ends `run` with that error, and leaves no clean-shutdown marker.
+Left to others: listeners, signals and threads (`node/process.py`), or their simulated twins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NoReturn, Protocol
+
+from node import methods
+from node.clock import Clock
+from node.config import CLIENT_LISTENER, NodeConfig
+from node.data_service import DataService
+from node.gate import Gate
+from node.metadata_log import METADATA_TOPIC_ID, open_log
+from node.metadata_node import MetadataNode, identity_of, new_incarnation
+from node.metrics import NodeFigures, PartitionFigures
+from node.partition import Partition
+from node.replica_config import ReplicaConfig
+from node.replica_manager import ReplicaManager
+from node.transport import Transport
+from node.work import run_in
+from replication.image import ClusterImage
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.executor import Executor
+from storage.files import Files
+from storage.log import Log
+from tidelog.errors import KafkaStorageError, TidelogError
+from tidelog.types import PartitionKey, TopicId, TopicPartition
+
+_log = logging.getLogger("node.node")
+
+SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUORUM)
+
+QUIET_ROUNDS: Final = 3
+"""After so many turns of a folder's writer nothing is under way there: the group commit that runs when the last append
+is made, the one that was asked for meanwhile, and what their reports ask for."""
+
+ReadyChanged = Callable[[bool], Awaitable[None]]
+
+
+class Executors(Protocol):
+    """Makes executors by name; a folder's has one worker, so that its work is done in order."""
+
+    def __call__(self, name: str, workers: int = 1) -> Executor: ...
+
+
+class Node:
+    """One life of one node's process."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        files: Files,
+        executors: Executors,
+        transport: Transport,
+        boot_id: bytes,
+        before_close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """config: with the listeners' ports as they are bound. boot_id: 16 bytes, another one after each boot of the
+        machine. before_close: ends the listeners; called when all that waited has been answered."""
+        self.incarnation = new_incarnation(rng)
+        self._config = config
+        self._clock, self._rng, self._files, self._transport = clock, rng, files, transport
+        self._writers = {folder: executors(folder) for folder in config.data_folders}
+        self._boot_id = boot_id
+        self._before_close = before_close
+        self._gates = {name: Gate(name) for name in SERVICES}
+        self._folders: list[DataFolder] = []
+        self._metadata: MetadataNode | None = None
+        self._replicas: ReplicaManager | None = None
+        self._stop = asyncio.Event()
+        self._ready_changed: ReadyChanged | None = None
+        self._is_ready = False
+
+    # --- from outside -------------------------------------------------------------------------------------------------
+
+    def services(self) -> Mapping[str, object]:
+        """The services by their full names, for the listeners."""
+        return self._gates
+
+    def on_ready(self, changed: ReadyChanged) -> None:
+        """Await `changed(is_ready)` whenever the node becomes ready, or is not ready any more."""
+        self._ready_changed = changed
+
+    def stop(self) -> None:
+        """Let `run` end gracefully."""
+        self._stop.set()
+        if self._metadata is not None:
+            self._metadata.metadata.wake()  # it is not ready any more
+
+    @property
+    def image(self) -> ClusterImage | None:
+        """The newest committed image that the node knows; None while it starts."""
+        return None if self._metadata is None else self._metadata.image
+
+    @property
+    def replicas(self) -> ReplicaManager | None:
+        """The partitions; None while their logs are recovered."""
+        return self._replicas
+
+    def figures(self) -> NodeFigures:
+        """The node as it is now, for its metrics."""
+        metadata, replicas = self._metadata, self._replicas
+        working = {folder.path for folder in self._folders if folder.offline is None}
+        return NodeFigures(
+            ready=self._is_ready,
+            metadata_offset=0 if metadata is None else metadata.image.offset,
+            is_controller=metadata is not None and metadata.view.leads,
+            folders=self._config.data_folders,
+            offline_folders=tuple(path for path in self._config.data_folders if metadata and path not in working),
+            partitions=()
+            if metadata is None or replicas is None
+            else tuple(_figures_of(partition, metadata.image) for partition in replicas.partitions()),
+        )
+
+    async def run(self) -> None:
+        """Live until told to stop. Raises what makes running impossible: InvalidConfig, InconsistentClusterId,
+        KafkaStorageError, CorruptLog, StaleNodeEpoch."""
+        try:
+            try:
+                metadata, replicas = await self._open()
+                await self._live(metadata, replicas)
+            except BaseExceptionGroup as errors:
+                _raise_cause(errors)
+        except BaseException:
+            for folder in self._folders:
+                folder.close()
+            raise
+        await self._close()
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> tuple[MetadataNode, ReplicaManager]:
+        """Open the folders, recover the logs, open the gates."""
+        for path in self._config.data_folders:
+            await self._open_folder(path)
+        known = next((folder.cluster_id for folder in self._folders if folder.cluster_id is not None), None)
+        if known is not None:
+            await self._adopt(known)
+        first = self._folders[0]
+        metadata = self._join(await run_in(self._writers[first.path], lambda: open_log(first)))
+        image = metadata.metadata.replayed()
+        async with asyncio.TaskGroup() as recovering:
+            for folder in self._folders:
+                recovering.create_task(self._recover(folder, image))
+        return metadata, self._replicate(metadata)
+
+    async def _open_folder(self, path: str) -> None:
+        try:
+            folder = await run_in(
+                self._writers[path],
+                lambda: DataFolder.open(
+                    path, files=self._files, clock=self._clock, rng=self._rng, executor=self._writers[path]
+                ),
+            )
+        except KafkaStorageError as error:
+            if not self._folders:
+                raise  # the first one holds the metadata log: without it there is no node
+            _log.error("left out: %s", error.message)
+            return
+        self._folders.append(folder)
+        folder.on_offline = lambda failed: _log.error("data folder %s is offline: %s", failed.path, failed.offline)
+
+    async def _adopt(self, cluster_id: str) -> None:
+        """Let all folders belong to the cluster and to this node, durably."""
+        for folder in self._folders:
+            await run_in(
+                self._writers[folder.path],
+                lambda folder=folder: folder.adopt(cluster_id, self._config.node_id),  # type: ignore[misc]
+            )
+
+    async def _recover(self, folder: DataFolder, image: ClusterImage) -> None:
+        defaults = self._config.log_config
+
+        def config_of(_name: TopicPartition, topic_id: TopicId) -> LogConfig:
+            topic = image.topics.get(topic_id)
+            return defaults if topic is None else LogConfig.from_topic(topic.configs, defaults)
+
+        began = self._clock.monotonic_ms()
+        logs = await run_in(self._writers[folder.path], lambda: folder.load_logs(config_of))
+        for note in folder.notes:
+            _log.warning("%s", note)
+        _log.info(
+            "recovered data folder %s",
+            folder.path,
+            extra={"logs": len(logs), "clean": folder.was_clean, "ms": self._clock.monotonic_ms() - began},
+        )
+
+    def _join(self, log: Log) -> MetadataNode:
+        """The node's side of the metadata; from here on others may ask it about that."""
+        metadata = self._metadata = MetadataNode(
+            self._config,
+            identity_of(self._config, self.incarnation, self._boot_id),
+            [(folder, self._writers[folder.path]) for folder in self._folders],
+            log,
+            files=self._files,
+            clock=self._clock,
+            rng=self._rng,
+            transport=self._transport,
+        )
+        for name, service in metadata.services().items():
+            self._gates[name].open(service)
+        return metadata
+
+    def _replicate(self, metadata: MetadataNode) -> ReplicaManager:
+        """The node's partitions; from here on clients and followers may ask for them."""
+        times = self._config.replication
+        config = ReplicaConfig(
+            lag_ms_max=times.lag_ms_max,
+            fetch_wait_ms=times.fetch_wait_ms,
+            fetch_bytes=times.fetch_bytes_max,
+            listener=CLIENT_LISTENER,
+            log_defaults=self._config.log_config,
+        )
+        replicas = self._replicas = ReplicaManager(
+            self._config.node_id,
+            self.incarnation,
+            self._folders,
+            clock=self._clock,
+            rng=self._rng,
+            transport=self._transport,
+            alter_partition=metadata.alter_partition,
+            config=config,
+        )
+        self._gates[methods.DATA].open(DataService(replicas, clock=self._clock, config=config))
+        return replicas
+
+    # --- living -------------------------------------------------------------------------------------------------------
+
+    async def _live(self, metadata: MetadataNode, replicas: ReplicaManager) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for_ever = [
+                tasks.create_task(metadata.run_quorum(), name="quorum"),
+                tasks.create_task(metadata.run_controller(), name="controller"),
+                tasks.create_task(metadata.run_membership(self._damaged), name="membership"),
+                tasks.create_task(self._watch_ready(metadata), name="ready"),
+            ]
+            replicating = tasks.create_task(replicas.run(), name="replicas")
+            metadata.subscribe(replicas.on_image)
+            await self._stop.wait()
+            _log.info("stops: its leaderships move away")
+            await metadata.drain()
+            await replicas.stop()
+            await replicating
+            if self._before_close is not None:
+                await self._before_close()
+            for task in for_ever:
+                task.cancel()
+
+    def _damaged(self) -> dict[PartitionKey, str]:
+        """Replicas whose recovery found less than what had been reported as held."""
+        return {
+            key: str(damage)
+            for folder in self._folders
+            for key, damage in folder.damaged().items()
+            if key.topic_id != METADATA_TOPIC_ID
+        }
+
+    async def _watch_ready(self, metadata: MetadataNode) -> None:
+        def ready_now() -> bool:
+            return metadata.registration.unfenced and not self._stop.is_set()
+
+        while True:
+            await metadata.metadata.wait_until(lambda: ready_now() != self._is_ready)
+            self._is_ready = ready_now()
+            _log.info("is ready" if self._is_ready else "is not ready")
+            if self._ready_changed is not None:
+                await self._ready_changed(self._is_ready)
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        """Close the logs, so that the next start believes them."""
+        for folder in self._folders:
+            writer = self._writers[folder.path]
+            for _ in range(QUIET_ROUNDS):
+                await run_in(writer, lambda: None)
+            if folder.offline is not None:
+                folder.close()
+                continue
+            try:
+                await run_in(writer, folder.close_clean)
+            except TidelogError as error:
+                _log.error("data folder %s is not closed clean: %s", folder.path, error.message)
+
+
+def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:
+    state, log = image.partition(partition.key), partition.log
+    return PartitionFigures(
+        topic=partition.name.topic,
+        partition=partition.name.partition,
+        leads=partition.leader is not None,
+        isr_size=0 if state is None else len(state.isr),
+        replicas=0 if state is None else len(state.replicas),
+        log_start=log.log_start_offset,
+        log_end=log.log_end_offset,
+        high_watermark=log.high_watermark,
+        held=log.held,
+    )
+
+
+def _raise_cause(errors: BaseExceptionGroup[Any]) -> NoReturn:
+    """The first error of ours that ended a group of tasks; a defect, where there is one, before that."""
+    leaves: list[BaseException] = []
+    open_groups: list[BaseException] = [errors]
+    while open_groups:
+        error = open_groups.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            open_groups += error.exceptions
+        else:
+            leaves.append(error)
+    raise next((leaf for leaf in leaves if not isinstance(leaf, TidelogError)), leaves[0]) from None
