@@ -131,8 +131,13 @@ class InFlight:
     """When its answer counts as not coming."""
     ask_ms: Millis
     """When the leader is looked up although nothing failed."""
-    sent: bool = False
-    """Handed to the network: from here on nobody can tell without an answer."""
+    sent_ms: Millis | None = None
+    """When it was handed to the network: from there on nobody can tell without an answer."""
+
+    @property
+    def sent(self) -> bool:
+        """Whether it may be in the log."""
+        return self.sent_ms is not None
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:

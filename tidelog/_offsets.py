@@ -84,9 +84,9 @@ async def _round(
             continue
         for key, told in zip(entries, answer.partitions, strict=True):
             if told.HasField("error"):
-                error = from_proto(told.error)
-                cluster.note_leader(key, error.leader)
-                failures.append(error)
+                refusal = from_proto(told.error)
+                cluster.note_leader(key, refusal.leader)
+                failures.append(refusal)
             else:
                 found[key] = Offset(told.offset)
     await _ends_for_future_times(cluster, left, found, failures, timeout_ms)

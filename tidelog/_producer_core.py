@@ -216,7 +216,7 @@ class ProducerCore:
         if not self.is_wanted(batch, node):
             return None
         given = self._given[batch.batch_id]
-        given.sent = True
+        given.sent_ms = at
         given.give_up_ms = Millis(min(at + self.policy.request_timeout_ms, batch.expires_ms))
         given.ask_ms = Millis(at + OVERDUE_MS)
         self._alarm(batch.queue, min(given.give_up_ms, given.ask_ms))
@@ -378,7 +378,7 @@ class ProducerCore:
                 self._take_back(given)
                 self._expire(queue, at, effects)
                 return
-            waited = at - given.ask_ms + OVERDUE_MS
+            waited = at - (given.sent_ms or at)
             cause = RequestTimedOut(
                 f"node {given.node} did not answer for {waited} ms: is it overloaded, stopped or cut off?"
             )
@@ -400,7 +400,8 @@ class ProducerCore:
         """The outcome of a batch that is not with any node."""
         queue, records, cause = batch.queue, batch.outcome.records, batch.doubt or batch.cause
         tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
-        said = cause.message if cause is not None else "earlier batches of its partition took too long."
+        unled = "no node said who leads it." if queue.leader == NO_NODE else "earlier batches of it took too long."
+        said = cause.message if cause is not None else unled
         error: TidelogError
         if batch.doubt is not None:
             error = _about(

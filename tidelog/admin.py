@@ -117,6 +117,7 @@ class Admin(Service):
     """Asks and changes the cluster. Use it inside `async with`.
 
     bootstrap: addresses of some nodes, "host:port,host:port". request_timeout_ms: how long one answer may take.
+    patience_ms: how long questions are asked again while no node answers.
     """
 
     def __init__(
@@ -124,13 +125,15 @@ class Admin(Service):
         bootstrap: str | list[str] | tuple[str, ...],
         *,
         request_timeout_ms: int = 30_000,
+        patience_ms: int = 30_000,
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
         at_least(1, request_timeout_ms=request_timeout_ms)
-        self._timeout_ms = request_timeout_ms
+        at_least(0, patience_ms=patience_ms)
+        self._timeout_ms, self._patience_ms = request_timeout_ms, patience_ms
 
     async def create_topic(
         self,
@@ -228,13 +231,13 @@ class Admin(Service):
         return await list_offsets(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
     async def _ask(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Ask node after node, round after round, until one answers; ConnectionFailed after `request_timeout_ms`."""
+        """Ask node after node, round after round, until one answers; ConnectionFailed after `patience_ms`."""
         start = self._clock.monotonic_ms()
         while True:
             try:
                 return await self._cluster.call_any(method, request)
             except ConnectionFailed:
-                if self._clock.monotonic_ms() + BACKOFF_MS - start >= self._timeout_ms:
+                if self._clock.monotonic_ms() + BACKOFF_MS - start >= self._patience_ms:
                     raise
             await self._clock.sleep_ms(BACKOFF_MS)
 

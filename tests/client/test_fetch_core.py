@@ -1,0 +1,310 @@
+"""The consumer's decisions, told as stories: what is fetched, what is dropped, and what is said aloud."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import pytest
+
+from tidelog._fetch_core import (
+    SILENT_MS,
+    UNKNOWN_TOPIC_MS,
+    CheckEpoch,
+    Cursor,
+    Doing,
+    Effect,
+    EpochChecked,
+    Event,
+    Failed,
+    FetchCore,
+    Fetched,
+    FetchPolicy,
+    FindLeader,
+    FindPlace,
+    LeaderKnown,
+    OpenFetch,
+    PlaceFound,
+    Sought,
+    Taken,
+    Ticked,
+)
+from tidelog.errors import (
+    ConnectionLost,
+    CorruptRecord,
+    InconsistentTopicId,
+    LogTruncated,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.records import RecordBatch, build_batch, stamp
+from tidelog.records.record import Record
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Endpoint,
+    EpochEnd,
+    LeaderEpoch,
+    Millis,
+    NodeAddress,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+
+TOPIC_ID = TopicId(UUID(int=1))
+POLICY = FetchPolicy(buffer_bytes=10_000, fetch_bytes=1_000, max_wait_ms=500, request_timeout_ms=5_000)
+
+
+def key(partition: int = 0) -> TopicPartition:
+    return TopicPartition("orders", PartitionIndex(partition))
+
+
+def batch(base: int, count: int = 3, epoch: int = 0, size: int = 10) -> RecordBatch:
+    made = bytearray(
+        build_batch([Record(Offset(base + index), Millis(1), None, b"x" * size) for index in range(count)])
+    )
+    stamp(made, 0, base_offset=base, leader_epoch=epoch)
+    return RecordBatch(bytes(made))
+
+
+class Desk:
+    """A core with a clock, and the effects of the last event."""
+
+    def __init__(self, policy: FetchPolicy = POLICY, partitions: int = 1, start: str = "earliest") -> None:
+        self.core = FetchCore(policy, random.Random(1))
+        self.now = 1_000
+        self.core.assign([key(index) for index in range(partitions)], "latest" if start == "latest" else "earliest")
+
+    def cursor(self, partition: int = 0) -> Cursor:
+        return self.core.cursors[key(partition)]
+
+    def handle(self, event: Event) -> list[Effect]:
+        return self.core.handle(event)
+
+    def tick(self, ms: int = 0) -> list[Effect]:
+        self.now += ms
+        return self.handle(Ticked(Millis(self.now)))
+
+    def lead(
+        self,
+        node: int = 1,
+        epoch: int = 0,
+        partition: int = 0,
+        topic_id: TopicId | None = TOPIC_ID,
+        cause: TidelogError | None = None,
+    ) -> list[Effect]:
+        at = Millis(self.now)
+        return self.handle(LeaderKnown(key(partition), topic_id, NodeId(node), LeaderEpoch(epoch), at, cause))
+
+    def fetched(self, *batches: RecordBatch, epoch: int = 0, partition: int = 0) -> list[Effect]:
+        number = self.cursor(partition).number
+        at, end = Millis(self.now), Offset(100)
+        return self.handle(Fetched(key(partition), number, batches, LeaderEpoch(epoch), end, Offset(0), at))
+
+    def failed(self, error: TidelogError, partition: int = 0) -> list[Effect]:
+        return self.handle(Failed(key(partition), self.cursor(partition).number, error, Millis(self.now)))
+
+    def ready(self, offset: int = 0, epoch: int = 0) -> list[Effect]:
+        """Led, at an offset, with a fetch open."""
+        self.tick()
+        self.lead(epoch=epoch)
+        return self.handle(PlaceFound(key(), self.cursor().number, Offset(offset), Millis(self.now)))
+
+    def consume(self, upto: int, epoch: int = 0) -> list[Effect]:
+        """The user takes everything that waits."""
+        cursor = self.cursor()
+        cursor.drop()
+        cursor.position, cursor.position_epoch = Offset(upto), LeaderEpoch(epoch)
+        return self.handle(Taken(key(), Millis(self.now)))
+
+
+def opened(effects: list[Effect]) -> list[OpenFetch]:
+    return [effect for effect in effects if isinstance(effect, OpenFetch)]
+
+
+def test_a_new_partition_asks_for_its_leader_then_its_place_then_fetches() -> None:
+    desk = Desk(start="latest")
+    assert desk.tick() == [FindLeader(key())]
+    (place,) = desk.lead()
+    assert place == FindPlace(key(), desk.cursor().number, "latest")
+    effects = desk.handle(PlaceFound(key(), place.number, Offset(42), Millis(desk.now)))
+    (fetch,) = opened(effects)
+    assert (fetch.node, fetch.offset, fetch.topic_id) == (1, 42, TOPIC_ID)
+    assert desk.cursor().position == 42
+
+
+def test_the_next_fetch_opens_while_data_wait_and_no_further_one_beyond_the_share() -> None:
+    desk = Desk()
+    desk.ready()
+    (fetch,) = opened(desk.fetched(batch(0, 10, size=20)))
+    assert fetch.offset == 10
+    assert desk.cursor().position == 0, "the user has not been given anything"
+    assert opened(desk.fetched(batch(10, 10, size=100))) == [], "more than the share waits"
+    assert opened(desk.consume(20)) != []
+
+
+def test_all_partitions_together_stay_within_the_budget() -> None:
+    desk = Desk(FetchPolicy(10_000, 1_000_000, 500, 5_000), partitions=5)
+    desk.tick()
+    total = 0
+    for index in range(5):
+        desk.lead(partition=index)
+        number = desk.cursor(index).number
+        (fetch,) = opened(desk.handle(PlaceFound(key(index), number, Offset(0), Millis(desk.now))))
+        total += fetch.max_bytes
+    assert total == 5 * (10_000 // 10)
+    for index in range(5):
+        desk.fetched(batch(0, 1, size=900), partition=index)
+    assert desk.core.used_bytes <= 10_000
+
+
+def test_records_below_the_position_are_not_counted_twice() -> None:
+    desk = Desk()
+    desk.ready(5)
+    desk.fetched(batch(0, 3), batch(3, 5))
+    assert [waiting.base_offset for waiting in desk.cursor().batches] == [3]
+
+
+def test_a_seek_makes_the_open_fetch_stale() -> None:
+    desk = Desk()
+    desk.ready()
+    stale = desk.cursor().number
+    (fetch,) = opened(desk.handle(Sought(key(), Offset(50), NO_LEADER_EPOCH, Millis(desk.now))))
+    assert fetch.offset == 50
+    desk.handle(Fetched(key(), stale, (batch(0),), LeaderEpoch(0), Offset(9), Offset(0), Millis(desk.now)))
+    assert not desk.cursor().has_data
+
+
+def test_a_new_leader_is_asked_whether_the_log_is_still_the_same() -> None:
+    desk = Desk()
+    desk.ready()
+    desk.fetched(batch(0, 10))
+    desk.consume(10)
+    (check,) = desk.lead(2, epoch=1)
+    assert isinstance(check, CheckEpoch)
+    assert (check.node, check.leader_epoch, check.epoch) == (2, 1, 0)
+    end = EpochEnd(LeaderEpoch(0), Offset(10))
+    (fetch,) = opened(desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now))))
+    assert (fetch.node, fetch.offset, fetch.leader_epoch) == (2, 10, 1)
+
+
+@pytest.mark.parametrize("end", [EpochEnd(LeaderEpoch(0), Offset(7)), EpochEnd(NO_LEADER_EPOCH, Offset(-1))])
+def test_what_was_read_and_is_gone_is_said_aloud(end: EpochEnd) -> None:
+    """KIP-320: the log was cut below what the user has been given."""
+    desk = Desk()
+    desk.ready()
+    desk.fetched(batch(0, 10))
+    desk.consume(10)
+    (check,) = desk.lead(2, epoch=1)
+    assert isinstance(check, CheckEpoch)
+    effects = desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now)))
+    assert opened(effects) == []
+    error = desk.cursor().error
+    assert isinstance(error, LogTruncated)
+    assert error.diverging == end
+    assert opened(desk.handle(Sought(key(), Offset(7), LeaderEpoch(0), Millis(desk.now)))) == [], "checked first"
+    assert desk.cursor().doing is Doing.CHECKING
+
+
+def test_what_was_fetched_but_not_given_out_is_quietly_fetched_again() -> None:
+    desk = Desk()
+    desk.ready()
+    desk.fetched(batch(0, 5))
+    desk.consume(5)
+    desk.fetched(batch(5, 5))
+    (check,) = [effect for effect in desk.lead(2, epoch=1) if isinstance(effect, CheckEpoch)]
+    end = EpochEnd(LeaderEpoch(0), Offset(7))
+    again = desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now)))
+    assert desk.cursor().error is None
+    assert not desk.cursor().has_data
+    (check,) = [effect for effect in again if isinstance(effect, CheckEpoch)]
+    (fetch,) = opened(desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now))))
+    assert fetch.offset == 5
+
+
+def test_a_topic_created_again_is_another_topic() -> None:
+    desk = Desk()
+    desk.ready()
+    desk.lead(1, epoch=0, topic_id=TopicId(UUID(int=2)))
+    assert isinstance(desk.cursor().error, InconsistentTopicId)
+
+
+def test_an_unknown_topic_is_believed_after_a_while() -> None:
+    desk = Desk()
+    desk.tick()
+    gone = UnknownTopicOrPartition("there is no topic 'orders'")
+    desk.lead(NO_NODE, topic_id=None, cause=gone)
+    assert desk.cursor().error is None
+    desk.tick(UNKNOWN_TOPIC_MS)
+    desk.lead(NO_NODE, topic_id=None, cause=gone)
+    assert desk.cursor().error is gone
+
+
+def test_out_of_range_is_an_error_unless_a_jump_was_asked_for() -> None:
+    desk = Desk()
+    desk.ready(5)
+    desk.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
+    error = desk.cursor().error
+    assert isinstance(error, OffsetOutOfRange)
+    assert "on_out_of_range" in error.message
+
+    jumping = Desk(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="latest"))
+    jumping.ready(5)
+    (place,) = jumping.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
+    assert isinstance(place, FindPlace)
+    assert place.where == "latest"
+
+
+def test_a_refusal_of_the_wrong_leader_with_a_hint_is_followed_at_once() -> None:
+    desk = Desk()
+    desk.ready()
+    hint = NodeAddress(NodeId(2), Endpoint("b", 2), "", LeaderEpoch(3))
+    (fetch,) = opened(desk.failed(NotLeaderOrFollower("node 2 leads", leader=hint)))
+    assert (fetch.node, fetch.leader_epoch) == (2, 3)
+
+
+def test_after_a_broken_stream_the_leader_is_looked_up_and_the_fetch_opened_again_later() -> None:
+    desk = Desk()
+    desk.ready()
+    assert desk.failed(ConnectionLost("broke")) == [FindLeader(key())]
+    assert desk.lead() == []
+    assert len(opened(desk.tick(200))) == 1
+
+
+def test_a_leader_that_does_not_know_yet_is_asked_again_without_a_lookup() -> None:
+    desk = Desk()
+    desk.ready()
+    assert desk.failed(OffsetNotAvailable("not yet")) == []
+    assert len(opened(desk.tick(200))) == 1
+
+
+def test_a_silent_node_makes_the_consumer_look_elsewhere() -> None:
+    desk = Desk()
+    desk.ready()
+    assert desk.tick(POLICY.max_wait_ms + SILENT_MS) == [FindLeader(key())]
+    (fetch,) = opened(desk.lead(2, epoch=1))
+    assert fetch.node == 2
+
+
+def test_damaged_bytes_stop_the_partition_until_the_user_seeks() -> None:
+    desk = Desk(partitions=2)
+    desk.ready()
+    desk.failed(CorruptRecord("no whole batch"))
+    assert desk.cursor().doing is Doing.FAILED
+    assert desk.tick(10_000) == []
+    assert isinstance(desk.lead(partition=1)[0], FindPlace), "the other partition goes on"
+    assert len(opened(desk.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(desk.now))))) == 1
+
+
+def test_partitions_assigned_again_keep_their_place() -> None:
+    desk = Desk(partitions=2)
+    desk.ready(7)
+    desk.core.assign([key(0)], "latest")
+    assert desk.cursor().position == 7
+    assert key(1) not in desk.core.cursors

@@ -1,0 +1,523 @@
+"""The producer's decisions, told as stories: one batch in flight, one outcome each, nothing sent twice unasked."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tidelog._accumulator import OBJECT_BYTES, PendingBatch, record_size
+from tidelog._producer_core import (
+    MOVED_MS,
+    OVERDUE_MS,
+    Acknowledged,
+    Effect,
+    Finished,
+    Flushed,
+    Give,
+    LeaderKnown,
+    Lost,
+    Policy,
+    ProducerCore,
+    Refused,
+    Ticked,
+)
+from tidelog.errors import (
+    CommitUnknown,
+    ConnectionFailed,
+    ConnectionLost,
+    CorruptRecord,
+    DeliveryTimedOut,
+    LeaderNotAvailable,
+    LeadershipLost,
+    NodeShuttingDown,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    TidelogError,
+)
+from tidelog.types import (
+    NO_NODE,
+    Acks,
+    Endpoint,
+    LeaderEpoch,
+    Millis,
+    NodeAddress,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+
+TOPIC_ID = TopicId(UUID(int=1))
+POLICY = Policy(
+    acks=Acks.ALL,
+    linger_ms=5,
+    batch_bytes=1000,
+    request_timeout_ms=10_000,
+    delivery_timeout_ms=30_000,
+    retry_backoff_ms=100,
+    retry_backoff_ms_max=1_000,
+)
+
+
+class Desk:
+    """A core with a clock, and what it said."""
+
+    def __init__(self, policy: Policy = POLICY, seed: int = 1) -> None:
+        self.core = ProducerCore(policy, random.Random(seed))
+        self.now = 1_000
+        self.gives: list[Give] = []
+        self.finished: list[Finished] = []
+        self.sought: list[TopicPartition] = []
+
+    def key(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition("orders", PartitionIndex(partition))
+
+    def put(self, value: bytes = b"v", partition: int = 0) -> PendingBatch:
+        """As the producer does it."""
+        queue = self.core.queue("orders", partition)
+        size = record_size(None, value, ())
+        batch = queue.open_batch
+        if batch is None or batch.size + size > self.core.policy.batch_bytes:
+            batch = self.core.open_batch(queue, Millis(self.now))
+        batch.records.append((None, value, Millis(1), ()))
+        batch.size += size
+        batch.outcome.records += 1
+        batch.outcome.asked = True
+        queue.queued_bytes += size
+        self.core.memory.used += size + OBJECT_BYTES
+        return batch
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        for effect in effects:
+            if isinstance(effect, Give):
+                self.gives.append(effect)
+            elif isinstance(effect, Finished):
+                effect.tell()
+                self.finished.append(effect)
+            else:
+                self.sought.append(effect.topic_partition)
+        return effects
+
+    def tick(self, ms: int = 0) -> list[Effect]:
+        """Time passes, alarm by alarm."""
+        end = self.now + ms
+        effects = self.note(self.core.handle(Ticked(Millis(self.now))))
+        while (alarm := self.core.next_alarm()) is not None and alarm <= end:
+            self.now = max(self.now, alarm)
+            effects += self.note(self.core.handle(Ticked(Millis(self.now))))
+        self.now = end
+        return effects
+
+    def lead(self, node: int = 1, epoch: int = 0, partition: int = 0, cause: TidelogError | None = None) -> None:
+        event = LeaderKnown(self.key(partition), TOPIC_ID, NodeId(node), LeaderEpoch(epoch), Millis(self.now), cause)
+        self.note(self.core.handle(event))
+
+    def send(self) -> PendingBatch:
+        """Put the newest given batch on the wire."""
+        give = self.gives[-1]
+        assert self.core.take(give.batch, give.node, Millis(self.now)) is not None
+        return give.batch
+
+    def acknowledge(self, batch: PendingBatch, offset: int = 0) -> None:
+        self.note(self.core.handle(Acknowledged(batch.batch_id, Offset(offset), Millis(-1), Millis(self.now))))
+
+    def refuse(self, batch: PendingBatch, error: TidelogError) -> None:
+        self.note(self.core.handle(Refused(batch.batch_id, error, Millis(self.now))))
+
+    def lose(self, batch: PendingBatch, error: TidelogError) -> None:
+        self.note(self.core.handle(Lost(batch.batch_id, error, Millis(self.now))))
+
+
+def error_of(batch: PendingBatch) -> TidelogError:
+    assert batch.outcome.error is not None
+    return batch.outcome.error
+
+
+def test_a_batch_lingers_for_company_then_goes_to_the_leader() -> None:
+    desk = Desk()
+    desk.put()
+    desk.lead()
+    assert desk.gives == []
+    desk.tick(4)
+    desk.put()
+    assert desk.gives == []
+    desk.tick(1)
+    assert [(give.node, give.batch.outcome.records) for give in desk.gives] == [(1, 2)]
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    desk = Desk()
+    desk.lead()
+    for _ in range(3):
+        desk.put(b"x" * 400)
+    desk.lead()
+    desk.tick()
+    assert [give.batch.outcome.records for give in desk.gives] == [2]
+
+
+def test_one_batch_of_a_partition_is_in_flight_and_partitions_do_not_wait_for_each_other() -> None:
+    desk = Desk()
+    for partition in (0, 1):
+        desk.put(partition=partition)
+        desk.lead(partition=partition)
+    desk.tick(5)
+    desk.put(b"later")
+    desk.tick(500)
+    assert [give.batch.queue.topic_partition.partition for give in desk.gives] == [0, 1]
+    first = desk.gives[0].batch
+    assert desk.core.take(first, NodeId(1), Millis(desk.now)) is not None
+    desk.acknowledge(first, offset=7)
+    assert (first.outcome.done, first.outcome.base_offset) == (True, 7)
+    assert len(desk.gives) == 3
+    assert desk.gives[2].batch.queue.topic_partition.partition == 0
+
+
+def test_a_flush_ends_the_lingering() -> None:
+    desk = Desk()
+    desk.lead()
+    batch = desk.put()
+    desk.lead()
+    desk.note(desk.core.handle(Flushed(Millis(desk.now))))
+    assert [give.batch for give in desk.gives] == [batch]
+
+
+def test_without_a_leader_the_leader_is_looked_up_and_the_batch_waits() -> None:
+    desk = Desk()
+    desk.put()
+    desk.tick(5)
+    assert desk.sought == [desk.key()]
+    desk.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
+    assert desk.gives == []
+    desk.tick(200)
+    assert desk.sought == [desk.key()] * 2, "asked again after a pause"
+    desk.lead(2)
+    desk.tick(200)
+    assert [give.node for give in desk.gives] == [2]
+
+
+def test_what_is_certainly_not_written_is_sent_again_before_later_records() -> None:
+    desk = Desk()
+    desk.lead()
+    first = desk.put(b"1")
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    desk.put(b"2")
+    desk.refuse(first, NotEnoughReplicas("one replica in sync, two needed"))
+    assert len(desk.gives) == 1, "not at once"
+    desk.tick(200)
+    assert [give.batch for give in desk.gives] == [first, first]
+    assert not first.outcome.done
+
+
+def test_a_hint_in_a_refusal_is_followed_at_once_where_it_is_news() -> None:
+    desk = Desk()
+    batch = desk.put()
+    desk.lead(1, epoch=4)
+    desk.tick(5)
+    desk.send()
+    hint = NodeAddress(NodeId(2), Endpoint("b", 2), "", LeaderEpoch(5))
+    desk.refuse(batch, NotLeaderOrFollower("node 2 leads", leader=hint))
+    assert [give.node for give in desk.gives] == [1, 2]
+    assert desk.sought == []
+
+    desk.send()
+    stale = NodeAddress(NodeId(1), Endpoint("a", 1), "", LeaderEpoch(4))
+    desk.refuse(batch, NotLeaderOrFollower("node 1 leads", leader=stale))
+    assert desk.sought == [desk.key()], "an old hint is no news: look it up"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LeadershipLost("node 1 stopped leading"),
+        NotEnoughReplicasAfterAppend("the in-sync set shrank"),
+        RequestTimedOut("no acks in time"),
+    ],
+)
+def test_an_unknown_outcome_is_told_and_never_sent_again(error: TidelogError) -> None:
+    desk = Desk()
+    batch = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    later = desk.put(b"later")
+    desk.refuse(batch, error)
+    told = error_of(batch)
+    assert isinstance(told, CommitUnknown)
+    assert (told.__cause__, told.topic_partition, told.records, told.written) == (error, desk.key(), 1, None)
+    desk.lead()
+    desk.tick(2_000)
+    assert [give.batch for give in desk.gives] == [batch, later], "the next one goes on"
+
+
+@pytest.mark.parametrize("cause", [ConnectionLost("broke"), NodeShuttingDown("the node is stopping")])
+def test_a_stream_that_broke_after_sending_leaves_the_outcome_unknown(cause: TidelogError) -> None:
+    """Whatever the stream's end says about itself, it says nothing about a batch that was on the wire."""
+    desk = Desk()
+    batch = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    desk.lose(batch, cause)
+    assert isinstance(error_of(batch), CommitUnknown)
+    assert desk.sought == [desk.key()]
+
+
+def test_a_stream_that_broke_before_sending_costs_nothing() -> None:
+    desk = Desk()
+    batch = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.lose(batch, ConnectionFailed("refused"))
+    assert not batch.outcome.done
+    desk.lead(2, epoch=1)
+    desk.tick(200)
+    assert [give.node for give in desk.gives] == [1, 2]
+
+
+def test_a_refusal_that_no_retry_mends_fails_one_batch_and_the_next_goes_on() -> None:
+    desk = Desk()
+    batch = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    later = desk.put(b"later")
+    desk.refuse(batch, CorruptRecord("bad bytes"))
+    assert isinstance(error_of(batch), CorruptRecord)
+    desk.tick(5)
+    assert [give.batch for give in desk.gives] == [batch, later]
+
+
+def test_silence_becomes_unknown_after_the_request_timeout_and_a_late_answer_is_ignored() -> None:
+    desk = Desk()
+    batch = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    desk.tick(POLICY.request_timeout_ms - 1)
+    assert not batch.outcome.done
+    assert desk.sought, "a slow answer makes the producer look for another leader"
+    desk.tick(1)
+    told = error_of(batch)
+    assert isinstance(told, CommitUnknown)
+    assert isinstance(told.__cause__, RequestTimedOut)
+    desk.acknowledge(batch, 3)
+    assert error_of(batch) is told
+
+
+def test_news_of_a_new_leader_cuts_the_waiting_for_the_old_one_short() -> None:
+    desk = Desk()
+    batch = desk.put()
+    desk.lead(1, epoch=0)
+    desk.tick(5)
+    desk.send()
+    desk.tick(OVERDUE_MS)
+    assert desk.sought == [desk.key()]
+    desk.lead(2, epoch=1)
+    desk.tick(MOVED_MS)
+    assert isinstance(error_of(batch), CommitUnknown)
+
+
+def test_a_batch_not_yet_on_the_wire_follows_the_leader() -> None:
+    """The old leader cannot be connected to: the batch waits in its outbox while another node is elected."""
+    desk = Desk()
+    batch = desk.put()
+    desk.lead(1, epoch=0)
+    desk.tick(5)
+    desk.lead(2, epoch=1)
+    assert [give.node for give in desk.gives] == [1, 2]
+    assert desk.core.take(batch, NodeId(1), Millis(desk.now)) is None, "the old stream must leave it"
+    assert desk.core.take(batch, NodeId(2), Millis(desk.now)) is not None
+
+
+def test_old_news_about_leaders_changes_nothing() -> None:
+    desk = Desk()
+    desk.put()
+    desk.lead(2, epoch=5)
+    desk.lead(1, epoch=4)
+    desk.tick(5)
+    assert [give.node for give in desk.gives] == [2]
+
+
+def test_what_never_went_out_is_certainly_not_written() -> None:
+    desk = Desk()
+    batch = desk.put()
+    for _ in range(40):
+        desk.tick(1_000)
+        desk.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
+    told = error_of(batch)
+    assert isinstance(told, DeliveryTimedOut)
+    assert told.written is False
+    assert isinstance(told.__cause__, LeaderNotAvailable)
+    assert "delivery_timeout_ms=30000" in told.message
+    assert desk.core.memory.used == 0
+
+
+def test_resending_keeps_the_order_and_what_was_unknown_stays_so() -> None:
+    policy = Policy(Acks.ALL, 5, 1000, 10_000, 30_000, 100, 1_000, resend_unknown=True)
+    desk = Desk(policy)
+    batch = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    later = desk.put(b"later")
+    desk.lose(batch, ConnectionLost("broke"))
+    desk.lead()
+    desk.tick(300)
+    assert [give.batch for give in desk.gives] == [batch, batch]
+    desk.send()
+    desk.refuse(batch, CorruptRecord("bad bytes"))
+    told = error_of(batch)
+    assert isinstance(told, CommitUnknown), "the first attempt may have been written"
+    assert isinstance(told.__cause__, ConnectionLost)
+    desk.tick(300)
+    assert desk.gives[-1].batch is later
+
+
+def test_resending_ends_with_the_delivery_timeout() -> None:
+    policy = Policy(Acks.ALL, 0, 1000, 1_000, 3_000, 100, 100, resend_unknown=True)
+    desk = Desk(policy)
+    batch = desk.put()
+    desk.lead()
+    desk.tick()
+    while not batch.outcome.done:
+        desk.send()
+        desk.lose(batch, ConnectionLost("broke"))
+        desk.lead()
+        desk.tick(500)
+    told = error_of(batch)
+    assert isinstance(told, CommitUnknown)
+    assert desk.now - 1_000 < 4_000
+
+
+def test_giving_up_tells_each_batch_what_is_known() -> None:
+    desk = Desk()
+    on_the_wire = desk.put()
+    desk.lead()
+    desk.tick(5)
+    desk.send()
+    waiting = desk.put(b"waiting")
+    for effect in desk.core.abandon("the producer was closed"):
+        effect.tell()
+    assert isinstance(error_of(on_the_wire), CommitUnknown)
+    assert isinstance(error_of(waiting), DeliveryTimedOut)
+    assert desk.core.memory.used == 0
+
+
+ERRORS: list[TidelogError] = [
+    NotLeaderOrFollower("not I"),
+    NotEnoughReplicas("too few"),
+    LeadershipLost("lost"),
+    RequestTimedOut("late"),
+    CorruptRecord("bad"),
+]
+
+
+class ProducerMachine(RuleBasedStateMachine):
+    """Random lives of a producer against a log that really appends: the books must agree with it."""
+
+    @initialize(resend=st.booleans(), seed=st.integers(0, 1000))
+    def begin(self, resend: bool, seed: int) -> None:
+        policy = Policy(Acks.ALL, 5, 300, 2_000, 8_000, 100, 1_000, resend_unknown=resend)
+        self.desk = Desk(policy, seed)
+        self.resend = resend
+        self.batches: list[PendingBatch] = []
+        self.order: dict[int, list[int]] = {0: [], 1: []}
+        self.log: dict[int, list[int]] = {0: [], 1: []}
+        self.on_wire: list[PendingBatch] = []
+        self.epoch = {0: 0, 1: 0}
+
+    @rule(partition=st.integers(0, 1), size=st.integers(0, 200))
+    def put(self, partition: int, size: int) -> None:
+        batch = self.desk.put(b"x" * size, partition)
+        if not any(batch is known for known in self.batches):
+            self.batches.append(batch)
+            self.order[partition].append(batch.batch_id)
+        self.desk.tick()
+
+    @rule(ms=st.integers(0, 3_000))
+    def wait(self, ms: int) -> None:
+        self.desk.tick(ms)
+
+    @rule(partition=st.integers(0, 1), node=st.sampled_from([-1, 1, 2]), newer=st.booleans())
+    def elect(self, partition: int, node: int, newer: bool) -> None:
+        self.epoch[partition] += newer
+        self.desk.lead(node, self.epoch[partition], partition)
+
+    @rule(arrives=st.booleans())
+    def wire(self, arrives: bool) -> None:
+        """Every batch that a stream may still take goes on the wire, and perhaps into the log."""
+        for give in self.desk.gives:
+            if self.desk.core.take(give.batch, give.node, Millis(self.desk.now)) is not None:
+                self.on_wire.append(give.batch)
+                if arrives:
+                    self.log[give.batch.queue.topic_partition.partition].append(give.batch.batch_id)
+
+    @rule(data=st.data())
+    def answer(self, data: Any) -> None:
+        if not self.on_wire:
+            return
+        batch = self.on_wire.pop(data.draw(st.integers(0, len(self.on_wire) - 1)))
+        partition = batch.queue.topic_partition.partition
+        written = batch.batch_id in self.log[partition]
+        how = data.draw(st.sampled_from(["truth", "lost", "error"]))
+        if how == "lost":
+            self.desk.lose(batch, ConnectionLost("broke"))
+        elif how == "truth" and written:
+            self.desk.acknowledge(batch, self.log[partition].index(batch.batch_id))
+        else:
+            possible = [error for error in ERRORS if error.written is None or not written]
+            self.desk.refuse(batch, data.draw(st.sampled_from(possible)))
+
+    @invariant()
+    def one_in_flight_and_memory_counted(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        core = self.desk.core
+        unfinished = core.unfinished()
+        assert core.memory.used == sum(batch.memory for batch in unfinished)
+        assert {id(batch) for batch in unfinished} == {id(b) for b in self.batches if not b.outcome.done}
+        for queue in core.queues():
+            assert all(batch.sealed for batch in list(queue.batches)[:-1])
+
+    @invariant()
+    def what_was_told_is_true(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        for batch in self.batches:
+            partition = batch.queue.topic_partition.partition
+            copies = self.log[partition].count(batch.batch_id)
+            if not self.resend:
+                assert copies <= 1, "nothing is sent twice unasked"
+            if batch.outcome.done:
+                error = batch.outcome.error
+                if error is None:
+                    assert copies >= 1
+                elif error.written is False:
+                    assert copies == 0, f"{error!r} said it is not written"
+        for number, log in self.log.items():
+            firsts = list(dict.fromkeys(log))
+            assert firsts == [batch for batch in self.order[number] if batch in firsts], "order of the calls"
+
+    def teardown(self) -> None:
+        """In the end everything has its outcome."""
+        if not hasattr(self, "desk"):
+            return
+        for _ in range(20):
+            self.desk.tick(1_000)
+        assert all(batch.outcome.done for batch in self.batches)
+        assert self.desk.core.memory.used == 0
+
+
+ProducerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_random_lives = ProducerMachine.TestCase

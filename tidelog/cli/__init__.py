@@ -1,0 +1,21 @@
+"""The `tidelog` command: tables and progress for people, `--json` for scripts, exit codes that tell the truth.
+
+0: done. 1: refused or failed, with one sentence on standard error. 2: the command line itself is wrong.
+130: interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    try:
+        from tidelog.cli.app import run
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("typer", "rich", "click"):
+            raise
+        sys.stderr.write(f"tidelog: the command line needs {missing.name}: pip install 'tidelog[cli]'\n")
+        return 1
+    return run(arguments)

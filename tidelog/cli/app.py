@@ -1,0 +1,55 @@
+"""All commands under one roof, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from tidelog.cli import cluster, records, topic, up
+from tidelog.errors import TidelogError
+
+app = typer.Typer(
+    name="tidelog",
+    help="Tidelog: a replicated log. Commands ask the nodes named by --bootstrap or TIDELOG_BOOTSTRAP.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up")(up.up)
+app.add_typer(topic.app, name="topic")
+app.command("produce")(records.produce)
+app.command("consume")(records.consume)
+app.add_typer(cluster.app, name="cluster")
+
+
+# Typer brings its own click or uses the installed one, by version; this class is in both.
+_WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; every error is one sentence on standard error."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(
+            args=None if arguments is None else list(arguments), prog_name="tidelog", standalone_mode=False
+        )
+    except TidelogError as error:
+        sys.stderr.write(f"tidelog: {error.message}\n")
+        return 1
+    except _WrongCommandLine as error:
+        error.show()
+        return int(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing more may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        sys.stderr.write(f"tidelog: {error.strerror}: {error.filename}\n" if error.filename else f"tidelog: {error}\n")
+        return 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,72 @@
+"""`tidelog cluster status`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from tidelog.admin import Admin, ClusterDescription
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, plain, print_json, print_table, say
+
+app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """The state of the cluster."""
+
+
+@app.command()
+def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written."""
+
+    async def work() -> ClusterDescription:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.describe_cluster()
+
+    found = asyncio.run(work())
+    wrong = _wrong(found)
+    if as_json:
+        print_json({**plain(found), "healthy": not wrong, "problems": wrong})
+    else:
+        _print(found)
+        say("; ".join(wrong) if wrong else "healthy")
+    if found.leaderless_partitions or found.under_min_isr_partitions or found.controller_id < 0:
+        raise typer.Exit(1)
+
+
+def _wrong(found: ClusterDescription) -> list[str]:
+    """What wants attention, in words."""
+    wrong = []
+    if found.controller_id < 0:
+        wrong.append("no active controller")
+    fenced = [str(node.node_id) for node in found.nodes if node.fenced]
+    if fenced:
+        wrong.append(f"fenced: node {', '.join(fenced)}")
+    for count, what in (
+        (found.leaderless_partitions, "partitions without a leader"),
+        (found.under_min_isr_partitions, "partitions refuse acks=all"),
+        (found.under_replicated_partitions, "partitions under-replicated"),
+    ):
+        if count:
+            wrong.append(f"{count} {what}")
+    return wrong
+
+
+def _print(found: ClusterDescription) -> None:
+    voters = {voter.node_id for voter in found.voters}
+    rows = [
+        (
+            node.node_id,
+            str(node.endpoint),
+            "fenced" if node.fenced else "draining" if node.draining else "alive",
+            "controller" if node.node_id == found.controller_id else "voter" if node.node_id in voters else "",
+            node.leaders,
+            node.replicas,
+            node.rack,
+        )
+        for node in found.nodes
+    ]
+    title = f"cluster {found.cluster_id}: {found.topics} topics, {found.partitions} partitions"
+    print_table(title, ("node", "address", "state", "quorum", "leads", "replicas", "rack"), rows)

@@ -1,0 +1,73 @@
+"""What commands share: the options that all have, tables for people, JSON for scripts."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+Bootstrap = Annotated[
+    str,
+    typer.Option("--bootstrap", "-b", envvar="TIDELOG_BOOTSTRAP", help="Addresses of some nodes: host:port,host:port."),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+"""Where `tidelog up` puts its first node."""
+
+
+PATIENCE_MS = 2_000
+"""A person at a terminal asks again by hand; a node that restarts is given this long."""
+
+
+def plain(value: object) -> Any:
+    """A value as JSON knows it: records as objects, ids as text, bytes as text or, where they are none, as base64."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode("ascii")}
+    return value
+
+
+def print_json(value: object) -> None:
+    """One JSON document on one line."""
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """A table; numbers stand right."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    cells = [list(row) for row in rows]
+    for index, column in enumerate(columns):
+        numeric = bool(cells) and all(isinstance(row[index], int) for row in cells)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(", ".join(str(x) for x in cell) if isinstance(cell, tuple) else str(cell) for cell in row))
+    Console().print(table)
+
+
+def say(text: str) -> None:
+    """A sentence for people, on standard error: standard output is for results."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

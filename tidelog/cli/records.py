@@ -1,0 +1,236 @@
+"""`tidelog produce` and `tidelog consume`: lines in, lines out."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import sys
+from collections.abc import AsyncIterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Literal
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, say
+from tidelog.consumer import Consumer, ConsumerRecord, Place
+from tidelog.delivery import Delivery
+from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
+from tidelog.producer import Producer
+from tidelog.types import TopicPartition
+
+CHUNK_BYTES = 256 * 1024
+Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
+
+
+class Tally:
+    """How the records of one `produce` fared."""
+
+    def __init__(self) -> None:
+        self.sent = self.acknowledged = self.unknown = self.failed = 0
+        self.first: TidelogError | None = None
+
+    def note(self, delivery: Delivery) -> None:
+        """Count one outcome."""
+        error = delivery.exception()
+        if error is None:
+            self.acknowledged += 1
+        elif error.written is None:
+            self.unknown += 1
+        else:
+            self.failed += 1
+        self.first = self.first or error
+
+    def __str__(self) -> str:
+        parts = [f"{self.acknowledged} records acknowledged"]
+        if self.unknown:
+            parts.append(f"{self.unknown} of unknown outcome")
+        if self.failed:
+            parts.append(f"{self.failed} not written")
+        return ", ".join(parts)
+
+
+def produce(
+    topic: Topic,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-k", help="What precedes it on a line is the key.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Read this file, plain or gzip, not standard input.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Send all to this partition.")] = None,
+    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    on_unknown: Annotated[str, typer.Option(help="raise, or resend: again, perhaps twice.")] = "raise",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Send each line of standard input (or of a file) as one record."""
+    if key_separator == "":
+        raise InvalidConfig("--key-separator is empty: give the text that ends the key, for example ':'")
+    if on_unknown not in ("raise", "resend"):
+        raise InvalidConfig(f"--on-unknown {on_unknown!r}: use raise or resend")
+    wish: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
+    separator = key_separator.encode() if key_separator is not None else None
+
+    async def work(tally: Tally, source: BinaryIO, progress: Any) -> None:
+        async with Producer(bootstrap, acks=acks, compression=compression, on_unknown=wish) as producer:
+            await producer.partitions(topic)
+            async for line in _lines(source):
+                key, value = _key_and_value(line, separator)
+                delivery = await producer.enqueue(topic, value, key, partition=partition)
+                delivery.add_done_callback(tally.note)
+                tally.sent += 1
+                if tally.sent % 1000 == 0:
+                    progress(tally.acknowledged)
+            await producer.flush()
+
+    tally = Tally()
+    with _opened(source) as stream, _progress(f"producing to {topic}") as progress:
+        try:
+            asyncio.run(work(tally, stream, progress))
+        finally:
+            if as_json:
+                print_json({"topic": topic, **{name: n for name, n in vars(tally).items() if name != "first"}})
+    if not as_json:
+        say(str(tally))
+    if tally.first is not None:
+        raise tally.first
+
+
+def consume(
+    topic: Topic,
+    start: Annotated[str, typer.Option("--from", help="earliest, latest, or an ISO 8601 time.")] = "earliest",
+    offset: Annotated[int | None, typer.Option("--offset", help="From this offset on; needs one --partition.")] = None,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only these partitions.")] = None,
+    most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Key and a tab before each value.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Print committed records, one a line, up to the end that there is now."""
+    if offset is not None and (partition is None or len(partition) != 1):
+        raise InvalidRequest("--offset names a place in one partition: give that one with --partition")
+    place: Place = offset if offset is not None else _place(start)
+
+    async def work() -> int:
+        async with Consumer(bootstrap) as consumer:
+            everything = await consumer.partitions(topic)
+            chosen = (
+                everything
+                if partition is None
+                else [TopicPartition(topic, everything_at(everything, p)) for p in partition]
+            )
+            ends = await consumer.end_offsets(chosen)
+            consumer.assign(chosen)
+            for one in chosen:
+                await consumer.seek(one, place)
+            return await _print(consumer, None if follow else ends, most, keys=keys, as_json=as_json)
+
+    count = asyncio.run(work())
+    if not as_json:
+        say(f"{count} records")
+
+
+def everything_at(everything: list[TopicPartition], wanted: int) -> Any:
+    """The index of a partition that the topic has."""
+    if not 0 <= wanted < len(everything):
+        raise InvalidRequest(f"partition {wanted}: the topic has partitions 0 to {len(everything) - 1}")
+    return everything[wanted].partition
+
+
+async def _print(
+    consumer: Consumer, ends: dict[TopicPartition, Any] | None, most: int | None, *, keys: bool, as_json: bool
+) -> int:
+    """Print until the ends are reached (None: forever) or `most` records are printed."""
+    count = 0
+    left = None if ends is None else {one for one in ends if await consumer.position(one) < ends[one]}
+    while (most is None or count < most) and (left is None or left):
+        records = await consumer.poll(10_000 if most is None else min(10_000, most - count), timeout=1.0)
+        if ends is not None and left is not None:
+            wanted = [record for record in records if record.offset < ends[record.topic_partition]]
+            left = {one for one in left if await consumer.position(one) < ends[one]}
+        else:
+            wanted = records
+        count += len(wanted)
+        if as_json:
+            for record in wanted:
+                print_json(record._asdict())
+        else:
+            sys.stdout.buffer.write(b"".join(_line(record, keys=keys) for record in wanted))
+            sys.stdout.buffer.flush()
+    return count
+
+
+def _line(record: ConsumerRecord, *, keys: bool) -> bytes:
+    value = record.value if record.value is not None else b""
+    return (record.key or b"") + b"\t" + value + b"\n" if keys else value + b"\n"
+
+
+def _key_and_value(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator)
+    if not found:
+        raise InvalidRequest(
+            f"a line has no key separator {separator.decode()!r}: {line[:80].decode(errors='replace')!r}"
+        )
+    return key, value
+
+
+def _place(text: str) -> Place:
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(f"--from {text!r}: use earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
+    """Lines without their ends, each as soon as it is there; reading waits in a thread."""
+    rest = b""
+    read: Any = getattr(source, "read1", source.read)
+    while chunk := await asyncio.to_thread(read, CHUNK_BYTES):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest
+
+
+@contextmanager
+def _opened(source: Path | None) -> Any:
+    """Standard input, or a file, unpacked where it is gzip."""
+    if source is None:
+        yield sys.stdin.buffer
+        return
+    with source.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not packed:
+            yield file
+            return
+        with gzip.open(file) as unpacked:
+            yield unpacked
+
+
+@contextmanager
+def _progress(what: str) -> Any:
+    """A function to be told how many are done; shown where standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,} records"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda count: progress.update(task, completed=count)

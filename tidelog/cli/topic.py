@@ -1,0 +1,121 @@
+"""`tidelog topic create|list|describe|delete`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tidelog.admin import Admin
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, print_table, say
+from tidelog.errors import InvalidConfig
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
+
+
+@app.command()
+def create(
+    name: Name,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many partitions.")] = 1,
+    replicas: Annotated[int, typer.Option("--replicas", "-r", help="How many replicas each.")] = 1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be given several times.")
+    ] = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, change nothing.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Create a topic."""
+    configs = {}
+    for setting in config or ():
+        key, separator, value = setting.partition("=")
+        if not separator:
+            raise InvalidConfig(f"--config {setting!r}: write KEY=VALUE, for example min.insync.replicas=2")
+        configs[key] = value
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            topic_id = await admin.create_topic(
+                name,
+                partitions=partitions,
+                replication_factor=replicas,
+                configs=configs,
+                validate_only=validate_only,
+            )
+        if as_json:
+            print_json({"name": name, "topic_id": None if validate_only else topic_id, "created": not validate_only})
+        else:
+            say(f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}")
+
+    asyncio.run(work())
+
+
+@app.command("list")
+def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """List all topics."""
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            topics = await admin.list_topics()
+        if as_json:
+            print_json(topics)
+            return
+        rows = [
+            (
+                topic.name,
+                len(topic.partitions),
+                max((len(partition.replicas) for partition in topic.partitions), default=0),
+                sum(partition.leader < 0 for partition in topic.partitions),
+                sum(len(partition.isr) < len(partition.replicas) for partition in topic.partitions),
+            )
+            for topic in topics
+        ]
+        print_table("topics", ("topic", "partitions", "replicas", "leaderless", "under-replicated"), rows)
+
+    asyncio.run(work())
+
+
+@app.command()
+def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show a topic's partitions, leaders, in-sync replicas and settings."""
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            topic = await admin.describe_topic(name)
+        if as_json:
+            print_json(topic)
+            return
+        rows = [
+            (
+                partition.partition,
+                partition.leader if partition.leader >= 0 else "none",
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                partition.elr,
+                partition.offline,
+            )
+            for partition in topic.partitions
+        ]
+        columns = ("partition", "leader", "epoch", "replicas", "in sync", "eligible", "offline")
+        print_table(f"{topic.name}  {topic.topic_id}", columns, rows)
+        print_table("settings", ("key", "value"), topic.configs.items())
+
+    asyncio.run(work())
+
+
+@app.command()
+def delete(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Delete a topic and all its records."""
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            await admin.delete_topic(name)
+        if as_json:
+            print_json({"name": name, "deleted": True})
+        else:
+            say(f"topic {name!r} deleted")
+
+    asyncio.run(work())
