@@ -344,9 +344,11 @@ class Producer(Service):
     ) -> Delivery:
         """Wait for metadata and memory, in turn with others that wait. What is cancelled here is not queued."""
         headers = tuple(headers)
+        start = self._clock.monotonic_ms()
+        await self.partitions(topic)
+        left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
         try:
-            async with asyncio.timeout(self._max_block_ms / 1000):
-                await self.partitions(topic)
+            async with asyncio.timeout(left / 1000):
                 async with self._turn:
                     while True:
                         delivery = self._put(topic, value, key, headers, partition, timestamp, first=True)

@@ -7,15 +7,16 @@ refuse, to keep silent, to break a stream before or after the append, to stop an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from node.grpc_server import GrpcServer
 from node.transport import Caller
 from tidelog import _wire as wire
+from tidelog._real import RealClock
 from tidelog._status import to_proto
 from tidelog.errors import (
     FencedLeaderEpoch,
@@ -31,8 +32,34 @@ from tidelog.records import RecordBatch, iter_batches, stamp
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
 from tidelog.v1 import admin_pb2, common_pb2, data_pb2
 
+T = TypeVar("T")
+
 SILENCE = object()
 """What a node does instead of answering: nothing, ever."""
+
+
+CLOCK = RealClock()
+
+
+async def until(reached: Callable[[], object]) -> None:
+    """Return once it is true; the test's own time limit bounds the waiting."""
+    while not reached():
+        await CLOCK.sleep_ms(2)
+
+
+def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Run beside the story, which awaits it later."""
+    return asyncio.get_running_loop().create_task(work)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    """Run a story on a loop of its own, within 30 seconds."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await story
+
+    asyncio.run(bounded())
 
 
 class Meter:

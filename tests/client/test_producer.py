@@ -1,0 +1,412 @@
+"""The producer on real wires: what its callers get, in good and bad weather."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.client.memory_cluster import CLOCK, SILENCE, memory_cluster, run, start, until
+from tidelog.errors import (
+    BufferExhausted,
+    CommitUnknown,
+    ConnectionFailed,
+    DeliveryTimedOut,
+    InvalidConfig,
+    InvalidRecord,
+    InvalidRequest,
+    InvalidRequiredAcks,
+    InvalidTimestamp,
+    NotEnoughReplicas,
+    RecordTooLarge,
+    TidelogError,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from tidelog.producer import Producer
+from tidelog.records import RecordBatch
+from tidelog.types import Codec
+
+
+def test_send_tells_where_the_record_lies() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 2)
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                first = await producer.send("orders", b"a", partition=1, timestamp=77)
+                second = await producer.send("orders", b"b", key=b"k", headers=[("h", b"1"), ("n", None)], partition=1)
+                keyed = {(await producer.send("orders", b"c", key=b"same")).partition for _ in range(3)}
+            assert first == tidelog.SendResult("orders", 1, 0, 77)  # type: ignore[arg-type]
+            assert (second.partition, second.offset) == (1, 1)
+            assert second.timestamp > 1_700_000_000_000
+            assert len(keyed) == 1
+            record = next(RecordBatch(cluster.topics["orders"].partitions[1].batches[1]).records())
+            assert (record.key, record.value, record.headers) == (b"k", b"b", (("h", b"1"), ("n", None)))
+
+    run(story())
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed_as_asked(codec: str) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, compression=codec) as producer:
+                deliveries = [await producer.enqueue("orders", b"x" * 1000) for _ in range(50)]
+            assert [(await delivery).offset for delivery in deliveries] == list(range(50))
+            (data,) = cluster.topics["orders"].partitions[0].batches
+            batch = RecordBatch(data)
+            assert batch.codec is Codec[codec.upper()]
+            assert batch.size < 10_000
+            assert [record.value for record in batch.records()] == [b"x" * 1000] * 50
+
+    run(story())
+
+
+def test_many_records_keep_their_order_whatever_is_refused_in_between() -> None:
+    """A node that refuses every third batch delays, but neither swaps nor doubles anything."""
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 2)
+            count = 0
+
+            def moody(entry: object) -> object:
+                nonlocal count
+                count += 1
+                return NotEnoughReplicas("one in sync, two needed") if count % 3 == 0 else None
+
+            for node in cluster.nodes:
+                node.on_produce = moody
+            async with Producer(cluster.bootstrap, batch_bytes=2_000, linger_ms=1, retry_backoff_ms=5) as producer:
+                deliveries = [
+                    await producer.enqueue("orders", f"{number}".encode().ljust(100), partition=number % 2)
+                    for number in range(400)
+                ]
+                await producer.flush()
+            assert all(delivery.exception() is None for delivery in deliveries)
+            for partition in (0, 1):
+                values = [int(value or b"") for value in cluster.values("orders", partition)]
+                assert values == list(range(partition, 400, 2))
+
+    run(story())
+
+
+def test_a_moved_leader_is_followed() -> None:
+    async def story() -> None:
+        async with memory_cluster(3) as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                await producer.send("orders", b"1")
+                cluster.lead("orders", 0, 2)
+                assert (await producer.send("orders", b"2")).offset == 1
+                cluster.lead("orders", 0, -1)
+                later = start(producer.send("orders", b"3"))
+                await CLOCK.sleep_ms(300)
+                assert not later.done(), "nobody leads"
+                cluster.lead("orders", 0, 1)
+                assert (await later).offset == 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["break", "lose"])
+def test_a_stream_that_breaks_leaves_the_outcome_unknown_and_nothing_is_sent_again(how: str) -> None:
+    """Broken before the append or after it: the producer cannot tell, and says so."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                await producer.send("orders", b"1")
+                cluster.nodes[0].on_produce = lambda entry: how
+                with pytest.raises(CommitUnknown) as caught:
+                    await producer.send("orders", b"2")
+                cluster.nodes[0].on_produce = lambda entry: None
+                assert isinstance(caught.value.__cause__, ConnectionFailed)
+                assert str(caught.value.topic_partition) == "orders-0"
+                await producer.send("orders", b"3")
+            assert cluster.values("orders") == ([b"1", b"3"] if how == "break" else [b"1", b"2", b"3"])
+
+    run(story())
+
+
+def test_resending_what_is_unknown_is_in_order_and_may_double() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            wishes = iter([None, "lose", "break"])
+            cluster.nodes[0].on_produce = lambda entry: next(wishes, None)
+            async with Producer(cluster.bootstrap, linger_ms=0, on_unknown="resend") as producer:
+                for number in range(4):
+                    await producer.send("orders", str(number).encode())
+            assert cluster.values("orders") == [b"0", b"1", b"1", b"2", b"3"]
+
+    run(story())
+
+
+def test_a_silent_node_is_given_up_after_the_request_timeout() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", 2)
+            cluster.nodes[0].on_produce = lambda entry: SILENCE if entry.partition == 0 else None
+            async with Producer(cluster.bootstrap, linger_ms=0, request_timeout_ms=300) as producer:
+                stuck = start(producer.send("orders", b"1", partition=0))
+                assert (await producer.send("orders", b"2", partition=1)).offset == 0, "other partitions go on"
+                with pytest.raises(CommitUnknown, match="did not answer"):
+                    await stuck
+
+    run(story())
+
+
+def test_a_node_that_is_down_is_waited_for_and_what_was_never_sent_is_certainly_not_written() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 2)
+            async with Producer(cluster.bootstrap, linger_ms=0, delivery_timeout_ms=1_500) as producer:
+                await producer.send("orders", b"1", partition=1)
+                await cluster.nodes[1].stop()
+                with pytest.raises(DeliveryTimedOut) as caught:
+                    await producer.send("orders", b"2", partition=1)
+                assert isinstance(caught.value.__cause__, TidelogError)
+                waiting = start(producer.send("orders", b"3", partition=1))
+                await CLOCK.sleep_ms(300)
+                await cluster.nodes[1].start()
+                assert (await waiting).offset == 1
+
+    run(story())
+
+
+def test_acks_zero_waits_for_nothing() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, acks=0, linger_ms=0) as producer:
+                assert (await producer.send("orders", b"1")).offset == -1
+                assert (await producer.send("orders", b"2")).offset == -1
+                await until(lambda: len(cluster.values("orders")) == 2)
+
+    run(story())
+
+
+def test_a_record_too_large_is_refused_before_anything_is_queued() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", configs={"max.message.bytes": "1000"})
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes of topic 'orders' allows 1000"):
+                    await producer.send("orders", b"x" * 1000)
+                assert producer.buffered_bytes == 0
+                exactly = 1000 - 61 - 9  # the header of the batch, the frame of the record
+                assert (await producer.send("orders", b"x" * exactly)).offset == 0
+                with pytest.raises(RecordTooLarge):
+                    await producer.send("orders", b"x" * (exactly + 1))
+            assert len(cluster.topics["orders"].partitions[0].batches[0]) == 1000
+            async with Producer(cluster.bootstrap, record_bytes_max=100) as producer:
+                with pytest.raises(RecordTooLarge, match="record_bytes_max allows 100"):
+                    await producer.enqueue("orders", b"x" * 100)
+
+    run(story())
+
+
+def test_memory_is_bounded_and_its_callers_wait_in_turn() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            gate = asyncio.Event()
+            async with Producer(cluster.bootstrap, linger_ms=0, buffer_bytes=20_000, max_block_ms=400) as producer:
+                await producer.partitions("orders")
+                cluster.nodes[0].on_produce = lambda entry: None if gate.is_set() else SILENCE
+                queued = 0
+                with pytest.raises(BufferExhausted, match="max_block_ms=400"):
+                    while True:
+                        await producer.enqueue("orders", b"x" * 1000)
+                        queued += 1
+                assert producer.buffered_bytes <= 20_000
+                assert queued == 20_000 // 1224
+                with pytest.raises(BufferExhausted):
+                    producer.send_nowait("orders", b"x" * 1000)
+                await producer.close(flush=False)
+
+    run(story())
+
+
+def test_waiting_callers_go_on_in_the_order_of_their_calls() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0, buffer_bytes=5_000) as producer:
+                sends = [start(producer.send("orders", str(number).encode().ljust(900))) for number in range(60)]
+                results = await asyncio.gather(*sends)
+            assert [result.offset for result in results] == list(range(60))
+            assert [int(value or b"") for value in cluster.values("orders")] == list(range(60))
+
+    run(story())
+
+
+def test_a_cancelled_send_takes_nothing_back_and_harms_nobody() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=50) as producer:
+                await producer.partitions("orders")
+                first = start(producer.send("orders", b"1"))
+                second = start(producer.send("orders", b"2"))
+                await CLOCK.sleep_ms(0)
+                first.cancel()
+                assert (await second).offset == 1
+            assert cluster.values("orders") == [b"1", b"2"]
+
+    run(story())
+
+
+def test_an_unknown_topic_is_said_so_and_a_new_one_is_waited_for() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            producer = Producer(cluster.bootstrap, linger_ms=0, max_block_ms=400)
+            async with producer:
+                with pytest.raises(UnknownTopicOrPartition, match="nothing"):
+                    await producer.send("nothing", b"1")
+                with pytest.raises(InvalidRequest, match="await partitions"):
+                    producer.send_nowait("nothing", b"1")
+                soon = start(producer.send("orders", b"1"))
+                await CLOCK.sleep_ms(150)
+                cluster.create("orders")
+                assert (await soon).offset == 0
+                with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0"):
+                    await producer.send("orders", b"1", partition=1)
+
+    run(story())
+
+
+def test_no_node_at_all_names_every_address() -> None:
+    async def story() -> None:
+        async with Producer("127.0.0.1:1,127.0.0.1:2", max_block_ms=300) as producer:
+            with pytest.raises(ConnectionFailed, match=r"2 asked.*127\.0\.0\.1:[12]"):
+                await producer.send("orders", b"1")
+
+    run(story())
+
+
+def test_leaving_the_block_sends_what_waits() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
+                delivery = await producer.enqueue("orders", b"1")
+                assert not delivery.done()
+            assert delivery.result().offset == 0
+            with pytest.raises(InvalidRequest, match="closed"):
+                await producer.send("orders", b"2")
+
+    run(story())
+
+
+def test_closing_without_a_flush_tells_the_senders() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            producer = Producer(cluster.bootstrap, linger_ms=60_000)
+            await producer.start()
+            delivery = await producer.enqueue("orders", b"1")
+            await producer.close(flush=False)
+            with pytest.raises(DeliveryTimedOut, match="closed"):
+                await delivery
+
+    run(story())
+
+
+def test_a_failure_that_nobody_asks_about_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            cluster.nodes[0].on_produce = lambda entry: InvalidRecord("no key")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                await producer.enqueue("orders", b"1")
+
+    with caplog.at_level(logging.ERROR, "tidelog.producer"):
+        run(story())
+    assert "1 records for orders-0 were lost sight of: no key" in caplog.text
+
+
+def test_a_recreated_topic_with_more_partitions_is_written_on() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders", 1)
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                await producer.send("orders", b"1")
+                cluster.delete("orders")
+                cluster.create("orders", 4)
+                assert (await producer.send("orders", b"2")).offset == 0
+                assert await producer.partitions("orders") == 4
+                assert (await producer.send("orders", b"3", partition=3)).partition == 3
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"value": "text"}, TypeError),
+        ({"value": b"", "key": 5}, TypeError),
+        ({"value": b"", "headers": [(b"name", b"")]}, TypeError),
+        ({"value": b"", "headers": [("name", "text")]}, TypeError),
+        ({"value": b"", "timestamp": -5}, InvalidTimestamp),
+    ],
+)
+def test_what_is_no_record_is_refused_at_once(arguments: dict[str, Any], error: type[Exception]) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap) as producer:
+                with pytest.raises(error):
+                    await producer.enqueue("orders", **arguments)
+                assert producer.buffered_bytes == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"acks": 2}, InvalidRequiredAcks),
+        ({"compression": "brotli"}, UnsupportedCompressionType),
+        ({"linger_ms": -1}, InvalidConfig),
+        ({"batch_bytes": 0}, InvalidConfig),
+        ({"linger_ms": 100, "delivery_timeout_ms": 50}, InvalidConfig),
+        ({"on_unknown": "forget"}, InvalidConfig),
+    ],
+)
+def test_options_outside_their_range_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
+    async def story() -> None:
+        with pytest.raises(error):
+            Producer("127.0.0.1:1", **options)
+
+    run(story())
+
+
+@pytest.mark.parametrize("servers", ["", "host", "host:", ":1", "host:x", "host:0", "a:1,,b:2"])
+def test_an_address_that_is_none_is_refused(servers: str) -> None:
+    with pytest.raises(InvalidConfig, match="host:port"):
+        Producer(servers)
+
+
+def test_deliveries_can_be_awaited_by_many_and_asked_later() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                delivery = await producer.enqueue("orders", b"1")
+                with pytest.raises(asyncio.InvalidStateError):
+                    delivery.result()
+                called: list[int] = []
+                delivery.add_done_callback(lambda done: called.append(done.result().offset))
+                both = await asyncio.gather(delivery, delivery)
+                assert [result.offset for result in both] == [0, 0]
+                delivery.add_done_callback(lambda done: called.append(done.result().offset))
+                assert called == [0, 0]
+
+    run(story())
