@@ -48,7 +48,7 @@ from replication.controller_events import (
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
 from replication.metadata import MetadataRecord, NodeChangeRecord, TopicRemovalRecord
 from replication.sessions import Sessions
-from tidelog.errors import NodeIdNotRegistered, NotController, StaleNodeEpoch, TidelogError
+from tidelog.errors import NodeIdNotRegistered, NotController, RequestTimedOut, StaleNodeEpoch, TidelogError
 from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey
 
 E = TypeVar("E")
@@ -170,7 +170,10 @@ class Controller:
     def _resign(self) -> None:
         self.active = False
         for _, reply in self._waiting:
-            refusal = NotController("this node has stopped being the active controller: the outcome is unknown")
+            refusal = RequestTimedOut(
+                "this node stopped being the active controller before the change was committed: it may or may not have "
+                "been made; look before asking again"
+            )
             self._effects.append(Reply(reply.request_id, refusal))
         self._waiting.clear()
 

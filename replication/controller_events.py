@@ -45,7 +45,7 @@ class Activated:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This process does not lead the quorum any more: whatever still waits is not answered by it."""
+    """This process does not lead the quorum any more: the outcome of whatever still waits is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

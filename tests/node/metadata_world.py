@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from node import methods
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
@@ -62,7 +62,7 @@ class MetadataWorld:
         for node in range(nodes):
             self.network.name_endpoint(endpoint_of(node), f"node-{node}")
 
-    def __enter__(self) -> MetadataWorld:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replication.controller_events import DeleteTopic, HeartbeatAnswer
+from replication.controller_events import DeleteTopic, HeartbeatAnswer, Resigned
 from replication.image import PartitionState
 from tests.replication.controlled import SESSION_MS, Controlled
 from tidelog.errors import (
@@ -10,6 +10,8 @@ from tidelog.errors import (
     IneligibleReplica,
     InvalidRequest,
     InvalidUpdateVersion,
+    NotController,
+    RequestTimedOut,
     StaleNodeEpoch,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -153,6 +155,16 @@ def test_a_leader_that_leaves_itself_out_resigns_if_another_can_lead() -> None:
     assert resigned.leader in (first, second)
     assert resigned.leader_epoch == 1
     assert resigned.leader != NO_NODE
+
+
+def test_a_controller_that_resigns_leaves_the_outcome_open_and_refuses_what_comes_later() -> None:
+    world = three()
+    leader, (first, _) = world.partition().leader, others(world)
+    world.hold_commits = True
+    assert world.propose(leader, first) is None
+    world.handle(Resigned())
+    assert isinstance(world.replies[world.requests], RequestTimedOut)
+    assert isinstance(world.propose(leader, first), NotController)
 
 
 # --- drain ---

@@ -1,0 +1,255 @@
+"""The replica of the metadata log, alone: committed images only, read back, cut by epoch; and how its writers fail."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from node import methods
+from node.metadata_log import MetadataLog, open_log
+from node.quorum_state import QuorumState, QuorumView, read_state, write_state
+from node.topic_settings import TopicSettings
+from replication.image import EMPTY, ClusterImage
+from replication.metadata import ClusterRecord, VotersRecord
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from tests.node.metadata_world import MetadataWorld
+from tests.sim.clock import SimClock
+from tests.sim.loop import SimLoop
+from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
+from tidelog.records import LeaderChange
+from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeId, Offset
+from tidelog.v1 import admin_pb2
+
+T = TypeVar("T")
+
+
+class Later:
+    """An executor that works when it is told to."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        def run() -> None:
+            try:
+                result: T | BaseException = work()
+            except Exception as error:  # noqa: BLE001 - as a thread pool does
+                result = error
+            done(result)
+
+        self.work.append(run)
+
+    def run(self) -> None:
+        while self.work:
+            self.work.pop(0)()
+
+
+class Replica:
+    """One metadata log on a fake disk."""
+
+    def __init__(self, disk: FakeDisk | None = None) -> None:
+        self.disk = disk or FakeDisk()
+        self.clock = SimClock(SimLoop(random.Random(1)))
+        self.executor = Later()
+        self.folder = DataFolder.open("/data", files=self.disk, clock=self.clock, rng=random.Random(1))
+        self.log = MetadataLog(open_log(self.folder), clock=self.clock, executor=self.executor)
+
+    def reopened(self, *, power: bool = False) -> Replica:
+        if power:
+            self.disk.crash(random.Random(3))
+        else:
+            self.disk.kill()
+        return Replica(self.disk)
+
+
+EPOCH = LeaderEpoch(1)
+OPENING = LeaderChange(NodeId(0), (), ())
+
+
+def test_only_what_is_committed_makes_the_image() -> None:
+    replica = Replica()
+    seen: list[ClusterImage] = []
+    replica.log.subscribe(seen.append)
+    replica.log.append_leader_change(OPENING, EPOCH)
+    replica.log.append([ClusterRecord("cluster", 1), VotersRecord(())], EPOCH)
+    assert replica.log.image is EMPTY
+    assert replica.log.replayed().cluster_id == "cluster"
+    replica.log.commit(Offset(2))  # inside the batch: not the whole of it
+    assert replica.log.image.cluster_id == ""
+    replica.log.commit(Offset(3))
+    assert (replica.log.image.cluster_id, replica.log.image.offset) == ("cluster", 3)
+    assert [image.offset for image in seen] == [1, 3]
+    late: list[ClusterImage] = []
+    replica.log.subscribe(late.append)
+    assert late == [replica.log.image]
+
+
+def test_what_was_fsynced_is_read_back_and_its_committed_part_is_the_first_image() -> None:
+    replica = Replica()
+    replica.log.append([ClusterRecord("cluster", 1)], EPOCH)
+    replica.executor.run()
+    assert replica.log.held == 1
+    replica.log.commit(Offset(1))
+    replica.folder.write_checkpoints()
+    replica.log.append([VotersRecord(())], EPOCH)
+    replica.executor.run()
+    again = replica.reopened(power=True)
+    assert again.log.end == 2
+    assert again.log.image.cluster_id == "cluster"
+    assert again.log.replayed().offset == 2
+
+
+def test_the_image_after_replay_equals_the_live_one() -> None:
+    replica = Replica()
+    for number in range(5):
+        replica.log.append([ClusterRecord(f"cluster {number}", number)], EPOCH)
+    replica.executor.run()
+    replica.log.commit(replica.log.end)
+    again = replica.reopened()
+    again.log.commit(again.log.end)
+    assert again.log.image == replica.log.image
+
+
+def test_a_cut_takes_back_what_was_not_committed_and_refuses_what_was() -> None:
+    replica = Replica()
+    replica.log.append([ClusterRecord("kept", 1)], EPOCH)
+    replica.log.commit(Offset(1))
+    replica.log.append([ClusterRecord("cut", 2)], EPOCH)
+    replica.log.truncate_to(Offset(1))
+    assert replica.log.replayed().cluster_id == "kept"
+    with pytest.raises(CorruptLog, match="its log was lost or put back"):
+        replica.log.truncate_to(Offset(0))
+
+
+def test_a_failed_fsync_makes_the_log_unusable_for_all_who_wait() -> None:
+    replica = Replica()
+    replica.log.append([ClusterRecord("cluster", 1)], EPOCH)
+    replica.disk.fail("sync", path="__cluster_metadata-0", error=errno.EIO)
+    replica.executor.run()
+    assert replica.log.held == 0
+    loop = SimLoop(random.Random(1))
+    with pytest.raises(TidelogError, match="offline"):
+        loop.run_until_complete(replica.log.wait_until(lambda: False))
+    loop.dispose()
+
+
+def test_a_vote_survives_and_a_damaged_one_is_no_vote() -> None:
+    disk = FakeDisk()
+    disk.make_folder("/f")
+    assert read_state(disk, "/f") == QuorumState()
+    state = QuorumState(LeaderEpoch(7), NodeId(2), NodeId(2), None)
+    write_state(disk, "/f", state)
+    disk.sync_folder("/")
+    disk.crash(random.Random(1))
+    assert read_state(disk, "/f") == state
+    file = disk.open("/f/quorum-state")
+    file.pwritev([b"{"], 5)
+    with pytest.raises(CorruptLog, match="does not know how it voted"):
+        read_state(disk, "/f")
+
+
+def test_a_view_never_goes_back_and_knows_one_leader_per_epoch() -> None:
+    view = QuorumView(NodeId(1))
+    at = Endpoint("node-0", 9092)
+    assert view.follow(NodeId(0), LeaderEpoch(3), at)
+    assert not view.follow(NodeId(2), LeaderEpoch(2), at)
+    assert not view.follow(NodeId(2), LeaderEpoch(3), at)
+    view.forget()
+    assert view.address() is None
+    assert view.follow(NodeId(2), LeaderEpoch(4), at)
+    assert view.address().node_id == 2  # type: ignore[union-attr]
+
+
+def test_settings_in_force_are_settings_that_may_be_asked_for() -> None:
+    settings = TopicSettings({"segment.bytes": "1048576", "min.insync.replicas": "2"})
+    in_force = settings.in_force({"flush.messages": "10"})
+    assert (in_force["segment.bytes"], in_force["flush.messages"]) == ("1048576", "10")
+    assert in_force["min.insync.replicas"] == "1"  # the topic's record does not say more
+    settings.check(in_force)
+    assert LogConfig.from_topic(TopicSettings({}).in_force({})) == LogConfig()
+    assert settings.at_creation({"flush.ms": "5"}) == {"min.insync.replicas": "2", "flush.ms": "5"}
+    with pytest.raises(InvalidConfig):
+        settings.check({"min.insync.replicas": "none"})
+
+
+# --- disks that refuse, under whole nodes -----------------------------------------------------------------------
+
+
+def create(name: str) -> admin_pb2.CreateTopicRequest:
+    return admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=3)
+
+
+def test_a_full_disk_ends_the_controllers_leadership_and_room_brings_it_back() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.disks[0].fail("write", path="__cluster_metadata-0", error=errno.ENOSPC, times=1)
+        refused = world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
+        world.run_until(lambda: world.side(0).view.leader_epoch == 2)
+        world.run_until(refused.done)
+        assert isinstance(refused.exception(), RequestTimedOut)  # nobody can tell, so nobody asks again by itself
+        world.wait_whole()
+        world.create("later", at=2)
+        assert sorted(world.image(2).topic_ids) == ["later"]
+        assert world.side(0).metadata.replayed() == world.image(0)
+
+
+def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.disks[0].fail("sync", path="__cluster_metadata-0", error=errno.EIO)
+        world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
+        world.run_until(lambda: world.lives[0].failure is not None)
+        assert world.image(1).topic("orders") is None
+
+
+def test_an_observer_cuts_what_the_leader_does_not_have_by_epoch() -> None:
+    """A leader of epoch 2 gave it records and was gone before they were committed; epoch 3 does not have them."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.kill(2)
+        world.kill(0)
+        log_folder = "/data0/__cluster_metadata-0"
+        write_state(world.disks[0], log_folder, QuorumState(LeaderEpoch(2), NO_NODE, NO_NODE, None))
+        folder = DataFolder.open("/data0", files=world.disks[2], clock=SimClock(world.loop), rng=random.Random(1))
+        replica = MetadataLog(open_log(folder), clock=SimClock(world.loop), executor=Later())
+        end = replica.end
+        replica.append([ClusterRecord("another history", 1)], LeaderEpoch(2))
+        replica.log.flush()
+        folder.close_clean()
+        world.start(0, 2)
+        world.wait_whole()
+        assert [entry.epoch for entry in world.side(2).metadata.log.epoch_entries()] == [1, 3]
+        assert world.image(2).cluster_id == world.image(0).cluster_id
+        assert world.image(2).offset > end
+
+
+def test_a_damaged_replica_of_an_observer_is_fetched_anew() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create()
+        world.kill(2, power=True)
+        path = "/data0/__cluster_metadata-0/00000000000000000000.log"
+        file = world.disks[2].open(path)
+        file.pwritev([b"\x55" * 8], 70)
+        file.sync()
+        world.start(2)
+        world.wait_whole()
+        assert world.image(2).topic("orders") is not None
+        assert world.image(2).nodes == world.image(0).nodes
+
+
+def test_a_damaged_log_of_the_only_voter_is_no_reason_to_begin_anew() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.kill(0, power=True)
+        file = world.disks[0].open("/data0/__cluster_metadata-0/00000000000000000000.log")
+        file.pwritev([b"\x55" * 8], 70)
+        file.sync()
+        world.start(0)
+        world.run_until(lambda: world.lives[0].failure is not None)
