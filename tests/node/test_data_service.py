@@ -1,0 +1,332 @@
+"""The Data service as clients meet it: each entry answered by itself, waits that end, refusals with a next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from node import methods
+from node.replica_config import ReplicaConfig
+from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
+from tidelog._wire import PartitionProduce, ProduceRequest
+from tidelog.errors import (
+    CorruptRecord,
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidRequiredAcks,
+    NodeShuttingDown,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from tidelog.records import iter_batches
+from tidelog.types import TopicId
+from tidelog.v1 import data_pb2
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster(partitions=2)
+    cluster.set(0, leader=1)
+    cluster.set(1, leader=1)
+    yield cluster
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+def values(records: bytes) -> list[bytes | None]:
+    return [record.value for found in iter_batches(records) for record in found.records()]
+
+
+def entry(batch_id: int, records: bytes, *, index: int = 0, topic: TopicId = TOPIC) -> PartitionProduce:
+    return PartitionProduce(batch_id=batch_id, topic_id=topic.bytes, partition=index, leader_epoch=-1, records=records)
+
+
+# --- produce ---
+
+
+def test_a_refused_entry_does_not_touch_the_others(cluster: Cluster) -> None:
+    damaged = bytearray(batch(b"x"))
+    damaged[-1] ^= 1
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=1_000,
+        partitions=[
+            entry(1, batch(b"a")),
+            entry(2, bytes(damaged)),
+            entry(3, batch(b"b"), index=9),
+            entry(4, batch(b"c"), topic=TopicId(UUID(int=99))),
+            entry(5, b""),
+            entry(6, batch(b"d"), index=1),
+            entry(7, batch(bytes(2 << 20))),
+            entry(8, batch(b"e")),
+        ],
+    )
+    answer = cluster.wait(cluster.service(1).produce(request, CALLER))
+    codes = {produced.batch_id: produced.error.code for produced in answer.partitions}
+    assert codes == {
+        1: 0,
+        2: CorruptRecord.code,
+        3: UnknownTopicOrPartition.code,
+        4: UnknownTopicId.code,
+        5: InvalidRequest.code,
+        6: 0,
+        7: RecordTooLarge.code,
+        8: 0,
+    }
+    assert values(cluster.contents(1)) == [b"a", b"e"]
+    assert values(cluster.contents(1, 1)) == [b"d"]
+    refused = [produced for produced in answer.partitions if produced.HasField("error")]
+    assert {produced.base_offset for produced in refused} == {-1}
+    assert {produced.error.written for produced in refused} == {1}, "certainly not written"
+
+
+def test_a_stale_epoch_is_refused_both_ways(cluster: Cluster) -> None:
+    cluster.set(leader=1)
+    assert [a.error.code for a in cluster.produce(1, batch(b"a"), epoch=1)] == [FencedLeaderEpoch.code]
+    assert [a.error.code for a in cluster.produce(1, batch(b"a"), epoch=3)] == [UnknownLeaderEpoch.code]
+    assert [a.error.code for a in cluster.produce(1, batch(b"a"), epoch=2)] == [0]
+
+
+def test_an_acks_value_that_kafka_does_not_know_is_refused(cluster: Cluster) -> None:
+    assert [a.error.code for a in cluster.produce(1, batch(b"a"), acks=2)] == [InvalidRequiredAcks.code]
+    assert cluster.log(1).log_end_offset == 0
+
+
+def test_a_stream_answers_each_entry_when_it_is_done(cluster: Cluster) -> None:
+    cluster.run(0.1)
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
+    cluster.machines[2].executor.holding = True
+    slow = ProduceRequest(acks=-1, timeout_ms=30_000, partitions=[entry(1, batch(b"a"))])
+    quick = ProduceRequest(acks=1, timeout_ms=30_000, partitions=[entry(2, batch(b"b"))])
+    cluster.wait(stream.send(slow))
+    cluster.wait(stream.send(quick))
+    assert [a.batch_id for a in cluster.wait(stream.receive()).partitions] == [2]
+    cluster.machines[2].executor.release()
+    assert [a.batch_id for a in cluster.wait(stream.receive()).partitions] == [1]
+
+
+def test_a_stream_is_not_read_beyond_its_bound() -> None:
+    cluster = Cluster(config=ReplicaConfig(outstanding_max=3))
+    cluster.set(leader=1)
+    cluster.run(0.1)
+    cluster.machines[2].executor.holding = True
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
+    for number in range(10):
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, partitions=[entry(number, batch(b"a"))])
+        cluster.wait(stream.send(request))
+    cluster.run(0.5)
+    assert cluster.log(1).log_end_offset == 3
+    cluster.machines[2].executor.release()
+    cluster.until(lambda: cluster.log(1).log_end_offset == 10)
+    cluster.close()
+
+
+def test_acks_none_is_never_answered_and_a_failure_ends_the_stream(cluster: Cluster) -> None:
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
+    cluster.wait(stream.send(ProduceRequest(acks=0, partitions=[entry(1, batch(b"a"))])))
+    cluster.run(0.5)
+    assert cluster.watermark(1) == 1
+    wrong = cluster.wait(cluster.wires.open_stream(endpoint_of(2), methods.DATA_PRODUCE_STREAM))
+    cluster.wait(wrong.send(ProduceRequest(acks=0, partitions=[entry(1, batch(b"a"))])))
+    with pytest.raises(NotLeaderOrFollower):
+        cluster.wait(wrong.receive())
+
+
+def test_a_leadership_that_ends_answers_what_waits_with_the_next_leader(cluster: Cluster) -> None:
+    cluster.run(0.1)
+    cluster.machines[2].executor.holding = True
+    waiting = cluster.append(1, batch(b"a"))
+    cluster.set(leader=3)
+    cluster.until(waiting.done, within=0.1)
+    [answer] = waiting.result().partitions
+    assert (answer.error.name, answer.error.written) == ("NOT_LEADER_OR_FOLLOWER", 3)
+    assert answer.error.leader.node_id == 3
+
+
+def test_a_node_that_stops_takes_nothing_new_and_answers_what_waits(cluster: Cluster) -> None:
+    cluster.run(0.1)
+    cluster.machines[2].executor.holding = True
+    waiting = cluster.append(1, batch(b"a"))
+    cluster.wait(cluster.manager(1).stop())
+    cluster.until(waiting.done, within=0.1)
+    assert [a.error.code for a in cluster.produce(1, batch(b"b"))] == [NodeShuttingDown.code]
+    with pytest.raises(NodeShuttingDown):
+        cluster.fetch(1, 0)
+
+
+# --- fetch ---
+
+
+def test_a_fetch_waits_for_records_and_no_longer(cluster: Cluster) -> None:
+    request = fetch_request(0, max_wait_ms=5_000)
+    waiting = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
+    cluster.run(0.5)
+    assert not waiting.done()
+    cluster.produce(1, batch(b"a"))
+    cluster.until(waiting.done, within=0.1)
+    assert values(waiting.result().partitions[0].records) == [b"a"]
+
+
+def test_a_fetch_that_finds_nothing_is_answered_in_time(cluster: Cluster) -> None:
+    before = cluster.loop.time()
+    fetched = cluster.fetch(1, 0, max_wait_ms=300)
+    assert not fetched.records
+    assert 0.29 < cluster.loop.time() - before < 0.45
+
+
+def test_a_fetch_waits_for_its_minimum_of_bytes(cluster: Cluster) -> None:
+    request = fetch_request(0, max_wait_ms=5_000, min_bytes=300)
+    waiting = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
+    for number in range(5):
+        assert not waiting.done(), f"after {number} batches of some 70 bytes"
+        cluster.produce(1, batch(b"a"))
+        cluster.run(0.1)
+    cluster.until(waiting.done, within=0.2)
+
+
+def test_a_later_fetch_of_a_partition_takes_the_place_of_the_earlier(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), batch(b"b"))
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
+    cluster.wait(stream.send(fetch_request(2, max_wait_ms=60_000, fetch_id=1)))
+    cluster.run(0.1)
+    cluster.wait(stream.send(fetch_request(1, max_wait_ms=60_000, fetch_id=2)))
+    [answer] = cluster.wait(stream.receive()).partitions
+    assert (answer.fetch_id, values(answer.records)) == (2, [b"b"])
+    cluster.produce(1, batch(b"c"))
+    cluster.wait(stream.send(fetch_request(2, max_wait_ms=60_000, fetch_id=3)))
+    assert [a.fetch_id for a in cluster.wait(stream.receive()).partitions] == [3]
+
+
+def test_each_partition_of_a_fetch_is_answered_by_itself(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), index=1)
+    request = fetch_request(0, max_wait_ms=200, fetch_id=1)
+    request.partitions.append(fetch_request(0, index=1, fetch_id=2).partitions[0])
+    request.partitions.append(fetch_request(0, index=7, fetch_id=3).partitions[0])
+    request.partitions.append(fetch_request(500, index=1, topic=TopicId(UUID(int=99)), fetch_id=4).partitions[0])
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
+    cluster.wait(stream.send(request))
+    at_once = {a.fetch_id: a for a in cluster.wait(stream.receive()).partitions}
+    assert set(at_once) == {2, 3, 4}
+    assert values(at_once[2].records) == [b"a"]
+    assert at_once[3].error.code == UnknownTopicOrPartition.code
+    assert at_once[4].error.code == UnknownTopicId.code
+    assert [a.fetch_id for a in cluster.wait(stream.receive()).partitions] == [1]
+
+
+def test_an_offset_outside_the_log_is_refused(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    assert cluster.fetch(1, 2).error.code == OffsetOutOfRange.code
+    assert cluster.fetch(1, 1).error is None
+
+
+def test_a_reader_beyond_a_new_leaders_watermark_waits_rather_than_being_refused(cluster: Cluster) -> None:
+    """It read from the old leader what the new one does not know as committed yet."""
+    cluster.produce(1, batch(b"a"))
+    cluster.kill(1)
+    cluster.machines[3].executor.holding = True
+    cluster.wires.stalled = True
+    cluster.log(2).high_watermark = 0
+    cluster.set(0, leader=2, isr=(2, 3))
+    fetched = cluster.fetch(2, 1)
+    assert fetched.error is None
+    assert not fetched.records
+    cluster.wires.stalled = False
+
+
+def test_a_reader_is_told_where_its_log_was_cut(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.set(leader=1)
+    cluster.produce(1, batch(b"b"))
+    fetched = cluster.fetch(1, 2, last_epoch=1)
+    assert (fetched.diverging.epoch, fetched.diverging.end_offset) == (1, 1)
+    assert cluster.fetch(1, 2, last_epoch=2).diverging is None
+
+
+def test_many_partitions_come_in_messages_of_bounded_size() -> None:
+    cluster = Cluster(partitions=8, config=ReplicaConfig(response_bytes=100_000))
+    for index in range(8):
+        cluster.set(index, leader=1)
+        cluster.produce(1, batch(bytes(60_000)), index=index)
+    request = fetch_request(0)
+    for index in range(1, 8):
+        request.partitions.append(fetch_request(0, index=index, fetch_id=index).partitions[0])
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_FETCH_STREAM))
+    cluster.wait(stream.send(request))
+    sizes = []
+    while sum(sizes) < 8:
+        sizes.append(len(cluster.wait(stream.receive()).partitions))
+    assert sizes == [2, 2, 2, 2]
+    cluster.close()
+
+
+def test_what_is_not_supported_yet_is_refused_by_name(cluster: Cluster) -> None:
+    request = fetch_request(0)
+    request.isolation_level = data_pb2.ISOLATION_LEVEL_READ_COMMITTED
+    with pytest.raises(UnsupportedVersion, match="read_committed"):
+        cluster.wait(cluster.service(1).fetch(request, CALLER))
+
+
+def test_a_consumer_cannot_report_what_it_holds(cluster: Cluster) -> None:
+    request = fetch_request(0)
+    request.held.add(topic_id=TOPIC.bytes, partition=0, leader_epoch=1, held_offset=5)
+    with pytest.raises(InvalidRequest, match="held"):
+        cluster.wait(cluster.service(1).fetch(request, CALLER))
+
+
+# --- questions ---
+
+
+def list_offset(cluster: Cluster, timestamp: int, *, node: int = 1, epoch: int = -1) -> data_pb2.ListedOffset:
+    request = data_pb2.ListOffsetsRequest()
+    request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=epoch, timestamp_ms=timestamp)
+    [answer] = cluster.wait(cluster.service(node).list_offsets(request, CALLER)).partitions
+    return answer
+
+
+def test_where_a_partition_begins_and_ends(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a", b"b"))
+    cluster.machines[2].executor.holding = True
+    cluster.append(1, batch(b"c"))
+    assert (list_offset(cluster, -1).offset, list_offset(cluster, -1).leader_epoch) == (2, 1)
+    assert (list_offset(cluster, -2).offset, list_offset(cluster, -2).leader_epoch) == (0, 1)
+    assert list_offset(cluster, -3).offset == 0
+    assert list_offset(cluster, 1_700_000_000_000).offset == 0
+    assert list_offset(cluster, 1_700_000_000_001).offset == -1
+    assert list_offset(cluster, -4).error.code == InvalidRequest.code
+    assert list_offset(cluster, -1, node=2).error.code == NotLeaderOrFollower.code
+    assert list_offset(cluster, -1, epoch=7).error.code == UnknownLeaderEpoch.code
+
+
+def test_a_new_leader_does_not_say_latest_before_it_knows(cluster: Cluster) -> None:
+    """KIP-207"""
+    cluster.produce(1, batch(b"a"))
+    cluster.kill(1)
+    cluster.wires.stalled = True
+    cluster.log(2).high_watermark = 0
+    cluster.set(leader=2, isr=(2, 3))
+    assert list_offset(cluster, -1, node=2).error.code == OffsetNotAvailable.code
+    assert list_offset(cluster, -2, node=2).offset == 0
+    cluster.wires.stalled = False
+    cluster.until(lambda: cluster.watermark(2) == 1)
+    assert list_offset(cluster, -1, node=2).offset == 1
+
+
+def test_where_leader_epochs_end(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a", b"b"))
+    cluster.set(leader=1)
+    cluster.produce(1, batch(b"c"))
+    request = data_pb2.OffsetForLeaderEpochRequest()
+    for epoch in (0, 1, 2, 9):
+        request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=2, leader_epoch=epoch)
+    request.partitions.add(topic_id=TOPIC.bytes, partition=0, current_leader_epoch=1, leader_epoch=1)
+    *answers, fenced = cluster.wait(cluster.service(1).offset_for_leader_epoch(request, CALLER)).partitions
+    assert [(a.end.epoch, a.end.end_offset) for a in answers] == [(-1, 0), (1, 2), (2, 3), (2, 3)]
+    assert fenced.error.code == FencedLeaderEpoch.code
