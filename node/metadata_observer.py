@@ -22,10 +22,12 @@ from node.quorum_state import QuorumView
 from node.transport import Transport
 from replication.epochs import common_end
 from tidelog.errors import (
+    ConnectionLost,
     CorruptLog,
     InconsistentClusterId,
     InvalidConfig,
     KafkaStorageError,
+    RequestTimedOut,
     TidelogError,
     UnsupportedVersion,
 )
@@ -85,7 +87,6 @@ class MetadataObserver:
         while True:
             for target in self._targets():
                 await self._fetch_from(target)
-            self._view.forget()
             await self._clock.sleep_ms(RETRY_MS + self._rng.randrange(RETRY_MS))
 
     def _targets(self) -> list[Endpoint]:
@@ -143,7 +144,8 @@ class MetadataObserver:
         self._say(f"metadata cannot be fetched from {target}: {error.message}")
         hint = error.leader
         if hint is None or hint.endpoint == target:
-            if target == self._view.endpoint:
+            silent = isinstance(error, RequestTimedOut | ConnectionLost)  # it may lead on: heartbeats still go there
+            if target == self._view.endpoint and not silent:
                 self._view.forget()
         elif hint.leader_epoch > self._view.leader_epoch:
             self._view.follow(hint.node_id, hint.leader_epoch, hint.endpoint)
