@@ -491,6 +491,8 @@ class DataFolder:
         for file, offsets in self._current():
             self._write_now(file, offsets)
         self._marks.sync()
+        if any(log.damage is not None for log in self.logs.values()):
+            return  # the next start must find the damage again
         marker = json.dumps({"version": 0, "brokerEpoch": self._registration}, separators=(",", ":"))
         write_file(self.files, f"{self.path}/{CLEAN_SHUTDOWN}", marker.encode())
 

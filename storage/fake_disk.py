@@ -48,33 +48,70 @@ class Fault:
         return True
 
 
+class _Image:
+    """Bytes that end in as many zeros as `size` says: an empty file of 10 MiB takes no memory."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.size = 0
+
+    def write(self, position: int, data: bytes) -> None:
+        have = len(self.data)
+        if have < position:
+            self.data.extend(bytes(position - have))
+        end = position + len(data)
+        self.data[position:end] = data
+        self.size = max(self.size, end)
+
+    def resize(self, size: int) -> None:
+        del self.data[size:]
+        self.size = size
+
+    def read(self, size: int, position: int) -> bytes:
+        end = min(position + size, self.size)
+        found = bytes(self.data[position:end])
+        return found if len(found) >= end - position else found + bytes(end - position - len(found))
+
+    def copy(self) -> _Image:
+        other = _Image()
+        other.data, other.size = bytearray(self.data), self.size
+        return other
+
+
 class _Inode:
     """One file: what readers see, what the disk has, and the changes between the two, in order.
 
     A change is (position, bytes) for a write and (size, None) for a cut or a lengthening.
     """
 
-    __slots__ = ("allocated", "data", "durable", "durable_size", "mapped", "pending")
+    __slots__ = ("allocated", "durable", "mapped", "pending", "seen")
 
     def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()  # may be shorter than durable_size: the rest is zeros
-        self.durable_size = 0
+        self.seen = _Image()
+        self.durable = _Image()
         self.pending: list[tuple[int, bytes | None]] = []
         self.allocated = 0
         self.mapped = 0
+
+    def put(self, position: int, data: bytes) -> None:
+        """Write through the page cache."""
+        self.seen.write(position, data)
+        self.pending.append((position, data))
+
+    def resize(self, size: int) -> None:
+        """Cut, or lengthen with zeros, in the page cache."""
+        self.seen.resize(size)
+        self.pending.append((size, None))
 
     def apply(self, change: tuple[int, bytes | None]) -> None:
         """Make one change durable."""
         position, data = change
         if data is None:
-            del self.durable[position:]
-            self.durable_size = position
-            return
-        if len(self.durable) < position:
-            self.durable.extend(bytes(position - len(self.durable)))
-        self.durable[position : position + len(data)] = data
-        self.durable_size = max(self.durable_size, len(self.durable))
+            self.durable.resize(position)
+        else:
+            self.durable.write(position, data)
 
     def sync(self) -> None:
         for change in self.pending:
@@ -93,8 +130,7 @@ class _Inode:
                 self._keep_first(pending, rng)
             elif fate == 3:
                 self._keep_blocks(pending, rng)
-        self.data = bytearray(self.durable_size)
-        self.data[: len(self.durable)] = self.durable
+        self.seen = self.durable.copy()
         self.mapped = 0
 
     def _keep_first(self, pending: list[tuple[int, bytes | None]], rng: random.Random) -> None:
@@ -173,11 +209,11 @@ class FakeFile:
         return self._path
 
     def size(self) -> int:
-        return len(self._inode.data)
+        return self._inode.seen.size
 
     def pread(self, size: int, position: int) -> bytes:
         self._disk.touch("read", self._path, self._life)
-        return bytes(self._inode.data[position : position + size])
+        return self._inode.seen.read(size, position)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         assert not self._read_only, f"{self._path} is open for reading only"
@@ -186,7 +222,7 @@ class FakeFile:
 
     def truncate(self, size: int) -> None:
         inode = self._inode
-        assert inode.mapped == 0 or size >= len(inode.data), f"{self._path} is cut while it is mapped"
+        assert inode.mapped == 0 or size >= inode.seen.size, f"{self._path} is cut while it is mapped"
         self._disk.touch("truncate", self._path, self._life)
         self._disk.resize(inode, size)
 
@@ -208,19 +244,20 @@ class FakeFile:
 
 
 class FakeMapping:
-    """A mapped file of a FakeDisk."""
+    """A mapped file of a FakeDisk. The buffer of a writable one reaches as far as has been written."""
 
-    __slots__ = ("_disk", "_inode", "_life", "_path", "_reserved", "_size")
+    __slots__ = ("_buffer", "_disk", "_inode", "_life", "_path", "_reserved", "_size")
 
-    def __init__(self, disk: FakeDisk, path: str, inode: _Inode, size: int) -> None:
+    def __init__(self, disk: FakeDisk, path: str, inode: _Inode, size: int, *, writable: bool) -> None:
         self._disk, self._path, self._inode, self._size = disk, path, inode, size
         self._life = disk.life
         self._reserved = 0
+        self._buffer = inode.seen.data if writable else inode.seen.read(size, 0)
         inode.mapped += 1
 
     @property
     def buffer(self) -> Buffer:
-        return self._inode.data
+        return self._buffer
 
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
@@ -233,9 +270,7 @@ class FakeMapping:
 
     def write(self, position: int, data: bytes) -> None:
         assert position + len(data) <= self._reserved, "written without room reserved"
-        inode = self._inode
-        inode.data[position : position + len(data)] = data
-        inode.pending.append((position, data))
+        self._inode.put(position, data)
 
     def close(self) -> None:
         if self._life == self._disk.life:
@@ -306,9 +341,9 @@ class FakeDisk:
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot: one bit of the file changes, on the disk and for readers."""
         inode = self._file(path)
-        inode.data[position] ^= 1 << bit
-        if position < len(inode.durable):
-            inode.durable[position] ^= 1 << bit
+        for image in (inode.seen, inode.durable):
+            if position < len(image.data):
+                image.data[position] ^= 1 << bit
 
     # --- what handles use -----------------------------------------------------------------------------------------
 
@@ -347,10 +382,7 @@ class FakeDisk:
         if end > inode.allocated:
             self.used += end - inode.allocated
             inode.allocated = end
-        if len(inode.data) < position:
-            inode.data.extend(bytes(position - len(inode.data)))
-        inode.data[position:end] = data
-        inode.pending.append((position, data))
+        inode.put(position, data)
 
     def allocate(self, inode: _Inode, end: int) -> None:
         """Take room up to `end` without changing the contents."""
@@ -363,16 +395,10 @@ class FakeDisk:
 
     def resize(self, inode: _Inode, size: int) -> None:
         """Cut, or lengthen with zeros that take no room."""
-        if size < len(inode.data):
-            del inode.data[size:]
-        elif not inode.data:
-            inode.data = bytearray(size)
-        else:
-            inode.data.extend(bytes(size - len(inode.data)))
         if inode.allocated > size:
             self.used -= inode.allocated - size
             inode.allocated = size
-        inode.pending.append((size, None))
+        inode.resize(size)
 
     # --- Files ----------------------------------------------------------------------------------------------------
 
@@ -399,15 +425,15 @@ class FakeDisk:
         inode = self._file(path) if node is None else node
         if isinstance(inode, _Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if len(inode.data) < size:
+        if inode.seen.size < size:
             if not writable:
                 raise OSError(errno.EINVAL, "mapped beyond the end of the file", path)
             self.resize(inode, size)
-        return FakeMapping(self, path, inode, size)
+        return FakeMapping(self, path, inode, size, writable=writable)
 
     def size(self, path: str) -> int | None:
         try:
-            return len(self._file(path).data)
+            return self._file(path).seen.size
         except FileNotFoundError:
             return None
 
@@ -502,7 +528,7 @@ class FakeDisk:
             if isinstance(node, _Folder):
                 used += self._count_used(node)
             else:
-                node.allocated = len(node.durable)
+                node.allocated = len(node.durable.data)
                 used += node.allocated
         return used
 

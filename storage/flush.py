@@ -1,18 +1,24 @@
-"""One round of making a log durable: taken on the owner's thread, run anywhere, finished on the owner's thread.
+"""What of one log is durable, and the rounds that make more of it so.
+
+A round is taken on the owner's thread, run anywhere, and finished on the owner's thread.
 
 Kept true:
   1. A ticket syncs everything below `up_to` that was not durable when it was taken: bytes of every segment, indexes of
      closed segments, names in the folder, epoch entries.
   2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
-Left to others: what to take (log.py), when (group_commit.py).
+  3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
+Left to others: when to flush (log.py, group_commit.py), what a failure means (data_folder.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from storage.epoch_cache import EpochFile
-from storage.files import File, Files
+from storage.checkpoints import PARTITION_METADATA
+from storage.epoch_cache import EpochFile, LeaderEpochCache
+from storage.files import File, Files, folder_of
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from tidelog.types import EpochStart, Offset
 
 
@@ -25,14 +31,14 @@ class FlushTicket:
     """
 
     up_to: Offset
-    handles: list[File]
-    folders: list[str]
     files: Files
     epoch_file: EpochFile
     epoch_version: int
     epochs: tuple[EpochStart, ...]
-    closed_bases: list[int] = field(default_factory=list)
-    """Base offsets of closed segments whose indexes this ticket syncs."""
+    handles: list[File] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    closed: list[LogSegment] = field(default_factory=list)
+    """Closed segments whose indexes this ticket syncs."""
     new_names: bool = False
     """Does it sync names that were new in the log's folder?"""
     new_folder: bool = False
@@ -51,3 +57,113 @@ class FlushTicket:
         for handle in self.handles:
             handle.close()
         self.handles.clear()
+
+
+class FlushState:
+    """How far one log is durable. `new_names`: files were made or removed in its folder since names were last synced;
+    `new_folder`: the folder itself is new."""
+
+    __slots__ = (
+        "_files",
+        "_path",
+        "epoch_file",
+        "new_folder",
+        "new_names",
+        "recovery_point",
+        "rolled",
+        "synced",
+        "tickets",
+    )
+
+    def __init__(
+        self, files: Files, path: str, epoch_file: EpochFile, recovery_point: Offset, synced: Offset, *, fresh: bool
+    ) -> None:
+        self._files = files
+        self._path = path
+        self.epoch_file = epoch_file
+        self.recovery_point = recovery_point
+        """Recovery after a crash reads from here on."""
+        self.synced = synced
+        """Everything below is on the disk. Recovery may leave the recovery point of a page-cache log below it."""
+        self.new_names = self.new_folder = fresh
+        self.rolled: list[LogSegment] = []
+        """Closed segments whose trimmed indexes are not durable yet."""
+        self.tickets: list[FlushTicket] = []
+        """Under way."""
+
+    def note_roll(self, closed: LogSegment) -> None:
+        """A segment was closed and another made."""
+        self.rolled.append(closed)
+        self.new_names = True
+
+    def begin(self, segments: Sequence[LogSegment], up_to: Offset, epochs: LeaderEpochCache) -> FlushTicket | None:
+        """A ticket for everything below `up_to`, None where all of it is durable. segments: from the one that holds the
+        recovery point to the active one. Raises OSError."""
+        if up_to <= self.recovery_point and not self._names_or_epochs(epochs):
+            return None
+        ticket = FlushTicket(
+            max(up_to, self.recovery_point), self._files, self.epoch_file, epochs.version, epochs.entries
+        )
+        try:
+            self._fill(ticket, segments, up_to)
+        except OSError:
+            ticket.release()
+            raise
+        self.tickets.append(ticket)
+        self.new_names = self.new_folder = False
+        return ticket
+
+    def _names_or_epochs(self, epochs: LeaderEpochCache) -> bool:
+        return self.new_names or self.new_folder or epochs.version > self.epoch_file.written
+
+    def _fill(self, ticket: FlushTicket, segments: Sequence[LogSegment], up_to: Offset) -> None:
+        for segment in segments:
+            if segment.base_offset > up_to:
+                break
+            ticket.handles.append(segment.file.share())
+        for segment in self.rolled:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
+        ticket.closed = list(self.rolled)
+        if self.new_folder:
+            ticket.handles.append(self._files.open(f"{self._path}/{PARTITION_METADATA}"))
+            ticket.folders = [self._path, folder_of(self._path)]
+        elif self.new_names:
+            ticket.folders = [self._path]
+        ticket.new_names, ticket.new_folder = self.new_names, self.new_folder
+
+    def finish(self, ticket: FlushTicket) -> bool:
+        """The ticket has run. Returns whether more is durable than before."""
+        self.tickets.remove(ticket)
+        ticket.release()
+        self.rolled = [segment for segment in self.rolled if segment not in ticket.closed]
+        self.recovery_point = max(self.recovery_point, ticket.up_to)
+        if ticket.up_to <= self.synced:
+            return False
+        self.synced = ticket.up_to
+        return True
+
+    def abandon(self, ticket: FlushTicket) -> None:
+        """The ticket failed, or will not run: nothing of it counts."""
+        self.tickets.remove(ticket)
+        ticket.release()
+        self.new_names |= ticket.new_names
+        self.new_folder |= ticket.new_folder
+
+    def lower(self, offset: Offset) -> None:
+        """Nothing at or above `offset` is durable any more, whatever tickets under way have synced."""
+        for ticket in self.tickets:
+            ticket.up_to = min(ticket.up_to, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.synced = min(self.synced, offset)
+
+    def note_cut(self, last: LogSegment) -> None:
+        """Segments behind `last` were removed, and that one takes appends again."""
+        self.rolled = [segment for segment in self.rolled if segment.base_offset < last.base_offset]
+        for ticket in self.tickets:
+            ticket.closed = [segment for segment in ticket.closed if segment.base_offset < last.base_offset]
+
+    def start_at(self, offset: Offset) -> None:
+        """The log is empty, durably, and starts at `offset`."""
+        self.rolled.clear()
+        self.recovery_point = self.synced = offset

@@ -27,14 +27,13 @@ from storage.epoch_cache import EpochFile, LeaderEpochCache
 from storage.files import Files
 from storage.index import CorruptIndex
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segments import make_segment, set_aside
 from tidelog.errors import CorruptLog
 from tidelog.records.header import BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, Durability, Offset
 
 _REWRITE_BYTES: Final = 1 << 20
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
-STRAY_SUFFIX: Final = ".stray"
-"""Behind the name of a file that fits nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +114,8 @@ class LogLoader:
     # --- what is there --------------------------------------------------------------------------------------------
 
     def _segment(self, base: Offset, *, fresh: bool = False) -> LogSegment:
-        jitter = self._rng.randrange(self._config.segment_jitter_ms) if self._config.segment_jitter_ms else 0
-        return LogSegment(
-            self._files,
-            self._folder,
-            base,
-            self._config,
-            created_ms=self._clock.wall_ms(),
-            jitter_ms=jitter,
-            fresh=fresh,
-        )
+        now = self._clock.wall_ms()
+        return make_segment(self._files, self._folder, base, self._config, self._rng, now, fresh=fresh)
 
     def _find_segments(self) -> list[LogSegment]:
         found: dict[int, set[str]] = {}
@@ -141,8 +132,7 @@ class LogLoader:
         for suffix in suffixes:
             path = segment_path(self._folder, base, suffix)
             if self._files.size(path) is not None:
-                self._files.rename(path, path + STRAY_SUFFIX)
-                self._notes.append(f"{path} was set aside as {path}{STRAY_SUFFIX}: {why}")
+                self._notes.append(f"{path} was set aside as {set_aside(self._files, path)}: {why}")
 
     def _empty(self) -> LoadedLog:
         """No segment: a log that was just made, was being emptied, or was lost."""
@@ -221,7 +211,8 @@ class LogLoader:
                 break
             kept.append(segment)
             next_offset = max(next_offset, segment.base_offset)
-            next_offset, from_byte, cut = self._recover_segment(segment, next_offset, cache, protected)
+            behind = segments[i + 1].base_offset if i + 1 < len(segments) else None
+            next_offset, from_byte, cut = self._recover_segment(segment, next_offset, cache, protected, behind)
             if i == first:
                 rewrite_from = from_byte
             if cut:
@@ -249,9 +240,14 @@ class LogLoader:
         return loaded
 
     def _recover_segment(
-        self, segment: LogSegment, next_offset: Offset, cache: LeaderEpochCache, protected: Offset
+        self,
+        segment: LogSegment,
+        next_offset: Offset,
+        cache: LeaderEpochCache,
+        protected: Offset,
+        behind: Offset | None,
     ) -> tuple[Offset, int, bool]:
-        """Read a segment whole, rebuild its indexes and epoch entries.
+        """Read a segment whole, rebuild its indexes and epoch entries. behind: where the next segment starts.
 
         Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was
         cut.
@@ -272,7 +268,7 @@ class LogLoader:
                     return self._cut(segment, broken, next_offset), min(rewrite_from, broken.position), True
                 header_only = broken.header
                 if header_only is None:
-                    self._add_damage(segment.path, broken.position, next_offset, None, broken.reason)
+                    self._add_damage(segment.path, broken.position, next_offset, behind, broken.reason)
                     segment.size = broken.position
                     return next_offset, min(rewrite_from, broken.position), False
                 damaged_end = Offset(header_only.last_offset + 1)
@@ -340,7 +336,6 @@ class LogLoader:
                     index = self._files.open(segment_path(self._folder, segment.base_offset, suffix))
                     index.sync()
                     index.close()
-                segment.index_synced = True
         self._files.sync_folder(self._folder)
         loaded.epoch_file.write(loaded.epochs.version, loaded.epochs.entries)
         sound = loaded.log_end if loaded.damage is None else min(loaded.log_end, loaded.damage.first_offset)

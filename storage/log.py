@@ -13,19 +13,18 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
-from storage.checkpoints import PARTITION_METADATA
 from storage.clock import WallClock
 from storage.config import LogConfig
-from storage.files import Buffer, Files, folder_of
-from storage.flush import FlushTicket
-from storage.loading import STRAY_SUFFIX, Damage, LoadedLog
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.files import Buffer, Files
+from storage.flush import FlushState, FlushTicket
+from storage.loading import Damage, LoadedLog
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segments import LogSegments
 from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
 from storage.validation import Prepared, prepare_follower, prepare_leader
 from tidelog.errors import (
@@ -119,23 +118,20 @@ class Log:
         self.config = config
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
-        self.recovery_point = loaded.recovery_point
         self.high_watermark = loaded.log_start
         self.damage: Damage | None = loaded.damage
         self.notes: tuple[str, ...] = tuple(loaded.notes)
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
-        self._segments = loaded.segments
-        self._bases: list[int] = [segment.base_offset for segment in loaded.segments]
+        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments)
         self._epochs = loaded.epochs
-        self._epoch_file = loaded.epoch_file
-        self._synced = loaded.held
+        self._flush = FlushState(
+            folder.files, path, loaded.epoch_file, loaded.recovery_point, loaded.held, fresh=loaded.fresh
+        )
         self._fsync = config.durability is Durability.FSYNC
         self._flush_target = Offset(0)
-        self._new_folder = loaded.fresh
-        self._new_names = loaded.fresh
-        self._tickets: list[FlushTicket] = []
+        """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
         self._hints: dict[Offset, tuple[LogSegment, int]] = {}
         self._closed = False
 
@@ -147,7 +143,12 @@ class Log:
     @property
     def held(self) -> Offset:
         """Every offset below this one is held as durably as the topic promises."""
-        return self._synced if self._fsync else self.log_end_offset
+        return self._flush.synced if self._fsync else self.log_end_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is on the disk: recovery after a crash reads from here on."""
+        return self._flush.recovery_point
 
     @property
     def last_epoch(self) -> LeaderEpoch:
@@ -172,7 +173,7 @@ class Log:
     @property
     def active(self) -> LogSegment:
         """The segment that is appended to."""
-        return self._segments[-1]
+        return self._segments.active
 
     def advance_high_watermark(self, offset: Offset) -> bool:
         """Everything below `offset` is committed. Never back, never beyond the log end. Returns whether it moved."""
@@ -261,7 +262,7 @@ class Log:
     def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
         """Roll, note epochs, write, move the log end. Raises OSError, and then the log is as it was."""
         info, extents = prepared.info, prepared.extents
-        segment = self._segments[-1]
+        segment = self._segments.active
         if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
             segment = self._roll(max(info.first_offset, self.log_end_offset), now)
         if not segment.index.fits(info.last_offset):
@@ -300,47 +301,19 @@ class Log:
     # --- roll -----------------------------------------------------------------------------------------------------
 
     def _roll(self, base_offset: Offset, now: Millis) -> LogSegment:
-        """Close the active segment and begin another at `base_offset`. Raises OSError, and then the old one stays
-        active."""
-        old = self._segments[-1]
-        if old.base_offset == base_offset:
-            return old
-        files = self.folder.files
-        self._free_names(base_offset)
-        jitter = self.folder.rng.randrange(self.config.segment_jitter_ms) if self.config.segment_jitter_ms else 0
-        try:
-            segment = LogSegment(
-                files, self.path, base_offset, self.config, created_ms=now, jitter_ms=jitter, fresh=True
-            )
-            old.become_inactive()
-        except OSError:
-            self._remove_files(base_offset)
-            raise
-        self._segments.append(segment)
-        self._bases.append(base_offset)
-        self._new_names = True
+        """Close the active segment and begin another at `base_offset`; flush up to there in the background.
+
+        Raises OSError, and then the old one stays active.
+        """
+        if self._segments.active.base_offset == base_offset:
+            return self._segments.active
+        closed = self._segments.active
+        segment, notes = self._segments.add(base_offset, self.config, now)
+        self.notes += tuple(notes)
+        self._flush.note_roll(closed)
         self._flush_target = max(self._flush_target, self.log_end_offset)
         self.folder.request_flush(self)
         return segment
-
-    def _free_names(self, base_offset: Offset) -> None:
-        """Files that bear the names of the segment to come: empty ones are replaced, others set aside."""
-        files = self.folder.files
-        for suffix in SUFFIXES:
-            path = segment_path(self.path, base_offset, suffix)
-            size = files.size(path)
-            if size == 0:
-                files.remove(path)
-            elif size is not None:
-                files.rename(path, path + STRAY_SUFFIX)
-                self.notes += (f"{path} was in the way of a new segment: it is now {path}{STRAY_SUFFIX}",)
-
-    def _remove_files(self, base_offset: Offset) -> None:
-        files = self.folder.files
-        for suffix in SUFFIXES:
-            path = segment_path(self.path, base_offset, suffix)
-            if files.size(path) is not None:
-                files.remove(path)
 
     # --- read -----------------------------------------------------------------------------------------------------
 
@@ -375,8 +348,7 @@ class Log:
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-        for i in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
-            segment = self._segments[i]
+        for segment in self._segments.from_offset(offset):
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
@@ -395,7 +367,7 @@ class Log:
     def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
         """A read met a break in the chain of batches: note it, so that the replica can report it."""
         first = Offset(max(broken.next_offset, self.log_start_offset))
-        path = self._segments[max(bisect_right(self._bases, offset) - 1, 0)].path
+        path = self._segments.from_offset(offset)[0].path
         damage = Damage(path, broken.position, first, max(self.log_end_offset, Offset(first + 1)), broken.reason)
         self.damage = damage if self.damage is None else self.damage.joined(damage)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
@@ -405,11 +377,11 @@ class Log:
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record at or after `timestamp` (milliseconds since 1970) below `up_to`, None where there is none.
         Raises CorruptLog, KafkaStorageError."""
-        return self._look_up(lambda: find_timestamp(self._segments, timestamp, self.log_start_offset, up_to))
+        return self._look_up(lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to))
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
-        return self._look_up(lambda: find_largest_timestamp(self._segments, self.log_start_offset, up_to))
+        return self._look_up(lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
 
     def _look_up(self, find: _Finder) -> TimestampedOffset | None:
         self._ensure_usable()
@@ -448,69 +420,21 @@ class Log:
         """
         self._ensure_usable()
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush_target, self.log_end_offset)
-        epochs_new = self._epochs.version > self._epoch_file.written
-        if up_to <= self.recovery_point and not self._new_names and not self._new_folder and not epochs_new:
-            return None
-        ticket = FlushTicket(
-            max(up_to, self.recovery_point),
-            [],
-            [],
-            self.folder.files,
-            self._epoch_file,
-            self._epochs.version,
-            self._epochs.entries,
-        )
         try:
-            self._fill(ticket, up_to)
+            return self._flush.begin(self._segments.from_offset(self.recovery_point), up_to, self._epochs)
         except OSError as error:
-            ticket.release()
             raise self.folder.fail(f"flushing {self.path}", error) from error
-        self._tickets.append(ticket)
-        return ticket
-
-    def _fill(self, ticket: FlushTicket, up_to: Offset) -> None:
-        files = self.folder.files
-        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
-        for segment in self._segments[first:]:
-            if segment.base_offset > up_to:
-                break
-            ticket.handles.append(segment.file.share())
-            if segment is not self._segments[-1] and not segment.index_synced:
-                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                    ticket.handles.append(files.open(segment_path(self.path, segment.base_offset, suffix)))
-                ticket.closed_bases.append(segment.base_offset)
-        if self._new_folder:
-            ticket.handles.append(files.open(f"{self.path}/{PARTITION_METADATA}"))
-            ticket.folders = [self.path, folder_of(self.path)]
-        elif self._new_names:
-            ticket.folders = [self.path]
-        ticket.new_names = self._new_names
-        ticket.new_folder = self._new_folder
-        self._new_names = self._new_folder = False
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The ticket has run: what it covers, up to any cut made since, is durable."""
-        self._tickets.remove(ticket)
-        ticket.release()
-        if self._closed:
-            return
-        for base in ticket.closed_bases:
-            i = bisect_right(self._bases, base) - 1
-            if i >= 0 and self._bases[i] == base:
-                self._segments[i].index_synced = True
-        self.recovery_point = max(self.recovery_point, ticket.up_to)
+        moved = self._flush.finish(ticket)
         self.last_flush_ms = self.folder.clock.wall_ms()
-        if ticket.up_to > self._synced:
-            self._synced = ticket.up_to
-            if self._fsync:
-                self.folder.note_held(self)
+        if moved and self._fsync and not self._closed:
+            self.folder.note_held(self)
 
     def abandon_flush(self, ticket: FlushTicket) -> None:
         """The ticket failed, or will not run: nothing of it counts."""
-        self._tickets.remove(ticket)
-        ticket.release()
-        self._new_names |= ticket.new_names
-        self._new_folder |= ticket.new_folder
+        self._flush.abandon(ticket)
 
     def flush(self) -> None:
         """Make everything durable before returning: for closing, recovery, tools. Raises KafkaStorageError,
@@ -537,102 +461,79 @@ class Log:
     def truncate_to(self, offset: Offset) -> None:
         """Cut everything at and above `offset`, durably. At or above the log end nothing happens.
 
-        The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes whole,
-        and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull (then
-        nothing was cut), CorruptLog.
+        The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes
+        whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
+        (then nothing was cut), CorruptLog.
         """
         self._ensure_usable()
-        if offset >= self.log_end_offset and self.damage is None:
+        if self.damage is not None and offset > self.damage.first_offset:
+            raise CorruptLog(
+                f"{self.topic_partition} lost {self.damage}: it must be emptied and refetched, not cut behind"
+            )
+        if self.damage is None and offset >= self.log_end_offset:
             return
-        if offset <= self._bases[0] or offset <= self.log_start_offset:
+        if offset <= self._segments.first.base_offset or offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(min(offset, self.log_end_offset))
             return
         try:
-            log_end = self._segments[self._kept(offset)].end_below(offset)
+            last = self._segments.last_below(offset)
+            log_end = last.end_below(offset)
             self._lower(log_end)
-            self._cut(log_end)
+            self._cut(last, log_end)
             self._cut_epochs(log_end)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.folder.fail(f"truncating {self.path} to offset {offset}", error) from error
         self._set_end(log_end)
-        if self.damage is not None and self.damage.first_offset >= log_end:
-            self.damage = None
+        self.damage = None
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull."""
         self._ensure_usable()
         try:
             self._lower(Offset(0))
-            self._remove_segments(0)
-            self._remove_leftovers()
+            self._segments.remove_behind(None)
+            self._segments.remove_leftovers()
             self.folder.files.sync_folder(self.path)
             self._epochs.clear()
-            self._epoch_file.write(self._epochs.version, ())
+            self._flush.epoch_file.write(self._epochs.version, ())
             self.log_start_offset = offset
             self.folder.note_log_start(self)
-            self._start_segment(offset)
+            self._segments.add(offset, self.config, self.folder.clock.wall_ms())
+            self.folder.files.sync_folder(self.path)
         except OSError as error:
             raise self.folder.fail(f"emptying {self.path}", error) from error
         self.damage = None
         self._set_end(offset)
-        self.recovery_point = self._synced = offset
+        self._flush.start_at(offset)
         if self._fsync:
             self.folder.note_held(self)
 
-    def _start_segment(self, offset: Offset) -> None:
-        segment = LogSegment(
-            self.folder.files, self.path, offset, self.config, created_ms=self.folder.clock.wall_ms(), fresh=True
-        )
-        self._segments.append(segment)
-        self._bases.append(offset)
-        self.folder.files.sync_folder(self.path)
-
     def _lower(self, offset: Offset) -> None:
         """Nothing at or above `offset` is durable any more: here, in tickets under way, and in the folder's files."""
-        for ticket in self._tickets:
-            ticket.up_to = min(ticket.up_to, offset)
-        self.recovery_point = min(self.recovery_point, offset)
-        self._synced = min(self._synced, offset)
+        self._flush.lower(offset)
         self._flush_target = min(self._flush_target, offset)
         self._hints.clear()
         self.folder.lower_marks(self, offset)
 
-    def _kept(self, offset: Offset) -> int:
-        """Index of the segment that is the last one when the log ends at `offset`."""
-        return max(bisect_left(self._bases, offset) - 1, 0)
-
-    def _cut(self, offset: Offset) -> None:
-        """Remove the segments behind `offset`, the last first, then cut the one that holds it."""
-        kept = self._kept(offset)
-        if kept < len(self._segments) - 1:
-            self._remove_segments(kept + 1)
+    def _cut(self, last: LogSegment, log_end: Offset) -> None:
+        """Remove the segments behind `last`, the youngest first, then cut that one."""
+        removed = self._segments.remove_behind(last)
+        if self.damage is not None:
+            self._segments.remove_leftovers()
+        if removed or self.damage is not None:
             self.folder.files.sync_folder(self.path)
-        active = self._segments[-1]
-        active.truncate_to(offset)
-        active.file.sync()
-
-    def _remove_segments(self, first: int) -> None:
-        while len(self._segments) > first:
-            self._segments[-1].remove()
-            self._segments.pop()
-            self._bases.pop()
-
-    def _remove_leftovers(self) -> None:
-        """Segment files that loading left alone because the log is damaged before them."""
-        for name in self.folder.files.list(self.path):
-            if name.endswith(SUFFIXES):
-                self.folder.files.remove(f"{self.path}/{name}")
+        self._flush.note_cut(last)
+        last.truncate_to(log_end)
+        last.file.sync()
 
     def _cut_epochs(self, log_end: Offset) -> None:
         if self._epochs.truncate_from_end(log_end):
-            self._epoch_file.write(self._epochs.version, self._epochs.entries)
+            self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
 
     def _set_end(self, offset: Offset) -> None:
         self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        self._synced = min(self._synced, offset)
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
     # --- closing --------------------------------------------------------------------------------------------------
@@ -662,8 +563,7 @@ class Log:
     def release(self) -> None:
         """Let go of the files as they are, as after a failure."""
         self._closed = True
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def _ensure_usable(self) -> None:
         if self.folder.offline is not None:
@@ -674,6 +574,3 @@ class Log:
 
 class _Finder(Protocol):
     def __call__(self) -> TimestampedOffset | None: ...
-
-
-__all__ = ["LOG_SUFFIX", "Log", "LogFolder", "LogRead", "Origin", "TimestampedOffset"]

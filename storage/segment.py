@@ -68,7 +68,6 @@ class LogSegment:
         "first_timestamp",
         "folder",
         "index",
-        "index_synced",
         "jitter_ms",
         "size",
         "time_index",
@@ -106,8 +105,6 @@ class LogSegment:
         self.time_index = TimeIndex(
             files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX), base_offset, limit, fresh=fresh
         )
-        self.index_synced = False
-        """Are the trimmed indexes of this closed segment durable?"""
         if fresh:
             self.index.make_room(1)
             self.time_index.make_room(1)
@@ -200,7 +197,6 @@ class LogSegment:
                 self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
         self.index.trim()
         self.time_index.trim()
-        self.index_synced = False
 
     # --- search and read ------------------------------------------------------------------------------------------
 
@@ -225,11 +221,8 @@ class LogSegment:
         return end
 
     def _start_for(self, offset: Offset) -> int:
-        try:
-            position = self.index.lookup(offset).position
-        except CorruptIndex:
-            self.rebuild_indexes()
-            position = self.index.lookup(offset).position
+        self.ensure_indexes()
+        position = self.index.lookup(offset).position
         return position if position < self.size else 0
 
     def read(
@@ -269,7 +262,6 @@ class LogSegment:
         self.size = cut.position
         self._since_index = 0
         self.first_timestamp = None
-        self.index_synced = False
         self._max = None
         self._measure_tail()
 
@@ -297,6 +289,17 @@ class LogSegment:
         self._max = largest
         return next_offset
 
+    def ensure_indexes(self) -> None:
+        """Open both indexes, and rebuild them where they cannot be right. Raises BrokenChain, OSError."""
+        try:
+            entries = self.index.entries + self.time_index.entries
+        except CorruptIndex:
+            entries = -1
+        if entries < 0:
+            self.rebuild_indexes()
+            self.index.trim()
+            self.time_index.trim()
+
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
         self.start_rebuild()
@@ -310,7 +313,6 @@ class LogSegment:
         self._max = TimestampOffset(Millis(-1), self.base_offset)
         self._since_index = 0
         self.first_timestamp = None
-        self.index_synced = False
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
         """Enter a batch that lies in the file already into the indexes, as its append did."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage.batch_walk import BrokenChain
-from storage.index import CorruptIndex
 from storage.segment import LogSegment
 from tidelog.errors import TidelogError
 from tidelog.records.batch import RecordBatch
@@ -33,6 +32,7 @@ def find_timestamp(
     for segment in segments:
         if segment.base_offset >= up_to:
             break
+        segment.ensure_indexes()
         if segment.largest.timestamp < timestamp:
             continue
         found = _find_in(segment, timestamp, start, up_to)
@@ -42,11 +42,7 @@ def find_timestamp(
 
 
 def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) -> TimestampedOffset | None:
-    try:
-        entry = segment.time_index.lookup(timestamp - 1)
-    except CorruptIndex:
-        segment.rebuild_indexes()
-        entry = segment.time_index.lookup(timestamp - 1)
+    entry = segment.time_index.lookup(timestamp - 1)
     first = segment.find(max(entry.offset, start))
     if first is None:
         return None
@@ -82,6 +78,7 @@ def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to:
             break
         whole = i + 1 < len(segments) and segments[i + 1].base_offset <= up_to and segment.base_offset >= start
         if whole:
+            segment.ensure_indexes()
             largest = max(largest, segment.largest.timestamp)
             continue
         for header in segment.walk():

@@ -1,8 +1,8 @@
-"""A log on the worst allowed disk, driven at random against a list: append, flush, roll, truncate, crash anywhere, reopen.
+"""A log on the worst allowed disk, driven at random against a list: append, flush, roll, truncate, crash, reopen.
 
 After every crash: all that was reported as held is there, nothing that was never appended is, what was cut stays cut,
-offsets and epochs agree with the batches, and every offset can be looked up. Covers scenarios 1, 3 and 14 as far as one log
-shows them, and log-append-roll-flush.txt (append, maybeRoll, flush).
+offsets and epochs agree with the batches, and every offset can be looked up. Covers scenarios 1 and 3 as far as one
+log shows them, and log-append-roll-flush.txt (append, maybeRoll, flush).
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ class LogMachine(RuleBasedStateMachine):
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def attempt(self, work: Callable[[], None], crash_in: int | None, seed: int, also: list[Stored], floor: int) -> bool:
-        """Do one step, perhaps with a crash in it. also: batches that may be there after a crash. floor: offsets below it
-        that were held must be there. Returns whether the step ended."""
+    def attempt(
+        self, work: Callable[[], None], crash_in: int | None, seed: int, also: list[Stored], floor: int
+    ) -> bool:
+        """Do one step, perhaps with a crash in it. also: batches that may be there after a crash. floor: offsets below
+        it that were held must be there. Returns whether the step ended."""
         disk = self.bench.disk
         if crash_in is not None:
             disk.crash_at_call(disk.calls + crash_in)
@@ -205,7 +207,8 @@ class LogMachine(RuleBasedStateMachine):
         assert all(stored.last < log.log_end_offset for stored in self.model if stored.last < self.held)
         self.model = expected[: len(found)]
         reached = self.model[-1].last + 1 if self.model else 0
-        assert reached <= log.log_end_offset <= max(self.end, reached)
+        starts = [stored.base for stored in also]  # of a segment that was to take them: the log may end there
+        assert reached <= log.log_end_offset <= max([self.end, reached, *starts])
         self.end = log.log_end_offset
         assert log.held == self.end, "recovery makes all that it keeps durable"
         self.held = self.end

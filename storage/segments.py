@@ -1,0 +1,133 @@
+"""The segments of one log, by base offset: which one holds an offset, the next one's birth, removal from the end.
+
+Kept true: the list and the folder name the same segments; a new segment is there whole or not at all; files that are in
+the way of a new one are replaced where they are empty, and set aside where they are not.
+Left to others: when to roll (log.py), syncing names (flush.py). Source: Kafka's LogSegments and LocalLog.roll.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from storage.config import LogConfig
+from storage.files import Files
+from storage.segment import SUFFIXES, LogSegment, segment_path
+from tidelog.types import Millis, Offset
+
+STRAY_SUFFIX: Final = ".stray"
+"""Behind the name of a file that fits nowhere."""
+
+
+def make_segment(
+    files: Files, folder: str, base: Offset, config: LogConfig, rng: random.Random, now: Millis, *, fresh: bool = False
+) -> LogSegment:
+    """A segment with its own jitter. fresh: make its files. Raises OSError."""
+    jitter = rng.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    return LogSegment(files, folder, base, config, created_ms=now, jitter_ms=jitter, fresh=fresh)
+
+
+def set_aside(files: Files, path: str) -> str:
+    """Give a file a name under which nothing looks for it, and return that. Raises OSError."""
+    aside = path + STRAY_SUFFIX
+    files.rename(path, aside)
+    return aside
+
+
+class LogSegments:
+    """An ordered collection of at least one segment, but for moments while a log is emptied."""
+
+    __slots__ = ("_bases", "_files", "_folder", "_rng", "_segments")
+
+    def __init__(self, files: Files, folder: str, rng: random.Random, segments: Sequence[LogSegment]) -> None:
+        self._files, self._folder, self._rng = files, folder, rng
+        self._segments = list(segments)
+        self._bases: list[int] = [segment.base_offset for segment in segments]
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest one."""
+        return self._segments[0]
+
+    @property
+    def active(self) -> LogSegment:
+        """The one that is appended to."""
+        return self._segments[-1]
+
+    @property
+    def all(self) -> Sequence[LogSegment]:
+        """All of them, oldest first; not to be changed."""
+        return self._segments
+
+    def from_offset(self, offset: int) -> Sequence[LogSegment]:
+        """The segment that holds `offset`, and those behind it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def last_below(self, offset: int) -> LogSegment:
+        """The segment that is the last one when the log ends at `offset`."""
+        return self._segments[max(bisect_left(self._bases, offset) - 1, 0)]
+
+    def add(self, base: Offset, config: LogConfig, now: Millis) -> tuple[LogSegment, list[str]]:
+        """Make a segment behind the last one and close that. Returns it, and notes of what was in its way.
+
+        Raises OSError, and then the last one is still active.
+        """
+        notes = self._free_names(base)
+        try:
+            segment = make_segment(self._files, self._folder, base, config, self._rng, now, fresh=True)
+            if self._segments:
+                self._segments[-1].become_inactive()
+        except OSError:
+            self._remove_files(base)
+            raise
+        self._segments.append(segment)
+        self._bases.append(base)
+        return segment, notes
+
+    def _free_names(self, base: int) -> list[str]:
+        notes = []
+        for suffix in SUFFIXES:
+            path = segment_path(self._folder, base, suffix)
+            size = self._files.size(path)
+            if size == 0:
+                self._files.remove(path)
+            elif size is not None:
+                notes.append(f"{path} was in the way of a new segment: it is {set_aside(self._files, path)} now")
+        return notes
+
+    def _remove_files(self, base: int) -> None:
+        for suffix in SUFFIXES:
+            path = segment_path(self._folder, base, suffix)
+            if self._files.size(path) is not None:
+                self._files.remove(path)
+
+    def remove_behind(self, segment: LogSegment | None) -> bool:
+        """Remove the segments behind this one, the last first; all of them for None. Returns whether there were any."""
+        removed = False
+        while self._segments and self._segments[-1] is not segment:
+            self._segments[-1].remove()
+            self._segments.pop()
+            self._bases.pop()
+            removed = True
+        return removed
+
+    def remove_leftovers(self) -> None:
+        """Remove segment files that the list does not name: loading leaves them behind damage."""
+        named = {segment_path(self._folder, base, suffix) for base in self._bases for suffix in SUFFIXES}
+        for name in self._files.list(self._folder):
+            path = f"{self._folder}/{name}"
+            if name.endswith(SUFFIXES) and path not in named:
+                self._files.remove(path)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for segment in self._segments:
+            segment.close()
