@@ -2,7 +2,7 @@
 
 Kept true:
   1. The node reports that it is ready only after it has applied the log beyond its own registration and the number of
-     that registration is fsynced in each of its data folders (rule 6 of docs/replication.md).
+     that registration is fsynced in each of its data folders (docs/metadata.md).
   2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile.
   3. A process whose place was taken by another ends.
 
@@ -234,7 +234,7 @@ class Registration:
             want_drain=progress.want_drain,
         )
         return await self._controller.call(
-            methods.CONTROLLER_HEARTBEAT, request, timeout_ms=min(CALL_MS, self._times.session_ms // 2)
+            methods.CONTROLLER_HEARTBEAT, request, timeout_ms=max(self._times.heartbeat_ms, self._times.session_ms // 3)
         )
 
     async def _pause(self) -> None:

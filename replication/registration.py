@@ -1,4 +1,4 @@
-"""What a node's registration means for the replicas it holds (rule 6 of docs/replication.md).
+"""What a node's registration means for the replicas it holds (docs/metadata.md).
 
 Kept true:
   1. A registration ends every leadership of the node's earlier life; it begins fenced, so it also leaves every in-sync
