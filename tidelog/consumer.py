@@ -204,11 +204,14 @@ class Consumer(Service):
         CorruptRecord. The other partitions can still be read; `seek` or `assign` mends the one.
         """
         found: list[ConsumerRecord] = []
-        try:
-            async with asyncio.timeout(timeout):
-                cursor: Cursor | None = await self._next_cursor()
-        except TimeoutError:
-            return found
+        await self._clock.sleep_ms(0)  # a caller who never waits lets the others run all the same
+        cursor = self._ready_cursor(raising=True)
+        if cursor is None:
+            try:
+                async with asyncio.timeout(timeout):
+                    cursor = await self._next_cursor()
+            except TimeoutError:
+                return found
         while cursor is not None and len(found) < max_records:
             topic, partition = cursor.topic_partition.topic, cursor.topic_partition.partition
             records = cursor.records[cursor.at : cursor.at + max_records - len(found)]
@@ -224,6 +227,7 @@ class Consumer(Service):
 
     async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
         while True:
+            await self._clock.sleep_ms(0)
             cursor = await self._next_cursor()
             topic, partition = cursor.topic_partition.topic, cursor.topic_partition.partition
             while cursor.at < len(cursor.records):  # a seek empties it
@@ -235,9 +239,6 @@ class Consumer(Service):
     async def _next_cursor(self) -> Cursor:
         """A cursor with records to hand out, in turn."""
         while True:
-            _ = self._cluster
-            if not self._core.cursors:
-                raise InvalidRequest("no partitions are assigned: assign some first")
             self._ready.clear()
             cursor = self._ready_cursor(raising=True)
             if cursor is not None:
@@ -245,6 +246,9 @@ class Consumer(Service):
             await self._ready.wait()
 
     def _ready_cursor(self, *, raising: bool) -> Cursor | None:
+        _ = self._cluster
+        if not self._core.cursors:
+            raise InvalidRequest("no partitions are assigned: assign some first")
         for _ in range(len(self._turn)):
             cursor = self._turn[0]
             self._turn.rotate(-1)

@@ -281,7 +281,7 @@ class MemoryNode:
             for node in self.cluster.nodes
         ]
         return admin_pb2.DescribeClusterResponse(
-            cluster_id="memory", nodes=nodes, topics=len(self.cluster.topics), controller_id=0
+            cluster_id=self.cluster.cluster_id, nodes=nodes, topics=len(self.cluster.topics), controller_id=0
         )
 
 
@@ -292,6 +292,7 @@ class MemoryCluster:
         self.nodes = [MemoryNode(self, number) for number in range(nodes)]
         self.topics: dict[str, MemoryTopic] = {}
         self.version = 0
+        self.cluster_id = "memory"
         self._ids = 0
 
     @property
@@ -343,7 +344,9 @@ class MemoryCluster:
         return partition
 
     def metadata(self, request: admin_pb2.GetMetadataRequest) -> admin_pb2.GetMetadataResponse:
-        answer = admin_pb2.GetMetadataResponse(cluster_id="memory", controller_id=0, metadata_offset=self.version)
+        answer = admin_pb2.GetMetadataResponse(
+            cluster_id=self.cluster_id, controller_id=0, metadata_offset=self.version
+        )
         for node in self.nodes:
             if node.server is not None:
                 answer.nodes.add(node_id=node.node_id, host=node.endpoint.host, port=node.endpoint.port)

@@ -1,0 +1,159 @@
+"""Administration and the synchronous faces, against a cluster in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from uuid import UUID
+
+import pytest
+
+import tidelog.sync
+from tests.client.memory_cluster import MemoryCluster, memory_cluster, run, start
+from tidelog._real import LoopThread
+from tidelog.admin import Admin
+from tidelog.errors import (
+    ConnectionFailed,
+    InconsistentClusterId,
+    InvalidRequest,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from tidelog.producer import Producer
+from tidelog.types import PartitionIndex, TopicPartition
+
+
+def test_topics_are_created_described_listed_and_deleted() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+            topic_id = await admin.create_topic("orders", partitions=3, configs={"durability": "page-cache"})
+            assert isinstance(topic_id, UUID)
+            with pytest.raises(TopicExists, match="choose another name"):
+                await admin.create_topic("orders")
+            topic = await admin.describe_topic("orders")
+            assert (topic.topic_id, len(topic.partitions), topic.configs) == (topic_id, 3, {"durability": "page-cache"})
+            assert [partition.leader for partition in topic.partitions] == [0, 1, 0]
+            await admin.create_topic("audit")
+            assert [topic.name for topic in await admin.list_topics()] == ["audit", "orders"]
+            await admin.delete_topic("audit")
+            assert [topic.name for topic in await admin.list_topics()] == ["orders"]
+            for absent in (admin.describe_topic("audit"), admin.delete_topic("audit")):
+                with pytest.raises(UnknownTopicOrPartition):
+                    await absent
+
+    run(story())
+
+
+def test_the_cluster_is_described_by_whoever_answers() -> None:
+    async def story() -> None:
+        async with memory_cluster(3) as cluster, Admin(cluster.bootstrap) as admin:
+            await cluster.nodes[1].stop()
+            for _ in range(5):
+                found = await admin.describe_cluster()
+                assert [(node.node_id, node.fenced) for node in found.nodes] == [(0, False), (1, True), (2, False)]
+            assert found.cluster_id == "memory"
+
+    run(story())
+
+
+def test_a_cluster_that_is_starting_is_waited_for() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            await cluster.nodes[0].stop()
+            async with Admin(cluster.bootstrap) as admin:
+                waiting = start(admin.describe_cluster())
+                impatient = Admin(cluster.bootstrap, patience_ms=100)
+                async with impatient:
+                    with pytest.raises(ConnectionFailed, match=r"Is a node running there"):
+                        await impatient.describe_cluster()
+                await cluster.nodes[0].start()
+                assert (await waiting).cluster_id == "memory"
+
+    run(story())
+
+
+def test_offsets_are_listed_through_moving_leaders() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster, Admin(cluster.bootstrap) as admin:
+            cluster.create("orders", 2)
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                for number in range(4):
+                    await producer.send("orders", b"v", partition=0, timestamp=number * 1000)
+            both = [("orders", 1), ("orders", 0)]
+            first, second = TopicPartition("orders", PartitionIndex(1)), TopicPartition("orders", PartitionIndex(0))
+            assert await admin.list_offsets(both) == {first: 0, second: 4}
+            cluster.lead("orders", 0, 1)
+            assert await admin.list_offsets(both, "latest") == {first: 0, second: 4}
+            assert await admin.list_offsets(both, "earliest") == {first: 0, second: 0}
+            assert await admin.list_offsets(both, datetime.fromtimestamp(1.5, UTC)) == {first: 0, second: 2}
+            assert list(await admin.list_offsets(both)) == [first, second], "in the order of the question"
+            with pytest.raises(InvalidRequest):
+                await admin.list_offsets(both, datetime(2026, 1, 1))  # noqa: DTZ001
+            with pytest.raises(InvalidRequest):
+                await admin.list_offsets(both, "middle")  # type: ignore[arg-type]
+
+    run(story())
+
+
+def test_nodes_of_two_clusters_are_not_mixed() -> None:
+    async def story() -> None:
+        async with memory_cluster() as one, memory_cluster() as other:
+            for cluster in (one, other):
+                cluster.create("orders")
+            other.cluster_id = "another"
+            async with Producer(f"{one.bootstrap},{other.bootstrap}", linger_ms=0, max_block_ms=2_000) as producer:
+                await producer.send("orders", b"1")
+                known = {str(node) for node in producer._cluster.view.nodes.values()}
+                stray = one if one.bootstrap not in known else other
+                await (one if stray is other else other).nodes[0].stop()
+                with pytest.raises(InconsistentClusterId, match="one cluster only"):
+                    await producer._cluster.refresh("orders")
+
+    run(story())
+
+
+@contextmanager
+def cluster_in_a_thread() -> Iterator[MemoryCluster]:
+    thread = LoopThread("memory cluster")
+    context = memory_cluster(2)
+    try:
+        cluster = thread.run(context.__aenter__())
+        yield cluster
+        thread.run(context.__aexit__(None, None, None))
+    finally:
+        thread.stop()
+
+
+def test_programs_without_asyncio_do_the_same() -> None:
+    with cluster_in_a_thread() as cluster:
+        with tidelog.sync.Admin(cluster.bootstrap) as admin:
+            assert isinstance(admin.create_topic("orders", partitions=2), UUID)
+            assert [topic.name for topic in admin.list_topics()] == ["orders"]
+            assert admin.describe_topic("orders").partitions[1].leader == 1
+            assert len(admin.describe_cluster().nodes) == 2
+        with tidelog.sync.Producer(cluster.bootstrap, linger_ms=0) as producer:
+            assert producer.send("orders", b"0", partition=0).offset == 0
+            results = producer.send_all("orders", [(None, str(n).encode()) for n in range(1, 100)], partition=0)
+            assert [result.offset for result in results] == list(range(1, 100))
+            producer.flush()
+            with pytest.raises(UnknownTopicOrPartition):
+                producer.send("orders", b"", partition=9)
+        with tidelog.sync.Consumer(cluster.bootstrap) as consumer:
+            consumer.assign([("orders", 0)])
+            assert len(consumer.poll(10)) == 10
+            assert consumer.position(("orders", 0)) == 10
+            assert consumer.seek(("orders", 0), 98) == 98
+            assert [record.value for record in islice(consumer, 2)] == [b"98", b"99"]
+            assert list(consumer.end_offsets([("orders", 0)]).values()) == [100]
+            assert len(consumer.partitions("orders")) == 2
+            assert consumer.poll(timeout=0.01) == []
+        assert [thread.name for thread in threading.enumerate() if thread.name.startswith("tidelog")] == []
+
+
+def test_closing_twice_is_fine() -> None:
+    producer = tidelog.sync.Producer("127.0.0.1:1")
+    producer.close()
+    producer.close()
