@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, say
 from tidelog.consumer import Consumer, ConsumerRecord, Place
 from tidelog.delivery import Delivery
-from tidelog.errors import InvalidConfig, InvalidRequest, TidelogError
+from tidelog.errors import InvalidConfig, InvalidRequest, OffsetOutOfRange, TidelogError
 from tidelog.producer import Producer
 from tidelog.types import TopicPartition
 
@@ -122,9 +122,11 @@ def consume(
             chosen = (
                 everything
                 if partition is None
-                else [TopicPartition(topic, everything_at(everything, p)) for p in partition]
+                else [TopicPartition(topic, _partition_of(everything, p)) for p in partition]
             )
             ends = await consumer.end_offsets(chosen)
+            if offset is not None and offset > ends[chosen[0]]:
+                raise OffsetOutOfRange(f"offset {offset} lies above the end {ends[chosen[0]]} of {chosen[0]}")
             consumer.assign(chosen)
             for one in chosen:
                 await consumer.seek(one, place)
@@ -135,7 +137,7 @@ def consume(
         say(f"{count} records")
 
 
-def everything_at(everything: list[TopicPartition], wanted: int) -> Any:
+def _partition_of(everything: list[TopicPartition], wanted: int) -> Any:
     """The index of a partition that the topic has."""
     if not 0 <= wanted < len(everything):
         raise InvalidRequest(f"partition {wanted}: the topic has partitions 0 to {len(everything) - 1}")

@@ -1,0 +1,173 @@
+"""The `tidelog` command against a cluster in memory: lines in, lines out, and exit codes that tell the truth."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tidelog._real import LoopThread
+from tidelog.cli import main
+from tidelog.errors import InvalidRecord, LeadershipLost
+
+
+@contextmanager
+def cluster_in_a_thread() -> Iterator[MemoryCluster]:
+    thread = LoopThread("memory cluster")
+    context = memory_cluster(2)
+    try:
+        cluster = thread.run(context.__aenter__())
+        yield cluster
+        thread.run(context.__aexit__(None, None, None))
+    finally:
+        thread.stop()
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryCluster]:
+    with cluster_in_a_thread() as made:
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", made.bootstrap)
+        yield made
+
+
+class Terminal:
+    """Runs commands; keeps what they said."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture[bytes]) -> None:
+        self._monkeypatch, self._captured = monkeypatch, captured
+        self.out, self.err = b"", ""
+
+    def __call__(self, *arguments: str, typed: bytes = b"") -> int:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
+        code = main(list(arguments))
+        said = self._captured.readouterr()
+        self.out, self.err = said.out, said.err.decode()
+        return code
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def tidelog(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Terminal:
+    return Terminal(monkeypatch, capsysbinary)
+
+
+def test_topics_from_creation_to_deletion(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("topic", "create", "orders", "-p", "3", "-c", "durability=page-cache") == 0
+    assert "topic 'orders' created" in tidelog.err
+    assert tidelog("topic", "create", "orders") == 1
+    assert tidelog.err == "tidelog: topic 'orders' exists: choose another name\n"
+    assert tidelog("topic", "list", "--json") == 0
+    assert [topic["name"] for topic in tidelog.json] == ["orders"]
+    assert tidelog("topic", "list") == 0
+    assert b"orders" in tidelog.out
+    assert tidelog("topic", "describe", "orders", "--json") == 0
+    assert tidelog.json["configs"] == {"durability": "page-cache"}
+    assert [partition["leader"] for partition in tidelog.json["partitions"]] == [0, 1, 0]
+    assert tidelog("topic", "describe", "orders") == 0
+    assert b"durability" in tidelog.out
+    assert tidelog("topic", "delete", "orders", "--json") == 0
+    assert tidelog("topic", "describe", "orders") == 1
+    assert "there is no topic 'orders'" in tidelog.err
+
+
+def test_lines_go_in_and_come_out(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders", 2)
+    assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nb:2\r\na:3\nlast:without an end") == 0
+    assert tidelog.err == "4 records acknowledged\n"
+    assert tidelog("consume", "orders", "--keys") == 0
+    lines = tidelog.out.splitlines()
+    assert sorted(lines) == [b"a\t1", b"a\t3", b"b\t2", b"last\twithout an end"]
+    assert lines.index(b"a\t1") < lines.index(b"a\t3")
+    assert tidelog.err == "4 records\n"
+
+
+def test_a_script_gets_json_lines(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders")
+    assert tidelog("produce", "orders", "--json", typed=b"text\n\xff\xfe\n") == 0
+    assert tidelog.json == {"topic": "orders", "sent": 2, "acknowledged": 2, "unknown": 0, "failed": 0}
+    assert tidelog("consume", "orders", "--json") == 0
+    first, second = (json.loads(line) for line in tidelog.out.splitlines())
+    assert (first["offset"], first["value"], first["key"]) == (0, "text", None)
+    assert second["value"] == {"base64": "//4="}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_is_sent_line_by_line(cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path, packed: bool) -> None:
+    cluster.create("orders")
+    content = b"".join(b"line %d\n" % number for number in range(5000))
+    path = tmp_path / "input"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert tidelog("produce", "orders", "--input", str(path), "--compression", "lz4") == 0
+    assert tidelog("consume", "orders") == 0
+    assert tidelog.out == content
+    assert tidelog("consume", "orders", "--offset", "4998", "-p", "0") == 0
+    assert tidelog.out == b"line 4998\nline 4999\n"
+    assert tidelog("consume", "orders", "--max", "2") == 0
+    assert tidelog.out == b"line 0\nline 1\n"
+    assert tidelog("consume", "orders", "--follow", "--max", "3") == 0
+    assert tidelog.out == b"line 0\nline 1\nline 2\n"
+    assert tidelog("consume", "orders", "--from", "latest") == 0
+    assert tidelog.out == b""
+    assert tidelog("consume", "orders", "--from", "2001-01-01T00:00:00Z", "-n", "1") == 0
+    assert tidelog.out == b"line 0\n"
+
+
+def test_what_was_not_written_fails_the_command(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders")
+    cluster.nodes[0].on_produce = lambda entry: InvalidRecord("no key")
+    assert tidelog("produce", "orders", typed=b"1\n2\n") == 1
+    assert tidelog.err == "0 records acknowledged, 2 not written\ntidelog: no key\n"
+    cluster.nodes[0].on_produce = lambda entry: LeadershipLost("node 0 stopped leading")
+    assert tidelog("produce", "orders", typed=b"1\n") == 1
+    assert "1 of unknown outcome" in tidelog.err
+    assert "nobody can tell" in tidelog.err
+
+
+def test_the_state_of_the_cluster(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("cluster", "status", "--json") == 0
+    assert (tidelog.json["healthy"], len(tidelog.json["nodes"])) == (True, 2)
+    assert tidelog("cluster", "status") == 0
+    assert b"controller" in tidelog.out
+    assert tidelog.err == "healthy\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("topic", "create", "orders", "-c", "durability"), 1, "KEY=VALUE"),
+        (("consume", "orders", "--offset", "3"), 1, "--partition"),
+        (("consume", "orders", "-p", "9"), 1, "partitions 0 to 0"),
+        (("consume", "orders", "--from", "yesterday"), 1, "2026-01-31T12:00:00Z"),
+        (("consume", "orders", "--offset", "3", "-p", "0"), 1, "above the end 0 of orders-0"),
+        (("consume", "nothing"), 1, "there is no topic 'nothing'"),
+        (("produce", "nothing"), 1, "there is no topic 'nothing'"),
+        (("produce", "orders", "-k", ""), 1, "--key-separator is empty"),
+        (("produce", "orders", "-k", ":"), 1, "no key separator"),
+        (("produce", "orders", "--acks", "2"), 1, "acks='2'"),
+        (("produce", "orders", "--on-unknown", "2"), 1, "raise or resend"),
+        (("produce", "orders", "--input", "/nowhere/at/all"), 1, "No such file"),
+        (("topic", "create"), 2, "Missing argument"),
+        (("conjure",), 2, "No such command"),
+        (("consume", "orders", "-b", "nonsense"), 1, "host:port"),
+        (("topic", "list", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
+    ],
+)
+def test_errors_are_one_clear_sentence(
+    cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    cluster.create("orders")
+    assert tidelog(*arguments, typed=b"no separator here\n") == code
+    assert said in tidelog.err
+    assert "Traceback" not in tidelog.err
+    assert tidelog.out == b""
