@@ -24,7 +24,7 @@ from typing import Protocol, TypeAlias
 from node import status
 from node.open_fetch import FollowerIdentity, OpenFetch
 from replication.epochs import ensure_epoch
-from replication.follower import PartitionFollower
+from replication.follower import FollowerState, PartitionFollower
 from replication.follower_events import (
     AdvanceWatermark,
     Answered,
@@ -458,6 +458,8 @@ class Partition:
             self._tick_leader(self.leader)
         elif self.follower is not None:
             self._follow(self.follower.handle(Waited(self._host.monotonic_ms())), None)
+            if self.follower is not None and self.follower.state is FollowerState.PAUSED:
+                self._host.attend(self)  # its pause is not over yet
 
     def _tick_leader(self, leader: PartitionLeader) -> None:
         self._lead(leader.handle(Ticked(self._host.monotonic_ms())))

@@ -178,15 +178,15 @@ class Checkers:
             raise Violation(f"{replica.name} epoch {replica.leader_epoch} is led by {first} and by {life}")
         self._note(f"{life} leads {replica.name} in epoch {replica.leader_epoch}")
         if replica.log is not None and replica.durability is Durability.FSYNC:
-            self._begins_complete(life, replica, replica.log, ledger)
+            self._begins_complete(node, life, replica, replica.log, ledger)
 
-    def _begins_complete(self, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
+    def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
         if log.log_end_offset < ledger.end:
             raise Violation(
                 f"{life} leads {replica.name} in epoch {replica.leader_epoch} with its log ending at "
                 f"{log.log_end_offset}, but everything below {ledger.end} was committed before"
             )
-        self._compare(life, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
+        self._compare(node, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
 
     def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
         reached = log.high_watermark

@@ -74,17 +74,19 @@ class Held:
     matches: Callable[[Envelope], bool]
     envelopes: list[Envelope] = field(default_factory=list)
     _deliveries: list[Callable[[], None]] = field(default_factory=list)
+    _breaks: list[Callable[[], None]] = field(default_factory=list)
     active: bool = True
 
     @property
     def count(self) -> int:
         return len(self.envelopes)
 
-    def take(self, envelope: Envelope, deliver: Callable[[], None]) -> bool:
+    def take(self, envelope: Envelope, deliver: Callable[[], None], broken: Callable[[], None]) -> bool:
         if not self.active or not self.matches(envelope):
             return False
         self.envelopes.append(envelope)
         self._deliveries.append(deliver)
+        self._breaks.append(broken)
         return True
 
     def let_pass(self) -> None:
@@ -98,10 +100,11 @@ class Held:
             deliver()
         self._deliveries.clear()
 
-    def drop(self) -> None:
-        """Forget everything that was held, and hold nothing more."""
-        self.active = False
-        self._deliveries.clear()
+    def break_connections(self) -> None:
+        """Tell the callers of what is held that their connection broke; what is held may still be released, late."""
+        for broken in self._breaks:
+            broken()
+        self._breaks.clear()
 
 
 @dataclass(slots=True)
@@ -139,6 +142,12 @@ class Network:
         if found is None:
             found = self._links[source, target] = Link(source, target, self.faults)
         return found
+
+    def set_faults(self, faults: LinkFaults) -> None:
+        """What may happen on every link from now on."""
+        self.faults = faults
+        for link in self._links.values():
+            link.faults = faults
 
     def cut(self, source: str, target: str) -> None:
         """Nothing passes from source to target any more; what is on its way still arrives."""
@@ -193,13 +202,21 @@ class Network:
         self._held.append(held)
         return held
 
-    def held_back(self, link: Link, method: Method[Any, Any], part: str, data: bytes, go: Callable[[], None]) -> bool:
-        """Whether a story takes this message out of the flow; `go` sends it on later."""
+    def held_back(
+        self,
+        link: Link,
+        method: Method[Any, Any],
+        part: str,
+        data: bytes,
+        go: Callable[[], None],
+        broken: Callable[[], None],
+    ) -> bool:
+        """Whether a story takes this message out of the flow. go: sends it on. broken: fails its call or stream."""
         if not any(held.active for held in self._held):
             return False
         kind = method.request if part == "request" else method.answer
         envelope = Envelope(link.source, link.target, str(method), part, kind.FromString(data))
-        return any(held.take(envelope, go) for held in self._held)
+        return any(held.take(envelope, go, broken) for held in self._held)
 
     # --- processes and machines ---
 
@@ -318,7 +335,7 @@ class Exchange:
 
     def begin(self) -> None:
         network, faults = self._network, self._out.faults
-        if network.held_back(self._out, self._method, "request", self._data, self._arrive):
+        if network.held_back(self._out, self._method, "request", self._data, self._arrive, self._break):
             return
         if faults.late and network.rng.random() < faults.late:
             network.loop.call_world_later_us(network.rng.randint(*LATE_US), network.send, self._out, self._arrive)
@@ -348,6 +365,9 @@ class Exchange:
         """Tell the caller, over the link back, that the connection is gone."""
         error = ConnectionLost(f"{self._method} to {self._to}: {why}; try again later")
         self._network.send(self._back, lambda: self._finish(error))
+
+    def _break(self) -> None:
+        self._fail("the connection broke")
 
     def _refuse(self) -> None:
         error = ConnectionFailed(f"{self._method} to {self._to}: connection refused; try again later")
@@ -385,7 +405,7 @@ class Exchange:
             if self._fail in calls:
                 calls.remove(self._fail)
         if isinstance(outcome, bytes) and network.held_back(
-            self._back, self._method, "answer", outcome, lambda: self._finish(outcome)
+            self._back, self._method, "answer", outcome, lambda: self._finish(outcome), self._break
         ):
             return
         network.send(self._back, lambda: self._finish(outcome))

@@ -48,12 +48,15 @@ class Pipe:
             if network.lost(self.link):
                 self.lost = True
                 self.connection.break_both("a message was lost and not acknowledged", BREAK_US)
-            elif network.held_back(self.link, self.connection.method, self.part, item, self._unhold):
+            elif network.held_back(self.link, self.connection.method, self.part, item, self._unhold, self._break):
                 self._held = True
         if self.lost:
             return
         self._stalled.append(item)
         self.flush()
+
+    def _break(self) -> None:
+        self.connection.break_both("its connection broke", (0, 0))
 
     def _unhold(self) -> None:
         self._held = False
@@ -273,7 +276,8 @@ class Connection:
 
     def closed_by(self, end: SimStream) -> None:
         if end is self.client:
-            self._up.push(END)
+            if self.server is not None:
+                self._up.push(END)
         elif self._handler is not None:
             self._handler.cancel()
         self.forget_if_over()

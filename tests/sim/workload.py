@@ -18,7 +18,7 @@ from typing import Any
 from node import methods, status
 from node.transport import MessageStream
 from tests.sim.clock import WORLD_BEGAN_MS
-from tests.sim.loop import OutOfTime, SimLoop
+from tests.sim.loop import SimLoop
 from tests.sim.network import Network, SimTransport
 from tests.sim.process import Process
 from tidelog._wire import PartitionProduce, ProduceRequest
@@ -27,7 +27,9 @@ from tidelog.errors import (
     LeaderNotAvailable,
     OffsetOutOfRange,
     RequestTimedOut,
+    Retry,
     TidelogError,
+    TopicExists,
     UnknownTopicOrPartition,
 )
 from tidelog.records import build_batch, iter_batches
@@ -61,7 +63,7 @@ class Sent:
     error: TidelogError | None = None
     attempts: int = 0
     on_done: list[Callable[[Sent], None]] = field(default_factory=list)
-    drive: Callable[[Callable[[], bool], float, str], None] | None = None
+    drive: Callable[..., None] | None = None  # the world's `run_until`
 
     @property
     def done(self) -> bool:
@@ -70,7 +72,7 @@ class Sent:
     def wait(self, within: float = 60.0) -> int:
         """Let the world run until the answer is there. Returns the offset; raises the error it ended with."""
         assert self.drive is not None
-        self.drive(lambda: self.done, within, f"an answer for {self}")
+        self.drive(lambda: self.done, within=within, what=lambda: f"an answer for {self} ({self.error})")
         if self.error is not None and self.fate is not Fate.ACKNOWLEDGED:
             raise self.error
         return self.offset
@@ -96,7 +98,7 @@ class Client:
     ) -> None:
         self.process = Process(name)
         self.loop = loop
-        self._rng = rng
+        self.rng = rng
         self._bootstrap = list(bootstrap)
         self._transport: SimTransport = network.transport(name)
         self._streams: dict[Endpoint, MessageStream[Any, Any]] = {}
@@ -109,14 +111,17 @@ class Client:
 
     async def pause(self) -> None:
         """Wait a little before another attempt."""
-        await asyncio.sleep(self._rng.randint(*RETRY_MS) / 1000)  # noqa: TID251 - a client on the simulated loop
+        await self.sleep(self.rng.randint(*RETRY_MS) / 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)  # noqa: TID251 - a client on the simulated loop
 
     # --- metadata and topics ---
 
     async def metadata(self, *topics: str) -> admin_pb2.GetMetadataResponse:
         """Of whichever node answers first, asked in an order of chance."""
         nodes = self._bootstrap.copy()
-        self._rng.shuffle(nodes)
+        self.rng.shuffle(nodes)
         failure: TidelogError | None = None
         for endpoint in nodes:
             request = admin_pb2.GetMetadataRequest(topics=list(topics))
@@ -139,17 +144,27 @@ class Client:
                 raise LeaderNotAvailable(f"{topic}-{partition} has no leader now")
         raise UnknownTopicOrPartition(f"{topic}-{partition} does not exist")
 
-    async def admin_call(self, method: Any, request: Any, *, fine: tuple[type[TidelogError], ...] = ()) -> None:
-        """Call any node until one does it. fine: errors that say it is done already."""
-        while True:
-            endpoint = self._rng.choice(self._bootstrap)
+    async def create_topic(self, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
+        request = admin_pb2.CreateTopicRequest(
+            name=name, partitions=partitions, replication_factor=replicas, configs=configs
+        )
+        await self._admin(methods.ADMIN_CREATE_TOPIC, request, done=TopicExists)
+
+    async def delete_topic(self, name: str) -> None:
+        request = admin_pb2.DeleteTopicRequest(name=name)
+        await self._admin(methods.ADMIN_DELETE_TOPIC, request, done=UnknownTopicOrPartition)
+
+    async def _admin(self, method: Any, request: Any, *, done: type[TidelogError]) -> None:
+        """Ask any node until one has done it. done: the error that says an earlier attempt did."""
+        for attempt in itertools.count():
+            endpoint = self.rng.choice(self._bootstrap)
             try:
                 await self._transport.call(endpoint, method, request, timeout_ms=CALL_MS)
                 return
-            except fine:
-                return
             except TidelogError as error:
-                if error.retry.name == "NEVER":
+                if attempt > 0 and isinstance(error, done):
+                    return
+                if error.retry is Retry.NEVER:
                     raise
                 await self.pause()
 
@@ -167,7 +182,7 @@ class Client:
                     sent.error = error
                     if error.written is None:
                         sent.fate = Fate.UNKNOWN
-                    elif error.retry.name == "NEVER" or sent.attempts >= attempts_max:
+                    elif error.retry is Retry.NEVER or sent.attempts >= attempts_max:
                         sent.fate = Fate.REFUSED
                     else:
                         await self.pause()
@@ -258,7 +273,7 @@ class Client:
                 await self.pause()
                 continue
             except TidelogError as error:
-                if error.retry.name == "NEVER":
+                if error.retry is Retry.NEVER:
                     raise
                 await self.pause()
                 continue
@@ -271,7 +286,7 @@ class Client:
         position = 0
         while True:
             try:
-                records, _ = await self.fetch(topic, partition, position, max_wait_ms=self._rng.randint(0, 500))
+                records, _ = await self.fetch(topic, partition, position, max_wait_ms=self.rng.randint(0, 500))
             except TidelogError:
                 await self.pause()
                 continue
@@ -280,15 +295,3 @@ class Client:
                 position = record.offset + 1
             if not records:
                 await self.pause()
-
-
-def drive_with(loop: SimLoop) -> Callable[[Callable[[], bool], float, str], None]:
-    """What lets a story wait: run the world until something is true."""
-
-    def drive(reached: Callable[[], bool], within: float, what: str) -> None:
-        try:
-            loop.run_until(reached, within=within, what=what)
-        except OutOfTime as late:
-            raise OutOfTime(f"{late} (now {loop.time():.3f} s)") from None
-
-    return drive

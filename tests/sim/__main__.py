@@ -1,0 +1,88 @@
+"""Random worlds from the command line.
+
+    python -m tests.sim --seeds 200          so many fresh worlds on all cores, with progress
+    python -m tests.sim --seed 4711          one world, with its plan and its trace
+    python -m tests.sim --seed 4711 --without 3,5    the same world less some of its faults
+
+The exit code is 1 where a world failed; each failure is shown with the command that replays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+
+from tests.sim.plan import make_plan
+from tests.sim.random_world import Outcome, run, run_seed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50, help="how many worlds (50)")
+    parser.add_argument("--first", type=int, help="seed of the first one; a number of chance where not given")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds side by side (one for each core)")
+    parser.add_argument("--seed", type=int, help="replay this world with its trace")
+    parser.add_argument("--without", default="", help="with --seed: leave out these faults of its plan, by number")
+    given = parser.parse_args(arguments)
+    if given.seed is not None:
+        return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number))
+    first = int.from_bytes(os.urandom(4)) if given.first is None else given.first  # noqa: TID251 - fresh worlds
+    return run_many(range(first, first + given.seeds), given.jobs)
+
+
+def replay(seed: int, dropped: frozenset[int]) -> int:
+    """One world, everything shown."""
+    plan = make_plan(seed)
+    print(f"seed {seed}: {plan.nodes} nodes, topics {', '.join(map(str, plan.topics))}")
+    for number, fault in enumerate(plan.faults):
+        print(f"  {number:3d} {'(left out) ' if number in dropped else ''}{fault}")
+    outcome = run(plan.without(dropped), show=print)
+    print(f"\n{describe(outcome)}\ndigest {outcome.digest}")
+    if outcome.failure is not None:
+        print(f"\nFAILED: {outcome.failure.splitlines()[0]}")
+    return 1 if outcome.failure else 0
+
+
+def run_many(seeds: range, jobs: int) -> int:
+    """All of them, as many side by side as there are jobs."""
+    print(f"{len(seeds)} worlds from seed {seeds.start} on, {jobs} side by side", file=sys.stderr)
+    done: list[Outcome] = []
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=50) as pool:
+        for outcome in pool.imap_unordered(run_seed, seeds):
+            done.append(outcome)
+            if outcome.failure is not None:
+                print(report(outcome))
+            progress(done, len(seeds))
+    failed = sorted(outcome.seed for outcome in done if outcome.failure is not None)
+    virtual, real = sum(o.virtual_seconds for o in done), sum(o.real_seconds for o in done)
+    print(
+        f"{len(done)} worlds, {virtual:.0f} virtual seconds at {virtual / real:.1f} per second and core, "
+        f"{sum(o.acknowledged for o in done)} records acknowledged, {sum(o.unknown for o in done)} unknown, "
+        f"{sum(o.read for o in done)} read; {len(failed)} failed{': ' if failed else ''}{', '.join(map(str, failed))}"
+    )
+    return 1 if failed else 0
+
+
+def report(outcome: Outcome) -> str:
+    return f"\nseed {outcome.seed} FAILED: {outcome.failure}\nreplay it with: make sim SEED={outcome.seed}\n"
+
+
+def describe(outcome: Outcome) -> str:
+    return (
+        f"{outcome.virtual_seconds:.1f} virtual seconds in {outcome.real_seconds:.1f} s, {outcome.callbacks} events, "
+        f"{outcome.acknowledged} records acknowledged, {outcome.unknown} unknown, {outcome.read} read"
+    )
+
+
+def progress(done: list[Outcome], total: int) -> None:
+    if sys.stderr.isatty() or len(done) % 25 == 0 or len(done) == total:
+        failed = sum(outcome.failure is not None for outcome in done)
+        end = "\r" if sys.stderr.isatty() and len(done) < total else "\n"
+        print(f"{len(done)}/{total} worlds, {failed} failed   ", end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

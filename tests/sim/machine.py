@@ -1,0 +1,170 @@
+"""One simulated machine: its disk, its clock, its boot, and the node that runs on it, one life after the other.
+
+Kept true: a killed process leaves its page cache to the next one, a machine without power loses what was not synced;
+in both cases no callback of the process runs again and its open files and connections are dead.
+The node is node/node.py's own `Node`, given a virtual clock, disk, executors and transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.node import Node
+from storage.executor import Executor
+from storage.fake_disk import FakeDisk
+from tests.sim import views
+from tests.sim.checkers import ReplicaView
+from tests.sim.clock import SimClock
+from tests.sim.executor import DiskPace, SimExecutor
+from tests.sim.loop import SimLoop, SimTask
+from tests.sim.network import Network
+from tests.sim.process import Process, ProcessState
+from tidelog.types import Endpoint, NodeId
+
+PORT = 9092
+FOLDER = "/data"
+
+
+def machine_name(node_id: int) -> str:
+    return f"node-{node_id}"
+
+
+def endpoint_of(node_id: int) -> Endpoint:
+    return Endpoint(machine_name(node_id), PORT)
+
+
+class NothingSurvives(random.Random):
+    """Chance at its worst: a disk that asks it keeps nothing that was not synced."""
+
+    def randrange(self, *bounds: int) -> int:  # type: ignore[override]
+        return 0
+
+
+class Machine:
+    """See the module's words."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster: list[Endpoint],
+        *,
+        loop: SimLoop,
+        network: Network,
+        rng: random.Random,
+        note: Callable[[str], None],
+        on_exit: Callable[[Machine, BaseException | None], None],
+    ) -> None:
+        self.node_id = node_id
+        self.name = machine_name(node_id)
+        self.disk = FakeDisk()
+        self.pace = DiskPace()
+        self.clock = SimClock(loop, rate=rng.uniform(0.99, 1.01), wall_offset_ms=rng.randint(-300, 300))
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self.life = 0
+        self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
+        self._boot_id = rng.randbytes(16)
+        self._executors: list[SimExecutor] = []
+        self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
+        self._config = NodeConfig(
+            node_id=NodeId(node_id),
+            data_folders=(FOLDER,),
+            listeners=(ListenerConfig("client", endpoint_of(node_id)),),
+            quorum=QuorumConfig(bootstrap=node_id == 0, nodes=tuple(cluster)),
+            log_defaults={"segment.index.bytes": "16384"},
+        )
+        network.name_endpoint(endpoint_of(node_id), self.name)
+
+    @property
+    def up(self) -> bool:
+        """Does a process run here (paused or not)?"""
+        return self.process is not None and self.process.alive
+
+    @property
+    def life_name(self) -> str:
+        return f"{self.name}.{self.life}"
+
+    # --- lives ---
+
+    def start(self) -> None:
+        """Start the process; the machine has power."""
+        assert not self.up, f"{self.name} runs already"
+        self.life += 1
+        process = self.process = Process(self.name, self.life)
+        self._network.machines_off.discard(self.name)
+        self._executors = []
+        self._note(f"{self.life_name} starts")
+        process.run(self._assemble, process)
+
+    def _assemble(self, process: Process) -> None:
+        self.node = Node(
+            self._config,
+            clock=self.clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            files=self.disk,
+            executors=self._executor,
+            transport=self._network.transport(self.name),
+            boot_id=self._boot_id,
+        )
+        self._network.listen(endpoint_of(self.node_id), process, self.name, "client", self.node.services())
+        self._loop.create_task(self._run(self.node), name=f"{self.life_name} run")
+
+    async def _run(self, node: Node) -> None:
+        failure: BaseException | None = None
+        try:
+            await node.run()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the world judges it
+            failure = error
+        self._loop.call_world_later_us(0, self._exited, self.process, failure)
+
+    def _exited(self, process: Process, failure: BaseException | None) -> None:
+        if process is not self.process or not process.alive:
+            return
+        self.die(power_lost=False)
+        self._on_exit(self, failure)
+
+    def _executor(self, name: str, workers: int = 1) -> Executor:
+        """An executor of this life, as node/node.py asks for one."""
+        process = self.process
+        assert process is not None
+        executor = SimExecutor(self._loop, self._rng, process, self.pace, workers)
+        self._executors.append(executor)
+        return executor
+
+    def die(self, *, power_lost: bool, forget_all: bool = False) -> None:
+        """The process is gone between two callbacks; with `power_lost`, the machine too."""
+        process = self.process
+        if process is not None and process.alive:
+            process.state = ProcessState.DEAD
+            process.held.clear()
+            self._graveyard.append(self._loop.tasks_of(process))
+            self._network.process_ended(process, power_lost=power_lost)
+        if power_lost:
+            self._network.machines_off.add(self.name)
+            self.disk.crash(NothingSurvives() if forget_all else self._rng)
+            self._boot_id = self._rng.randbytes(16)
+        elif process is not None:
+            self.disk.kill()
+        self.node = None
+
+    # --- the disk ---
+
+    def stall(self) -> None:
+        self.pace.stalled = True
+
+    def release(self) -> None:
+        self.pace.stalled = False
+        for executor in self._executors:
+            executor.resume()
+
+    # --- what checkers and stories see ---
+
+    def replicas(self) -> Iterator[ReplicaView]:
+        if self.node is not None:
+            yield from views.replicas(self.node)

@@ -1,0 +1,79 @@
+"""Carries out a plan's faults in a world, each at its time, and undoes each when its time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from tests.sim.loop import MICROS
+from tests.sim.plan import Fault, Kind, Plan
+from tests.sim.world import Simulation
+
+Act = Callable[[Simulation, Fault], object]
+
+
+class Nemesis:
+    """See the module's words. Faults may overlap; undoing one may end another of its kind early."""
+
+    def __init__(self, sim: Simulation, plan: Plan) -> None:
+        self._sim = sim
+        self._over = False
+        for fault in plan.faults:
+            sim.loop.call_world_later_us(int(fault.at * MICROS), self._begin, fault)
+            sim.loop.call_world_later_us(int((fault.at + fault.lasts) * MICROS), self._end, fault)
+
+    def stop(self) -> None:
+        """No further faults, and none undone later: the world heals everything itself."""
+        self._over = True
+
+    def _begin(self, fault: Fault) -> None:
+        if not self._over:
+            self._sim.note(f"fault: {fault}")
+            BEGIN[fault.kind](self._sim, fault)
+
+    def _end(self, fault: Fault) -> None:
+        if not self._over and fault.kind in END:
+            END[fault.kind](self._sim, fault)
+
+
+def _each(act: Callable[[Simulation, int], object]) -> Act:
+    return lambda sim, fault: [act(sim, node) for node in sim.nodes]
+
+
+def _everywhere(change: Callable[[Fault], dict[str, float]]) -> Act:
+    def act(sim: Simulation, fault: Fault) -> None:
+        sim.network.set_faults(replace(sim.network.faults, **change(fault)))  # type: ignore[arg-type]
+
+    return act
+
+
+BEGIN: Final[dict[Kind, Act]] = {
+    Kind.KILL: lambda sim, fault: sim.kill(fault.node),
+    Kind.POWER_OFF: lambda sim, fault: sim.power_off(fault.node),
+    Kind.KILL_ALL: _each(Simulation.kill),
+    Kind.POWER_OFF_ALL: _each(Simulation.power_off),
+    Kind.PAUSE: lambda sim, fault: sim.pause(fault.node),
+    Kind.ISOLATE: lambda sim, fault: sim.cut(fault.node),
+    Kind.CUT: lambda sim, fault: sim.cut_link(fault.node, fault.other),
+    Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
+    Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1 + 50 * fault.amount),
+    Kind.STALL_DISK: lambda sim, fault: sim.stall_disk(fault.node),
+    Kind.CLOCK_JUMP: lambda sim, fault: sim.jump_clock(fault.node, int((fault.amount - 0.5) * 600_000)),
+    Kind.LOSS: _everywhere(lambda fault: {"loss": 0.05 * fault.amount}),
+    Kind.LATE: _everywhere(lambda fault: {"late": 0.1 * fault.amount, "duplicate": 0.2 * fault.amount}),
+}
+
+END: Final[dict[Kind, Act]] = {
+    Kind.KILL: lambda sim, fault: sim.restart(fault.node),
+    Kind.POWER_OFF: lambda sim, fault: sim.restart(fault.node),
+    Kind.KILL_ALL: _each(lambda sim, node: sim.restart(node, after=sim.rng.uniform(0, 2))),
+    Kind.POWER_OFF_ALL: _each(lambda sim, node: sim.restart(node, after=sim.rng.uniform(0, 2))),
+    Kind.PAUSE: lambda sim, fault: sim.resume(fault.node),
+    Kind.ISOLATE: lambda sim, fault: sim.heal(fault.node),
+    Kind.CUT: lambda sim, fault: sim.heal_link(fault.node, fault.other),
+    Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
+    Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
+    Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
+    Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),
+}

@@ -1,0 +1,115 @@
+"""One random world from beginning to end: a cluster, its clients, a plan of faults, and then it must heal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tests.sim.loop import SimulationError
+from tests.sim.nemesis import Nemesis
+from tests.sim.plan import Plan, make_plan
+from tests.sim.workload import Client, Fate, Sent
+from tests.sim.world import Simulation
+from tidelog.records.record import Record
+
+PAUSE_S_MAX = 0.3  # between two records of a producer
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one world. `failure` is None where all went well, else what to show."""
+
+    seed: int
+    failure: str | None
+    digest: str
+    virtual_seconds: float
+    real_seconds: float
+    callbacks: int
+    acknowledged: int
+    unknown: int
+    read: int
+
+
+class Workload:
+    """Producers and readers that go on until they are stopped."""
+
+    def __init__(self, sim: Simulation, plan: Plan) -> None:
+        self._sim = sim
+        self._stopping = False
+        self._running = plan.producers
+        self._targets = [(topic.name, number) for topic in plan.topics for number in range(topic.partitions)]
+        for _ in range(plan.producers):
+            client = sim.client()
+            client.start(self._produce(client), "produces")
+        for _ in range(plan.readers):
+            client = sim.client()
+            for topic, index in self._targets:
+                take = partial(self._take, topic, index)
+                client.start(client.tail(topic, index, take), f"reads {topic}-{index}")
+
+    def _take(self, topic: str, partition: int, record: Record) -> None:
+        self._sim.checkers.reader_got(self._sim.ledger(topic, partition), record)
+
+    async def _produce(self, client: Client) -> None:
+        rng = client.rng
+        count = 0
+        while not self._stopping:
+            count += 1
+            topic, partition = rng.choice(self._targets)
+            value = f"{client.process.name}-{count} ".encode() + b"." * rng.choice((0, 10, 100, 1000))
+            sent = Sent(topic, partition, value, rng.choice((-1, -1, -1, 1)))
+            self._sim.checkers.sending(sent)
+            await client.produce(sent)
+            await client.sleep(rng.uniform(0, PAUSE_S_MAX))
+        self._running -= 1
+
+    def stop(self, within: float) -> None:
+        """No new records; every record under way must get its answer."""
+        self._stopping = True
+        self._sim.run_until(lambda: self._running == 0, within=within, what="every producer has its answer")
+
+
+def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
+    """Run the world of a plan. A broken promise is an outcome, not an exception."""
+    began = time.perf_counter()  # noqa: TID251 - how long it really took is part of the report
+    failure: str | None = None
+    sim = Simulation(plan.seed, show=show)
+    try:
+        with sim:
+            sim.start(nodes=plan.nodes, topics=())
+            for topic in plan.topics:
+                sim.create_topic(
+                    topic.name,
+                    partitions=topic.partitions,
+                    replicas=topic.replicas,
+                    min_insync=topic.min_insync,
+                    segment_bytes=str(topic.segment_bytes),
+                )
+            workload = Workload(sim, plan)
+            nemesis = Nemesis(sim, plan)
+            sim.run_for(plan.seconds)
+            nemesis.stop()
+            sim.heal_everything()
+            workload.stop(within=60)
+            sim.must_heal()
+    except (SimulationError, Exception) as error:  # noqa: BLE001 - whatever ends a world is what it has to tell
+        failure = f"{type(error).__name__}: {error}\n" + "\n".join(getattr(error, "__notes__", []))
+    fates = [sent.fate for sent in sim.checkers.sent]
+    return Outcome(
+        seed=plan.seed,
+        failure=failure,
+        digest=sim.digest(),
+        virtual_seconds=sim.loop.time(),
+        real_seconds=time.perf_counter() - began,  # noqa: TID251
+        callbacks=sim.loop.callbacks_run,
+        acknowledged=fates.count(Fate.ACKNOWLEDGED),
+        unknown=fates.count(Fate.UNKNOWN),
+        read=sim.checkers.reads,
+    )
+
+
+def run_seed(seed: int) -> Outcome:
+    """The world of a seed."""
+    return run(make_plan(seed))

@@ -1,0 +1,367 @@
+"""The sequences of events that break weaker replication rules, as stories over one simulated cluster.
+
+Each follows a scenario of the design to the point where a weaker rule would lose, mix up or stop something, and asks
+for the right outcome there; the checkers watch all the way, and at the end the cluster must heal. Each is run as it is
+by test_scenarios.py, and with its rule weakened, when it must fail, by test_planted_bugs.py.
+Node 0 is the quorum's only voter; stories keep the partition's leader elsewhere where it must die alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sim.network import Envelope
+from tests.sim.world import Simulation
+from tidelog.types import LeaderEpoch
+
+TOPIC = "orders"
+
+
+def write(
+    sim: Simulation, partition: int, prefix: str, count: int, acks: str = "all", asking: tuple[int, ...] | None = None
+) -> None:
+    """So many records, one after the other, each acknowledged. asking: the nodes asked who leads (None: any)."""
+    client = sim.client(asking)
+    for number in range(count):
+        sim.produce(TOPIC, f"{prefix}{number}".encode(), acks=acks, partition=partition, client=client).wait()
+
+
+def end(sim: Simulation, node: int, partition: int) -> int:
+    return sim.log(node, TOPIC, partition).log_end_offset
+
+
+def held(sim: Simulation, node: int, partition: int) -> int:
+    return sim.log(node, TOPIC, partition).held
+
+
+def epoch(sim: Simulation, node: int, partition: int) -> LeaderEpoch:
+    """The leader epoch in which a node itself acts now; -1 where it is not running."""
+    replica = sim.replica(node, TOPIC, partition)
+    return LeaderEpoch(-1) if replica is None else replica.leader_epoch
+
+
+def leads(sim: Simulation, node: int, partition: int) -> bool:
+    """Does the node lead by its own books?"""
+    replica = sim.replica(node, TOPIC, partition)
+    return replica is not None and replica.leads
+
+
+def committed(sim: Simulation, partition: int) -> int:
+    return sim.ledger(TOPIC, partition).end
+
+
+def fenced(sim: Simulation, node: int) -> bool:
+    return any(each.node_id == node and each.fenced for each in sim.image().nodes.values())
+
+
+# --- 1. same epoch, other bytes -------------------------------------------------------------------------------------
+
+
+def same_epoch_other_bytes(sim: Simulation) -> None:
+    """Rule 1: an epoch belongs to one incarnation. The leader's own fsync is slow, its followers hold what it does not;
+    all lose power; it comes back first and leads again over other records at the same offsets."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    a, b, voter = 2, 1, 0
+    p = sim.led_by(TOPIC, a)
+    write(sim, p, "a", 5)
+    first_epoch = epoch(sim, a, p)
+    sim.stall_disk(a)
+    for number in range(20):
+        sim.produce(TOPIC, f"b{number}".encode(), partition=p)
+    sim.run_until(lambda: held(sim, b, p) == held(sim, voter, p) == 25, what="the followers hold everything")
+    assert held(sim, a, p) == 5
+    for node in sim.nodes:
+        sim.power_off(node, forget_all=node == a)
+    sim.release_disk(a)
+    sim.restart(voter)
+    sim.run_for(5)  # the other two are given up, the highest number last: it stays the only one that may lead
+    sim.restart(a)
+    sim.run_until(lambda: leads(sim, a, p), what="the old leader leads again")
+    write(sim, p, "c", 30, acks="1")
+    sim.restart(b)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {0, 1, 2}, what="all are in sync again")
+    assert epoch(sim, a, p) > first_epoch
+    sim.must_heal()
+
+
+# --- 2. a stale position counts -------------------------------------------------------------------------------------
+
+
+def stale_position(sim: Simulation) -> None:
+    """Rule 2: nothing counts of a fetch that disagrees. A member of the set holds records of an old epoch beyond where
+    the new leader began, and other records lie there by now when its first fetch comes."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
+    old, new, follower = sim.partition(TOPIC, p).replicas
+    old_epoch_reaches_one_follower(sim, p, old, new, follower)
+    first = sim.hold("Data.FetchStream", source=follower, target=new, when=asks_for(p))
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
+    assert sim.isr(TOPIC, p) == {new, follower}
+    write(sim, p, "c", 10, acks="1")
+    sim.run_until(lambda: first.count > 0, what="the member asks for the first time")
+    first.release()
+    sim.run_until(lambda: committed(sim, p) == end(sim, new, p), what="the new records are committed")
+    sim.must_heal()
+
+
+def old_epoch_reaches_one_follower(sim: Simulation, p: int, leader: int, without: int, reached: int) -> None:
+    """5 committed records, then 20 that only the leader and one follower get."""
+    write(sim, p, "a", 5)
+    sim.hold("Data.FetchStream", source=leader, target=without, part="answer")
+    sim.run_for(0.1)
+    client = sim.client()
+    for number in range(20):
+        sim.produce(TOPIC, f"b{number}".encode(), acks="1", partition=p, client=client)
+    sim.run_until(lambda: held(sim, reached, p) == 25, what="one follower holds the old epoch's records")
+    assert end(sim, without, p) == 5
+
+
+def asks_for(partition: int) -> Callable[[Envelope], bool]:
+    def matches(envelope: Envelope) -> bool:
+        return any(asked.partition == partition for asked in envelope.message.partitions)  # type: ignore[attr-defined]
+
+    return matches
+
+
+def watermark_of_a_diverging_answer(sim: Simulation) -> None:
+    """Rule 2, variant: the leader has committed beyond the point where the follower's log diverges; the follower learns
+    no watermark before it is cut. What it has fetched anew and not synced does not bring it into the set either."""
+    sim.start(nodes=3, min_insync=1, partitions=3)
+    old, follower, new = 2, 1, 0
+    p = sim.led_by(TOPIC, old)
+    old_epoch_reaches_one_follower(sim, p, old, new, follower)
+    sim.pause(follower)
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p) and sim.isr(TOPIC, p) == {new}, what="the other follower leads alone")
+    write(sim, p, "c", 10)
+    new_epoch = epoch(sim, new, p)
+    sim.resume(follower)
+    sim.run_until(lambda: epoch(sim, follower, p) == new_epoch, what="the first follower hears of the new epoch")
+    sim.stall_disk(follower)
+    sim.run_until(lambda: end(sim, follower, p) == end(sim, new, p), what="it is cut and fetches anew")
+    sim.run_for(2)
+    assert follower not in sim.isr(TOPIC, p)
+    sim.release_disk(follower)
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync")
+    sim.must_heal()
+
+
+# --- 4. joining by log end ------------------------------------------------------------------------------------------
+
+
+def join_by_log_end(sim: Simulation) -> None:
+    """Rule 4: a replica joins by what it holds. It has fetched everything, its fsync hangs: it stays out."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    leader, follower, voter = 1, 2, 0
+    p = sim.led_by(TOPIC, leader)
+    write(sim, p, "a", 5)
+    sim.cut_link(follower, leader)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is taken out for its lag")
+    write(sim, p, "c", 10)
+    sim.stall_disk(follower)
+    sim.heal_link(follower, leader)
+    sim.run_until(lambda: end(sim, follower, p) == end(sim, leader, p), what="the follower has fetched everything")
+    assert held(sim, follower, p) < committed(sim, p)
+    sim.run_for(3)
+    assert sim.isr(TOPIC, p) == {leader, voter}
+    for node in sim.nodes:
+        sim.power_off(node, forget_all=True)
+    sim.release_disk(follower)
+    sim.restart(voter)
+    sim.restart(follower)
+    sim.run_for(5)
+    assert not leads(sim, follower, p)
+    sim.restart(leader)
+    sim.must_heal()
+
+
+# --- 5. a proposal that comes late ----------------------------------------------------------------------------------
+
+
+def admits(node: int) -> Callable[[Envelope], bool]:
+    """Does this AlterPartition request propose a set with that node?"""
+
+    def matches(envelope: Envelope) -> bool:
+        items = envelope.message.partitions  # type: ignore[attr-defined]
+        return any(member.node_id == node for item in items for member in item.new_isr)
+
+    return matches
+
+
+def late_proposal(sim: Simulation) -> None:
+    """Rule 3: a joiner counts until a higher partition epoch is known. The proposal stalls, its retry is refused since
+    the joiner was fenced meanwhile; the leader must not commit without it while the first copy may still arrive."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    leader, joiner, voter = 1, 2, 0
+    p = sim.led_by(TOPIC, leader)
+    write(sim, p, "a", 5)
+    sim.cut_link(joiner, leader)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is taken out for its lag")
+    late = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
+    sim.heal_link(joiner, leader)
+    sim.run_until(lambda: late.count > 0, what="the leader proposes to take it in again")
+    late.let_pass()
+    sim.pause(joiner)
+    sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
+    sim.produce(TOPIC, b"c", partition=p).wait(within=30)
+    sim.cut_link(joiner, leader)
+    sim.resume(joiner)
+    sim.run_until(lambda: not fenced(sim, joiner), what="the joiner is back")
+    late.release()
+    sim.run_for(1)
+    assert joiner not in sim.isr(TOPIC, p)
+    sim.heal_link(joiner, leader)
+    sim.must_heal()
+
+
+def lost_answer_to_a_proposal(sim: Simulation) -> None:
+    """Rule 3, variant: the first copy took effect, its answer is lost, the retry is refused as stale."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    leader, joiner, voter = 1, 2, 0
+    p = sim.led_by(TOPIC, leader)
+    write(sim, p, "a", 5)
+    sim.cut_link(joiner, leader)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, voter}, what="the follower is taken out for its lag")
+    sim.run_for(0.5)
+    answers = sim.hold("Controller.AlterPartition", target=leader, part="answer")
+    news = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
+    sim.heal_link(joiner, leader)
+    sim.run_until(lambda: answers.count > 0, what="the joiner is admitted, and its leader does not hear of it")
+    assert joiner in sim.isr(TOPIC, p)
+    answers.let_pass()
+    sim.cut_link(joiner, leader)
+    sim.run_for(0.1)
+    before = committed(sim, p)
+    sent = sim.produce(TOPIC, b"c", partition=p)
+    answers.break_connections()
+    sim.run_for(1)  # the retry is refused; without any news the leader would be given up soon
+    assert committed(sim, p) == before, "committed without a member of the set"
+    news.release()
+    sim.heal_link(joiner, leader)
+    sim.run_until(lambda: sent.done, what="the record has its answer")
+    sim.must_heal()
+
+
+# --- 7. a late answer -----------------------------------------------------------------------------------------------
+
+
+def late_answer(sim: Simulation) -> None:
+    """Rule 2: a follower takes an answer only for the fetch it has open. An answer of an old epoch is stuck on its way;
+    the follower is cut under a new leader and is on its way up again when the old answer arrives, beyond its end."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
+    old, new, follower = sim.partition(TOPIC, p).replicas
+    write(sim, p, "a", 5)
+    sim.hold("Data.FetchStream", source=old, target=new, part="answer", when=with_records_of(p))
+    write(sim, p, "b", 10, acks="1")
+    sim.run_until(lambda: end(sim, follower, p) == 15, what="one follower has the old epoch's records")
+    stuck = sim.hold("Data.FetchStream", source=old, target=follower, part="answer", when=with_records_of(p))
+    sim.produce(TOPIC, b"the last of the old epoch", acks="1", partition=p)
+    sim.run_until(lambda: stuck.count > 0, what="an answer is stuck")
+    stuck.let_pass()
+    sim.cut_link(old, 0)
+    sim.run_until(lambda: leads(sim, new, p), what="the controller gives the old leader up")
+    write(sim, p, "c", 3, acks="1", asking=(new, follower))
+    sim.run_until(lambda: end(sim, follower, p) == 8, what="the follower is cut and has the first new records")
+    rest = sim.hold("Data.FetchStream", source=new, target=follower, part="answer", when=with_records_of(p))
+    write(sim, p, "d", 17, acks="1", asking=(new, follower))
+    stuck.release()
+    sim.run_for(0.3)
+    rest.release()
+    sim.run_until(lambda: committed(sim, p) == 25, what="the new records are committed")
+    sim.must_heal()
+
+
+def with_records_of(partition: int) -> Callable[[Envelope], bool]:
+    def matches(envelope: Envelope) -> bool:
+        return any(
+            answer.partition == partition and len(answer.records) > 0
+            for answer in envelope.message.partitions  # type: ignore[attr-defined]
+        )
+
+    return matches
+
+
+# --- 12. a topic made again -----------------------------------------------------------------------------------------
+
+
+def topic_made_again(sim: Simulation) -> None:
+    """Rule 1: every position carries the topic id. A follower that has not heard of the new topic fetches the old one
+    at its end; that counts for nothing in the new one."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    deaf, voter = 2, 0
+    led = [state.partition for state in sim.topic(TOPIC).partitions if state.leader == 1]
+    for p in led:
+        write(sim, p, "a", 20)
+    sim.run_until(lambda: all(held(sim, deaf, p) == 20 for p in led), what="the follower holds everything")
+    news = sim.hold("Quorum.FetchMetadata", source=voter, target=deaf, part="answer")
+    sim.run_for(0.02)
+    others = sim.client(nodes=(0, 1))
+    sim.delete_topic(TOPIC, client=others)
+    sim.create_topic(TOPIC, partitions=3, client=others, wait=False)
+    sim.run_until(lambda: sim.image().topic(TOPIC) is not None, what="the new topic is known")
+    for state in sim.topic(TOPIC).partitions:
+        if state.leader == 1:
+            sim.run_until(lambda p=state.partition: leads(sim, 1, p), what="it is led")  # type: ignore[misc]
+            for number in range(25):
+                sim.produce(TOPIC, f"b{number}".encode(), partition=state.partition, client=sim.client(nodes=(0, 1)))
+    sim.run_for(1)
+    assert all(committed(sim, state.partition) == 0 for state in sim.topic(TOPIC).partitions if state.leader == 1)
+    news.release()
+    sim.must_heal()
+
+
+# --- what no scenario names, and every replicated log owes ------------------------------------------------------------
+
+
+def committed_outlives_its_leader(sim: Simulation) -> None:
+    """Rule 6: leaders come from the in-sync set. One follower is cut off and misses a record; the leader is lost; only
+    who has the record may lead."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    leader, straggler, voter = 1, 2, 0
+    p = sim.led_by(TOPIC, leader)
+    write(sim, p, "a", 3)
+    sim.cut_link(straggler, leader)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: straggler not in sim.isr(TOPIC, p), what="the straggler is taken out")
+    write(sim, p, "c", 3)
+    sim.kill(leader)
+    sim.stall_disk(straggler)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), what="another node leads")
+    assert sim.leader(TOPIC, p) == voter
+    sim.release_disk(straggler)
+    sim.heal(straggler)
+    sim.run_until(lambda: straggler in sim.isr(TOPIC, p), what="the straggler is in sync")
+    sim.restart(leader)
+    sim.must_heal()
+
+
+def all_machines_lose_power(sim: Simulation) -> None:
+    """`durability=fsync`: what was acknowledged was synced, by every member of the set."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    for p in range(3):
+        write(sim, p, "a", 5)
+    for node in sim.nodes:
+        sim.power_off(node, forget_all=True)
+    for node in sim.nodes:
+        sim.restart(node)
+    sim.must_heal()
+    assert all(len(sim.read_committed(TOPIC, p)) == 6 for p in range(3))
+
+
+ALL = (
+    same_epoch_other_bytes,
+    stale_position,
+    watermark_of_a_diverging_answer,
+    join_by_log_end,
+    late_proposal,
+    lost_answer_to_a_proposal,
+    late_answer,
+    topic_made_again,
+    committed_outlives_its_leader,
+    all_machines_lose_power,
+)

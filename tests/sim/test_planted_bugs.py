@@ -1,0 +1,181 @@
+"""The simulator can fail: each story, with the rule it is about made weaker, must end in a broken promise.
+
+A planted bug that no story and no checker notices is a missing checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from node import partition as node_partition
+from node import replica_fetcher, replica_manager
+from replication import elections, follower, isr, partition_leader, registration
+from replication.follower_events import AdvanceWatermark, AppendRecords, WantFetch
+from replication.leader_events import FetchAgreed, FetchDiverged, FetchRefused
+from replication.registration import Judged
+from storage import log as storage_log
+from tests.sim import stories
+from tests.sim.loop import SimulationError
+from tests.sim.world import Simulation
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+def an_epoch_outlives_its_incarnation(patch: Patch) -> None:
+    """A node that comes back goes on leading in the epoch it had."""
+
+    def nothing(*_: object) -> Iterator[Any]:
+        return iter(())
+
+    patch.setattr(registration, "judge", lambda *_: Judged((), ()))
+    patch.setattr(elections, "fence_changes", nothing)
+    patch.setattr(elections, "return_changes", nothing)
+
+
+def a_diverging_fetch_counts(patch: Patch) -> None:
+    """The positions of a fetch are entered before it is asked whether the logs agree."""
+
+    def fetched(self: Any, fetch: Any) -> list[Any]:
+        refusal = self._refusal(fetch)
+        if refusal is not None:
+            return [FetchRefused(refusal)]
+        end = self.diverging(fetch.next_offset, fetch.last_epoch)
+        self._set.agree(fetch)
+        return [FetchAgreed() if end is None else FetchDiverged(end), *self._followed(fetch.replica, fetch.at)]
+
+    patch.setattr(partition_leader.PartitionLeader, "_fetched", fetched)
+
+
+def a_watermark_comes_before_the_cut(patch: Patch) -> None:
+    """A diverging answer carries the leader's watermark; the follower takes it first and cuts its log when it is told
+    again."""
+    answer_of, cut_of = node_partition.Partition._diverging_answer, follower.PartitionFollower._diverged
+    told: set[int] = set()
+
+    def diverging_answer(self: Any, fetch: Any, end: Any) -> Any:
+        answer = answer_of(self, fetch, end)
+        answer.high_watermark = self.log.high_watermark
+        return answer
+
+    def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
+        if self.leader_epoch in told:
+            return cut_of(self, end, answer)
+        told.add(self.leader_epoch)
+        return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
+
+    patch.setattr(node_partition.Partition, "_diverging_answer", diverging_answer)
+    patch.setattr(follower.PartitionFollower, "_diverged", diverged)
+
+
+def a_replica_joins_by_its_log_end(patch: Patch) -> None:
+    """What a replica has fetched counts for joining, synced or not."""
+
+    def may_join(self: Any, replica: Any) -> bool:
+        book, view = self._books.get(replica), self._views.get(replica)
+        if book is None or view is None or not view.eligible:
+            return False
+        return bool(book.log_end >= max(self.high_watermark, self.epoch_start))
+
+    patch.setattr(isr.InSyncSet, "may_join", may_join)
+
+
+def a_refused_joiner_counts_no_more(patch: Patch) -> None:
+    """A proposal that failed is taken back at once, although a copy of it may still be under way."""
+    failed = isr.InSyncSet.proposal_failed
+
+    def proposal_failed(self: Any, based_on: Any, at: Any) -> None:
+        failed(self, based_on, at)
+        self._joiners = frozenset()
+        self._count()
+
+    patch.setattr(isr.InSyncSet, "proposal_failed", proposal_failed)
+
+
+def an_answer_counts_for_any_fetch(patch: Patch) -> None:
+    """Answers find their partition by name and are believed whatever was asked; nobody gives up a silent stream, the
+    log does not mind an older epoch."""
+
+    async def receive(self: Any, stream: Any) -> None:
+        while (response := await stream.receive()) is not None:
+            for answer in response.partitions:
+                for found in list(self._every):
+                    if found.key.topic_id.bytes == answer.topic_id and found.key.partition == answer.partition:
+                        found.answered(answer)
+
+    def want(self: Any, partition: Any) -> None:
+        self.__dict__.setdefault("_every", {})[partition] = None
+        self._wanted[partition] = None
+        self._wake.set()
+
+    def answered(self: Any, answer: Any) -> list[Any]:
+        if answer.has_records:
+            self._open, self.state, self._watermark = None, follower.FollowerState.WRITING, answer.high_watermark
+            return [AppendRecords()]
+        return original(self, answer)
+
+    def prepare_follower(records: Any, **state: Any) -> Any:
+        return prepare(records, **{**state, "last_epoch": -1})
+
+    original, prepare = follower.PartitionFollower._answered, storage_log.prepare_follower
+    patch.setattr(storage_log, "prepare_follower", prepare_follower)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "_receive", receive)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "want", want)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "tick", lambda self: None)
+    patch.setattr(follower.PartitionFollower, "_answered", answered)
+
+
+def a_topic_is_found_by_its_name(patch: Patch) -> None:
+    """Positions find their partition without its topic's id."""
+
+    def find(self: Any, topic_id: bytes, index: int) -> Any:
+        exact = self._by_wire.get((topic_id, index))
+        return exact or next((each for each in self._partitions.values() if each.key.partition == index), None)
+
+    patch.setattr(replica_manager.ReplicaManager, "find", find)
+    patch.setattr(
+        replica_manager.ReplicaManager, "locate", lambda self, topic_id, index, _: find(self, topic_id, index)
+    )
+
+
+def a_leader_comes_from_all_replicas(patch: Patch) -> None:
+    """The first replica that is alive is elected, in sync or not."""
+
+    def choose_leader(image: Any, state: Any, members: Any) -> Any:
+        able = [node for node in state.replicas if elections.electable(image, state, node)]
+        return max((node for node in able if node != state.leader), default=elections.NO_NODE)
+
+    patch.setattr(elections, "choose_leader", choose_leader)
+
+
+def unsynced_bytes_count_as_held(patch: Patch) -> None:
+    """A replica says that it holds what it has only written."""
+    patch.setattr(storage_log.Log, "held", property(lambda self: self.log_end_offset))
+
+
+PLANTED: list[tuple[Callable[[Simulation], None], Plant]] = [
+    (stories.same_epoch_other_bytes, an_epoch_outlives_its_incarnation),
+    (stories.stale_position, a_diverging_fetch_counts),
+    (stories.watermark_of_a_diverging_answer, a_watermark_comes_before_the_cut),
+    (stories.join_by_log_end, a_replica_joins_by_its_log_end),
+    (stories.late_proposal, a_refused_joiner_counts_no_more),
+    (stories.lost_answer_to_a_proposal, a_refused_joiner_counts_no_more),
+    (stories.late_answer, an_answer_counts_for_any_fetch),
+    (stories.topic_made_again, a_topic_is_found_by_its_name),
+    (stories.committed_outlives_its_leader, a_leader_comes_from_all_replicas),
+    (stories.all_machines_lose_power, unsynced_bytes_count_as_held),
+]
+
+
+@pytest.mark.parametrize(
+    ("story", "plant"), PLANTED, ids=[f"{plant.__name__}-in-{story.__name__}" for story, plant in PLANTED]
+)
+def test_a_planted_bug_is_caught(
+    story: Callable[[Simulation], None], plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises((SimulationError, AssertionError)), Simulation(seed=1) as sim:
+        story(sim)

@@ -1,0 +1,15 @@
+"""The design's scenarios, on the product as it is: each story ends well, whatever the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim import stories
+from tests.sim.world import Simulation
+
+
+@pytest.mark.parametrize("story", stories.ALL, ids=lambda story: story.__name__)
+def test_story(sim: Simulation, story: Callable[[Simulation], None]) -> None:
+    story(sim)

@@ -1,0 +1,473 @@
+"""A whole cluster in one process, driven like a story: start, produce, kill, heal, run until something is true.
+
+Kept true: one seed decides everything that happens; the checkers see every event; a story that fails says with which
+seed. Node numbers are those of the configuration, from 0; node 0 forms the cluster. Times are virtual seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from tests.sim import views
+from tests.sim.checkers import Checkers, Ledger, ReadableLog, ReplicaView, Violation
+from tests.sim.loop import MICROS, SimLoop
+from tests.sim.machine import Machine, endpoint_of, machine_name
+from tests.sim.network import Envelope, Held, Network
+from tests.sim.process import Process, ProcessState
+from tests.sim.trace import Trace, TraceHandler
+from tests.sim.workload import Client, Sent
+from tidelog.records.record import Record
+from tidelog.types import Acks, NodeId, PartitionKey
+
+HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s; three times that is stuck
+ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
+
+
+class Simulation:
+    """See the module's words. Use it as a context manager: at its end every unfinished task is put away."""
+
+    def __init__(self, seed: int, *, show: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.rng = self._rng("world")
+        self.loop = SimLoop(self._rng("loop"))
+        self.trace = Trace(lambda: self.loop.now_us, show)
+        self.note = self.trace.note
+        self.network = Network(self.loop, self._rng("network"), self.note)
+        self.network.duplicable = lambda method: method.service.endswith((".Controller", ".Quorum"))
+        self.checkers = Checkers(read=self._read_quietly, members=self._members, note=self.note)
+        self.machines: dict[int, Machine] = {}
+        self.clients: list[Client] = []
+        self.min_insync = 1
+        self._machine_of: dict[Process, Machine] = {}
+        self._newest = EMPTY
+        self._logs = TraceHandler(self.trace)
+        self.loop.after_callback = self._after_callback
+
+    def _rng(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.seed} {purpose}")
+
+    def __enter__(self) -> Self:
+        self._gc_was_on = gc.isenabled()
+        gc.disable()  # when it runs depends on more than the seed
+        root = logging.getLogger("node")
+        self._level_was = root.level
+        root.setLevel(logging.INFO)
+        root.addHandler(self._logs)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        root = logging.getLogger("node")
+        root.removeHandler(self._logs)
+        root.setLevel(self._level_was)
+        self.loop.after_callback = None
+        self.loop.dispose()
+        if self._gc_was_on:
+            gc.enable()
+        if error is not None and isinstance(error, Exception):
+            error.add_note(f"at {self.loop.time():.6f} s of seed {self.seed}; the last events:\n" + self.last_events())
+
+    def digest(self) -> str:
+        """What two runs of one seed must have in common: all that was noted, all that ran, every draw."""
+        return f"{self.trace.digest()[:16]}-{self.loop.callbacks_run}-{self.loop.now_us}-{self.rng.getrandbits(32):08x}"
+
+    def last_events(self, count: int = 40) -> str:
+        return "\n".join(self.trace.lines[-count:])
+
+    # --- building ---
+
+    def start(
+        self,
+        nodes: int = 3,
+        *,
+        min_insync: int = 1,
+        topics: tuple[str, ...] = ("orders",),
+        partitions: int = 1,
+        **configs: str,
+    ) -> None:
+        """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync."""
+        self.min_insync = min_insync
+        cluster = [endpoint_of(number) for number in range(nodes)]
+        for number in range(nodes):
+            self.machines[number] = Machine(
+                number,
+                cluster,
+                loop=self.loop,
+                network=self.network,
+                rng=self._rng(f"machine {number}"),
+                note=self.note,
+                on_exit=self._node_ended,
+            )
+        for number in self.nodes:
+            self.restart(number)
+        self.run_until(lambda: len(self._unfenced()) == nodes, within=30, what="every node is unfenced")
+        for topic in topics:
+            self.create_topic(topic, partitions=partitions, min_insync=min_insync, **configs)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replicas: int | None = None,
+        min_insync: int | None = None,
+        client: Client | None = None,
+        wait: bool = True,
+        **configs: str,
+    ) -> None:
+        """Create a topic (configs with `_` for `.`). wait: until all its replicas are in sync and it has leaders."""
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        settings.setdefault("segment.index.bytes", "16384")
+        settings["min.insync.replicas"] = str(self.min_insync if min_insync is None else min_insync)
+        count = min(3, len(self.machines)) if replicas is None else replicas
+        client = client or self.client()
+        task = client.start(client.create_topic(name, partitions, count, settings), f"creates {name}")
+        self.run_until(task.done, within=30, what=f"topic {name} is created")
+        task.result()
+        if wait:
+            self.run_until(lambda: self._whole(name), within=30, what=f"topic {name} is in sync")
+
+    def delete_topic(self, name: str, *, client: Client | None = None) -> None:
+        client = client or self.client()
+        task = client.start(client.delete_topic(name), f"deletes {name}")
+        self.run_until(task.done, within=30, what=f"topic {name} is deleted")
+        task.result()
+
+    def _whole(self, name: str) -> bool:
+        topic = self.image().topic(name)
+        if topic is None or not topic.partitions:
+            return False
+        return all(self._is_whole(state) for state in topic.partitions)
+
+    def _is_whole(self, state: PartitionState) -> bool:
+        """In sync everywhere, led, and known as such to the leader itself."""
+        if set(state.isr) != set(state.replicas) or state.leader not in self.machines:
+            return False
+        leads = [replica for replica in self.machines[state.leader].replicas() if replica.key == state.key]
+        return bool(leads) and leads[0].leads and leads[0].leader_epoch == state.leader_epoch
+
+    @property
+    def nodes(self) -> list[int]:
+        return sorted(self.machines)
+
+    # --- time ---
+
+    def run_until(
+        self, reached: Callable[[], bool], *, within: float = 30.0, what: str | Callable[[], str] = ""
+    ) -> None:
+        """Let the world run until that is true; asked after every event. Raises OutOfTime."""
+        self.loop.run_until(reached, within=within, what=what)
+
+    def run_for(self, seconds: float) -> None:
+        self.loop.run_for(seconds)
+
+    # --- faults ---
+
+    def kill(self, node: int) -> int:
+        """End the process at once (SIGKILL); the machine and its page cache stay."""
+        if self.machines[node].up:
+            self.note(f"{self.machines[node].life_name} is killed")
+            self.machines[node].die(power_lost=False)
+        return node
+
+    def power_off(self, node: int, *, forget_all: bool = False) -> int:
+        """The machine loses power: everything that was not synced may be gone, or (`forget_all`) is gone."""
+        self.note(f"{self.machines[node].life_name} loses power")
+        self.machines[node].die(power_lost=True, forget_all=forget_all)
+        return node
+
+    def restart(self, node: int, *, after: float = 0.0) -> int:
+        """Start the process again, on whatever the disk has; nothing happens where one runs."""
+        if after > 0:
+            self.loop.call_world_later_us(int(after * MICROS), self.restart, node)
+            return node
+        machine = self.machines[node]
+        if not machine.up:
+            self.checkers.node_began(machine.name)
+            machine.start()
+            assert machine.process is not None
+            self._machine_of[machine.process] = machine
+        return node
+
+    def pause(self, node: int) -> int:
+        """Stop the process (SIGSTOP): its time stands still, the world's goes on."""
+        process = self.machines[node].process
+        if process is not None and process.state is ProcessState.RUNNING:
+            process.state = ProcessState.PAUSED
+        return node
+
+    def resume(self, node: int) -> int:
+        process = self.machines[node].process
+        if process is not None and process.state is ProcessState.PAUSED:
+            self.loop.resume(process)
+        return node
+
+    def cut(self, node: int) -> int:
+        """Cut a node off from all other nodes, both ways; clients still reach it."""
+        for other in self.nodes:
+            self.cut_link(node, other)
+            self.cut_link(other, node)
+        return node
+
+    def cut_link(self, source: int, target: int) -> None:
+        """Nothing passes from source to target any more; the other direction works."""
+        if source != target:
+            self.network.cut(machine_name(source), machine_name(target))
+
+    def heal_link(self, source: int, target: int) -> None:
+        self.network.heal(machine_name(source), machine_name(target))
+
+    def heal(self, node: int) -> int:
+        """Connect a node again with all others, in both directions."""
+        for other in self.nodes:
+            self.heal_link(node, other)
+            self.heal_link(other, node)
+        return node
+
+    def clog(self, source: int, target: int, seconds: float) -> None:
+        """Hold everything from source to target back for a while."""
+        self.network.clog(machine_name(source), machine_name(target), seconds)
+
+    def slow_disk(self, node: int, factor: float) -> None:
+        self.machines[node].pace.slow_by = factor
+
+    def stall_disk(self, node: int) -> None:
+        """Let every fsync (and whatever else runs beside the loop) of the machine hang."""
+        self.machines[node].stall()
+
+    def release_disk(self, node: int) -> None:
+        self.machines[node].release()
+
+    def jump_clock(self, node: int, ms: int) -> None:
+        """Set the machine's wall clock forward, or back."""
+        self.machines[node].clock.wall_offset_ms += ms
+
+    def hold(
+        self,
+        method: str,
+        *,
+        source: int | None = None,
+        target: int | None = None,
+        part: str = "request",
+        when: Callable[[Envelope], bool] = lambda envelope: True,
+    ) -> Held:
+        """Hold back messages of a method (`Controller.AlterPartition`), by direction and content, until released."""
+
+        def matches(envelope: Envelope) -> bool:
+            return (
+                envelope.method == method
+                and envelope.part == part
+                and (source is None or envelope.source == machine_name(source))
+                and (target is None or envelope.target == machine_name(target))
+                and when(envelope)
+            )
+
+        return self.network.hold(matches)
+
+    # --- looking ---
+
+    def image(self) -> ClusterImage:
+        """The newest committed image that any node has had."""
+        return self._newest
+
+    def _unfenced(self) -> list[NodeId]:
+        return [node.node_id for node in self.image().nodes.values() if not node.fenced]
+
+    def partition_where(self, topic: str, wanted: Callable[[PartitionState], bool]) -> int:
+        """The first partition of a topic whose state is as wanted."""
+        return next(state.partition for state in self.topic(topic).partitions if wanted(state))
+
+    def led_by(self, topic: str, node: int) -> int:
+        """A partition of a topic that this node leads: with as many partitions as nodes each leads one at first."""
+        return self.partition_where(topic, lambda state: state.leader == node)
+
+    def topic(self, name: str) -> TopicState:
+        found = self.image().topic(name)
+        assert found is not None, f"topic {name} does not exist"
+        return found
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState:
+        return self.topic(topic).partitions[partition]
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads, by the newest image; -1 none."""
+        return self.partition(topic, partition).leader
+
+    def isr(self, topic: str, partition: int = 0) -> set[int]:
+        return set(self.partition(topic, partition).isr)
+
+    def followers(self, topic: str, partition: int = 0) -> list[int]:
+        state = self.partition(topic, partition)
+        return [node for node in state.replicas if node != state.leader]
+
+    def any_follower(self, topic: str, partition: int = 0) -> int:
+        """One of the followers, by chance; never the node that is the quorum's only voter, if there is another."""
+        followers = self.followers(topic, partition)
+        return self.rng.choice([node for node in followers if node != 0] or followers)
+
+    def replica(self, node: int, topic: str, partition: int = 0) -> ReplicaView | None:
+        """A replica, as the running node has it now; None where it has none."""
+        key = self.partition(topic, partition).key
+        return next((replica for replica in self.machines[node].replicas() if replica.key == key), None)
+
+    def log(self, node: int, topic: str, partition: int = 0) -> ReadableLog:
+        """The log of a replica, as the running node has it."""
+        replica = self.replica(node, topic, partition)
+        assert replica is not None, f"node {node} has no replica of {topic}-{partition} now"
+        assert replica.log is not None, f"the folder of {topic}-{partition} on node {node} is offline"
+        return replica.log
+
+    def ledger(self, topic: str, partition: int = 0) -> Ledger:
+        return self.checkers.ledger(self.partition(topic, partition).key, f"{topic}-{partition}")
+
+    # --- clients ---
+
+    def client(self, nodes: Sequence[int] | None = None) -> Client:
+        """A new client process that knows the addresses of these nodes (None: all)."""
+        number = len(self.clients)
+        bootstrap = [endpoint_of(node) for node in (self.nodes if nodes is None else nodes)]
+        client = Client(self.loop, self.network, self._rng(f"client {number}"), f"client-{number}", bootstrap)
+        self.clients.append(client)
+        return client
+
+    def produce(
+        self, topic: str, value: bytes, *, acks: str = "all", partition: int = 0, client: Client | None = None
+    ) -> Sent:
+        """Send one record from a client of its own; `.wait()` for the answer."""
+        sent = Sent(topic, partition, value, int(ACKS[acks]), drive=self.run_until)
+        self.checkers.sending(sent)
+        client = client or self.client()
+        client.start(client.produce(sent), f"produces {value[:16]!r}")
+        return sent
+
+    def read_committed(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """The values of a partition, as a consumer reads them from the start to what is committed now."""
+        client, ledger, values = self.client(), self.ledger(topic, partition), []
+
+        def take(record: Record) -> None:
+            self.checkers.reader_got(ledger, record)
+            values.append(record.value)
+
+        task = client.start(client.read_to(topic, partition, ledger.end, take), f"reads {topic}-{partition}")
+        self.run_until(task.done, within=60, what=f"{topic}-{partition} is read")
+        task.result()
+        return values
+
+    # --- the end ---
+
+    def heal_everything(self) -> None:
+        """All faults stop: links, disks, processes."""
+        self.note("all faults stop")
+        self.network.set_faults(type(self.network.faults)())
+        self.network.heal_all()
+        for node in self.nodes:
+            self.slow_disk(node, 1)
+            self.release_disk(node)
+            self.resume(node)
+            self.restart(node)
+
+    def must_heal(self, within: float = HEAL_WITHIN) -> None:
+        """With all faults gone the cluster comes back by itself: led, in sync, equal everywhere, writable, readable."""
+        self.heal_everything()
+        self.run_until(self._healed, within=within, what=lambda: f"the cluster heals: {self._what_is_missing()}")
+        for topic in self.image().topics.values():
+            for state in topic.partitions:
+                value = f"after all {topic.name}-{state.partition}".encode()
+                self.produce(topic.name, value, partition=state.partition).wait(within=within)
+        self.run_until(self._healed, within=within, what=lambda: f"all is replicated: {self._what_is_missing()}")
+        for topic in self.image().topics.values():
+            for state in topic.partitions:
+                self._replicas_are_equal(topic, state)
+                read = self.read_committed(topic.name, state.partition)
+                ledger = self.ledger(topic.name, state.partition)
+                if read != [value for _, value in sorted(ledger.values.items())]:
+                    raise Violation(f"{topic.name}-{state.partition}: what is read is not what was committed")
+        self.checkers.all_sent_are_accounted_for()
+
+    def _healed(self) -> bool:
+        return not self._unhealed()
+
+    def _what_is_missing(self) -> str:
+        return "; ".join(self._unhealed()) or "nothing is missing now"
+
+    def _unhealed(self) -> list[str]:
+        """What is still missing for the cluster to be whole, for people."""
+        image = self.image()
+        missing = [f"{machine.name} is down" for machine in self.machines.values() if not machine.up]
+        missing += [f"node {node.node_id} is fenced" for node in image.nodes.values() if node.fenced]
+        if missing:
+            return missing
+        logs = {(number, view.key): view for number in self.nodes for view in self.machines[number].replicas()}
+        for topic in image.topics.values():
+            for state in topic.partitions:
+                name = f"{topic.name}-{state.partition}"
+                if set(state.isr) != set(state.replicas) or state.leader < 0:
+                    missing.append(f"{name}: leader {state.leader}, isr {state.isr} of {state.replicas}")
+                    continue
+                there = [logs.get((node, state.key)) for node in state.replicas]
+                ends = {view.log.log_end_offset for view in there if view is not None and view.log is not None}
+                marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
+                if None in there or len(ends) != 1 or ends != marks:
+                    missing.append(f"{name}: ends {ends}, watermarks {marks}")
+        return missing
+
+    def _replicas_are_equal(self, topic: TopicState, state: PartitionState) -> None:
+        contents = {}
+        for node in state.replicas:
+            log = self.log(node, topic.name, state.partition)
+            machine = self.machines[node]
+            contents[node] = self._read_quietly(machine.name, log, log.log_start_offset, log.log_end_offset)
+        if len(set(contents.values())) != 1:
+            raise Violation(f"{topic.name}-{state.partition}: the logs of {sorted(contents)} are not equal")
+
+    # --- watching ---
+
+    def _after_callback(self, owner: Process | None) -> None:
+        machine = None if owner is None else self._machine_of.get(owner)
+        if machine is None or owner is not machine.process or machine.node is None:
+            return
+        image = views.image(machine.node)
+        if image.offset > self._newest.offset:
+            before, self._newest = self._newest, image
+            self.checkers.sets_changed(views.changed_sets(before, image))
+        self.checkers.look(machine.name, machine.life_name, machine.replicas())
+
+    def _members(self, key: PartitionKey) -> list[tuple[str, ReplicaView | None]]:
+        """The in-sync set by the newest image, as the checkers want it."""
+        state = self._newest.partition(key)
+        found: list[tuple[str, ReplicaView | None]] = []
+        for node in () if state is None else state.isr:
+            machine = self.machines[node]
+            if machine.node is not None and views.acts(machine.node):
+                own = next((replica for replica in machine.replicas() if replica.key == key), None)
+                found.append((machine.name, own))
+        return found
+
+    def _node_ended(self, machine: Machine, failure: BaseException | None) -> None:
+        self.note(f"{machine.life_name} ended: {failure!r}")
+        if failure is not None:
+            raise failure
+
+    def _read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
+        """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""
+        disk = next(machine.disk for machine in self.machines.values() if machine.name == node)
+        with self._unwatched(disk):
+            return views.read(log, start, end)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _unwatched(disk: object) -> Iterator[None]:
+        faults, calls, crash_at = disk._faults, disk.calls, disk._crash_at  # type: ignore[attr-defined]
+        disk._faults, disk._crash_at = [], None  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            disk._faults, disk.calls, disk._crash_at = faults, calls, crash_at  # type: ignore[attr-defined]
