@@ -1,0 +1,134 @@
+"""One real node as a process: what it says, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from node.local_cluster import ClusterFailed, LocalCluster
+from tidelog.errors import InvalidReplicationFactor, TopicExists
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path, nodes=1)
+    try:
+        cluster.start()
+        cluster.wait_healthy()
+        yield cluster
+    finally:
+        cluster.kill_all()
+
+
+def run_node(config: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "node", "--config", str(config)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_ready_is_said_in_one_line_and_a_signal_stops_clean(single: LocalCluster) -> None:
+    node = single.nodes[0]
+    assert f"ready node=0 client={node.address}\n" in node.log.read_text()
+    assert single.stop_node(0) == 0
+    assert (node.data / ".kafka_cleanshutdown").exists()
+    single.start_node(0)
+    single.wait_healthy()
+    assert not (node.data / ".kafka_cleanshutdown").exists(), "the marker is used up by the start"
+    assert "clean=True" in node.log.read_text()
+
+
+def test_a_node_does_not_outlive_whoever_started_it(single: LocalCluster) -> None:
+    process = single.nodes[0].process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(20) == 0
+
+
+def test_a_second_signal_ends_it_at_once(single: LocalCluster) -> None:
+    process = single.nodes[0].process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)  # both signals wait until it runs again, and are then seen in one turn
+    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(20) == 130
+    assert not (single.nodes[0].data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_folder_in_use_and_a_port_in_use_are_refused_by_name(single: LocalCluster) -> None:
+    node = single.nodes[0]
+    second = run_node(node.config)
+    assert second.returncode == 2
+    assert f"listener 'client': {node.address} cannot be bound" in second.stderr
+    free = {"TIDELOG_LISTENERS_CLIENT_BIND": "127.0.0.1:0", "TIDELOG_METRICS_BIND": "127.0.0.1:0"}
+    second = run_node(node.config, **free)
+    assert second.returncode == 1
+    assert f"the data folder {node.data} is in use by another process" in second.stderr
+    assert single.describe(0).controller_id == 0, "the first one serves on"
+
+
+def test_a_folder_of_another_node_is_refused(single: LocalCluster) -> None:
+    single.stop_node(0)
+    refused = run_node(single.nodes[0].config, TIDELOG_NODE_ID="7")
+    assert refused.returncode == 2
+    assert "belongs to node 0, not to node 7" in refused.stderr
+
+
+def test_a_bad_configuration_is_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "tidelog.toml"
+    missing = run_node(config)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert re.fullmatch(r"tidelog: .*tidelog\.toml: cannot be read \(.*\)\. Name a TOML file.*\n", missing.stderr)
+    config.write_text('[listeners.client]\nbind = "127.0.0.1:0"\n')
+    bad = run_node(config, TIDELOG_NODE_ID="0")
+    assert bad.returncode == 2
+    assert re.fullmatch(r"tidelog: .*tidelog\.toml: \[quorum\] nodes: missing\. .*\n", bad.stderr)
+
+
+def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
+    single.create_topic("orders", partitions=2, replicas=1)
+    with urllib.request.urlopen(f"http://{single.nodes[0].metrics}/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    assert "tidelog_leaders 2.0" in text
+    assert 'tidelog_partition_isr{partition="1",role="leader",topic="orders"} 1.0' in text
+    assert 'tidelog_requests_total{method="Admin.CreateTopic",outcome="ok"} 1.0' in text
+    assert "tidelog_folder_work_seconds_count" in text
+    assert "process_resident_memory_bytes" in text
+    with grpc.insecure_channel(str(single.nodes[0].address)) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert {"tidelog.v1.Data", "tidelog.v1.Admin", "grpc.health.v1.Health"} <= set(database.get_services())
+        service = DescriptorPool(database).FindServiceByName("tidelog.v1.Data")
+        assert "FetchStream" in service.methods_by_name
+
+
+def test_errors_of_the_controller_reach_the_caller_as_they_are(single: LocalCluster) -> None:
+    single.create_topic("orders", replicas=1)
+    with pytest.raises(TopicExists, match="orders"):
+        single.create_topic("orders", replicas=1)
+    with pytest.raises(InvalidReplicationFactor):
+        single.create_topic("wide", replicas=3)
+
+
+def test_a_node_that_dies_is_not_waited_for(single: LocalCluster) -> None:
+    os.kill(single.nodes[0].pid, signal.SIGKILL)
+    with pytest.raises(ClusterFailed, match="node 0 ended by itself with exit code -9"):
+        single.wait_healthy(20)
