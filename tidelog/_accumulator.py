@@ -107,6 +107,8 @@ class PartitionQueue:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     leader_sought: bool = False
     """A lookup of the leader was asked for and has not been answered."""
+    look_ms: Millis = Millis(0)
+    """The leader is not looked up again before this time, unless something new happens."""
     retry_ms: Millis = Millis(0)
     """Nothing is sent before this time."""
     alarm_ms: Millis | None = None

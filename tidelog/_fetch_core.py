@@ -48,7 +48,7 @@ SILENT_MS: Final = 1_000
 UNKNOWN_TOPIC_MS: Final = 3_000
 """How long nodes may say "no such topic" before it is believed: metadata of a new topic need a moment to reach all."""
 BACKOFF_MS: Final = 100
-BACKOFF_MS_MAX: Final = 1_000
+BACKOFF_MS_MAX: Final = 400
 
 Where: TypeAlias = Literal["earliest", "latest"] | int
 """A place in a log: one of its ends, or the first record at or after a time (milliseconds since 1970)."""
@@ -363,10 +363,11 @@ class FetchCore:
             return
         if event.leader_epoch < cursor.leader_epoch:
             return  # old news
-        moved = event.leader_epoch > cursor.leader_epoch and cursor.doing in (Doing.FETCHING, Doing.CHECKING)
+        if event.leader_epoch > cursor.leader_epoch:
+            cursor.retry_ms = min(cursor.retry_ms, event.at)  # another leader, another chance
+            if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
+                self._stop(cursor)
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
-        if moved:
-            self._stop(cursor)
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
         """Nobody knows the topic (or no node answers): believed after a while."""

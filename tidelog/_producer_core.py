@@ -19,7 +19,15 @@ from random import Random
 from typing import Final, TypeAlias
 
 from tidelog._accumulator import InFlight, Memory, PartitionQueue, PendingBatch
-from tidelog.errors import CommitUnknown, ConnectionLost, DeliveryTimedOut, RequestTimedOut, Retry, TidelogError
+from tidelog.errors import (
+    CommitUnknown,
+    ConnectionFailed,
+    ConnectionLost,
+    DeliveryTimedOut,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+)
 from tidelog.types import (
     NO_NODE,
     NO_TIMESTAMP,
@@ -33,8 +41,10 @@ from tidelog.types import (
     TopicPartition,
 )
 
-OVERDUE_MS: Final = 1_000
+OVERDUE_MS: Final = 500
 """An answer that takes longer makes the producer look up the leader: acks=all within a cluster takes milliseconds."""
+LOOK_MS: Final = 200
+"""How often the leader is looked up while a batch waits for its next attempt: a new one should not wait with it."""
 MOVED_MS: Final = 1_000
 """How long the answer of a deposed leader is waited for; it answers at once unless it is cut off or dead."""
 
@@ -278,6 +288,8 @@ class ProducerCore:
             queue.topic_id = event.topic_id
         if not same_life:
             queue.leader_epoch = event.leader_epoch
+        if moved and event.node != NO_NODE:
+            queue.retry_ms = min(queue.retry_ms, event.at)  # another leader, another chance
         if event.node == NO_NODE:
             queue.retry_ms = Millis(max(queue.retry_ms, event.at + self._backoff(1)))
             if queue.batches and event.cause is not None:
@@ -357,7 +369,14 @@ class ProducerCore:
         due = head.created_ms if head.sealed or head.attempts else head.created_ms + self.policy.linger_ms
         due = max(due, queue.retry_ms)
         if due > at:
-            self._alarm(queue, Millis(min(due, head.expires_ms)))
+            look = head.cause is not None and (
+                isinstance(head.cause, ConnectionFailed) or head.cause.retry is Retry.ELSEWHERE
+            )
+            if look and queue.look_ms <= at:
+                queue.look_ms = Millis(at + LOOK_MS)
+                self._seek(queue, effects)
+            next_look = queue.look_ms if look else due
+            self._alarm(queue, Millis(min(due, next_look, head.expires_ms)))
         elif queue.leader == NO_NODE:
             self._seek(queue, effects)
             self._alarm(queue, head.expires_ms)

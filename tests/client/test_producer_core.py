@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tidelog._accumulator import OBJECT_BYTES, PendingBatch, record_size
 from tidelog._producer_core import (
+    LOOK_MS,
     MOVED_MS,
     OVERDUE_MS,
     Acknowledged,
@@ -338,6 +339,25 @@ def test_a_batch_not_yet_on_the_wire_follows_the_leader() -> None:
     assert [give.node for give in desk.gives] == [1, 2]
     assert desk.core.take(batch, NodeId(1), Millis(desk.now)) is None, "the old stream must leave it"
     assert desk.core.take(batch, NodeId(2), Millis(desk.now)) is not None
+
+
+def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
+    """The pause after failures grows to a second; the leader is looked up meanwhile, and a new one is tried at once."""
+    desk = Desk()
+    batch = desk.put()
+    desk.lead(1, epoch=0)
+    desk.tick(5)
+    for attempt in range(7):
+        desk.lose(batch, ConnectionFailed("refused"))
+        desk.lead(1, epoch=0)
+        desk.tick(1_300 if attempt < 6 else 0)
+    given, sought = len(desk.gives), len(desk.sought)
+    desk.lead(1, epoch=0)
+    desk.tick(LOOK_MS)
+    assert len(desk.sought) > sought, "looked up although the next attempt is not due"
+    assert len(desk.gives) == given
+    desk.lead(2, epoch=1)
+    assert [give.node for give in desk.gives[given:]] == [2]
 
 
 def test_old_news_about_leaders_changes_nothing() -> None:

@@ -1,0 +1,182 @@
+"""Client and command against real node processes: what the wires in memory cannot show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.local_cluster import LocalCluster
+from tests.client.memory_cluster import start, until
+from tidelog.admin import Admin
+from tidelog.consumer import Consumer, ConsumerRecord
+from tidelog.delivery import SendResult
+from tidelog.errors import CommitUnknown, InconsistentTopicId
+from tidelog.producer import Producer
+from tidelog.types import PartitionIndex, TopicPartition
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SAFE = {"min.insync.replicas": "2"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("client"), 3) as made:
+        made.wait_healthy()
+        yield made
+
+
+@pytest.fixture
+def healed(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    yield cluster
+    for node in cluster.nodes:
+        if node.running:
+            os.kill(node.pid, signal.SIGCONT)
+    cluster.start()
+    cluster.wait_healthy()
+
+
+async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[TopicPartition, int]:
+    """A partition of a new topic whose leader is not the node that votes, and that leader."""
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topic(topic, partitions=3, replication_factor=3, configs=SAFE)
+        found = await admin.describe_topic(topic)
+    chosen = next(partition for partition in found.partitions if partition.leader > 0)
+    return TopicPartition(topic, PartitionIndex(chosen.partition)), chosen.leader
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_leader_that_dies_or_hangs_costs_at_most_the_record_under_way(
+    healed: LocalCluster, how: signal.Signals
+) -> None:
+    """One writer, record by record, while its leader goes: everything acknowledged is read, once and in order; what is
+    not acknowledged says that nobody can tell."""
+
+    async def story() -> None:
+        place, leader = await a_partition_led_elsewhere(healed, f"hit-by-{how.name}")
+        acknowledged: list[int] = []
+        unknown: list[int] = []
+        refused: list[CommitUnknown] = []
+
+        async def write(producer: Producer, numbers: range) -> None:
+            for number in numbers:
+                try:
+                    await producer.send(place.topic, str(number).encode(), partition=place.partition)
+                    acknowledged.append(number)
+                except CommitUnknown as error:
+                    refused.append(error)
+                    unknown.append(number)
+
+        async with Producer(healed.bootstrap, linger_ms=0) as producer, Consumer(healed.bootstrap) as consumer:
+            consumer.assign([place])
+            await write(producer, range(50))
+            writing = start(write(producer, range(50, 400)))
+            await until(lambda: len(acknowledged) > 100)
+            os.kill(healed.nodes[leader].pid, how)
+            await writing
+            read: list[int] = []
+            while acknowledged[-1] not in read:
+                read += [int(record.value or b"") for record in await consumer.poll()]
+        assert read == sorted(set(read)), "once and in order"
+        assert set(acknowledged) <= set(read) <= {*acknowledged, *unknown}
+        assert len(unknown) <= 1
+        assert [error.topic_partition for error in refused] == [place] * len(unknown)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_every_codec_and_header_passes_through_real_nodes(healed: LocalCluster) -> None:
+    async def story() -> None:
+        async with Admin(healed.bootstrap) as admin:
+            await admin.create_topic("codecs", replication_factor=3, configs=SAFE)
+        values = [f"value {number} ".encode() * 20 for number in range(100)]
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            async with Producer(healed.bootstrap, compression=codec) as producer:
+                deliveries = [
+                    await producer.enqueue("codecs", value, codec.encode(), [("n", None), ("é", b"\0")], timestamp=1)
+                    for value in values
+                ]
+            assert all(isinstance(delivery.result(), SendResult) for delivery in deliveries)
+        async with Consumer(healed.bootstrap) as consumer:
+            consumer.assign([("codecs", 0)])
+            for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+                found: list[ConsumerRecord] = []
+                while len(found) < 100:
+                    found += await consumer.poll(100 - len(found))
+                assert [record.value for record in found] == values
+                assert {(record.key, record.timestamp, record.headers) for record in found} == {
+                    (codec.encode(), 1, (("n", None), ("é", b"\0")))
+                }
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_topic_deleted_and_created_again_is_noticed_by_its_readers(healed: LocalCluster) -> None:
+    async def story() -> None:
+        async with (
+            Admin(healed.bootstrap) as admin,
+            Producer(healed.bootstrap, linger_ms=0) as producer,
+            Consumer(healed.bootstrap, max_wait_ms=100) as consumer,
+        ):
+            await admin.create_topic("twice", replication_factor=3)
+            await producer.send("twice", b"first life")
+            consumer.assign([("twice", 0)])
+            assert [record.value for record in await consumer.poll(timeout=20)] == [b"first life"]
+            await admin.delete_topic("twice")
+            await admin.create_topic("twice", replication_factor=3)
+            assert (await producer.send("twice", b"second life")).offset == 0
+            with pytest.raises(InconsistentTopicId):
+                await consumer.poll(timeout=20)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_the_command_from_up_to_down(tmp_path: Path) -> None:
+    """A person's first minutes: a cluster, a topic, lines in, lines out, and nothing left behind."""
+
+    def tidelog(*arguments: str, typed: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "tidelog.cli", *arguments],
+            input=typed,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "TIDELOG_BOOTSTRAP": bootstrap, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+            check=False,
+        )
+
+    up = subprocess.Popen(
+        [sys.executable, "-m", "tidelog.cli", "up", "--data", "here", "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert up.stdout is not None
+        told = json.loads(up.stdout.readline())
+        bootstrap = told["bootstrap"]
+        assert (told["nodes"], told["data"]) == (3, str(tmp_path / "here"))
+        assert tidelog("topic", "create", "greetings", "-p", "2", "-r", "3").returncode == 0
+        produced = tidelog("produce", "greetings", "-k", "=", typed=b"a=hello\nb=world\na=again\n")
+        assert (produced.returncode, produced.stderr) == (0, b"3 records acknowledged\n")
+        consumed = tidelog("consume", "greetings")
+        assert (consumed.returncode, sorted(consumed.stdout.split())) == (0, [b"again", b"hello", b"world"])
+        status = tidelog("cluster", "status", "--json")
+        assert (status.returncode, json.loads(status.stdout)["problems"]) == (0, [])
+    finally:
+        up.send_signal(signal.SIGINT)
+        _, complaints = up.communicate(timeout=60)
+    assert (up.returncode, complaints) == (0, b"stopping\n")
+    refused = tidelog("cluster", "status")
+    assert refused.returncode == 1
+    assert b"Is a node running there" in refused.stderr
