@@ -453,13 +453,16 @@ class DataFolder:
         ]
 
     def write_checkpoints(self) -> None:
-        """Write recovery points, high watermarks and log starts in the background, where they changed; also asks
-        for the flush of logs whose `flush.ms` has run out. To be called every few seconds."""
+        """Write recovery points, high watermarks and log starts in the background, where they changed.
+
+        Also asks for the flush of logs whose `flush.ms` has run out, and again for those that a full disk kept from
+        being flushed. To be called every few seconds.
+        """
         if self.offline is not None:
             return
         now = self.clock.wall_ms()
         for log in self.logs.values():
-            if log.flush_overdue(now):
+            if log.flush_overdue(now) or log.held < log.log_end_offset:
                 self.commit.request(log)
         prepared = [(file, file.prepare(offsets), offsets) for file, offsets in self._current()]
         changed = [(file, version, offsets) for file, version, offsets in prepared if version is not None]

@@ -70,6 +70,8 @@ class GroupCommit:
                 held.append(log)
                 continue
             log.abandon_flush(ticket)
+            if log.closed:
+                continue  # deleted meanwhile: its names are gone
             self._on_failure(log.folder.fail(f"flushing {log.path}", error) if isinstance(error, OSError) else error)
         for log in held:
             self._on_held(log)

@@ -141,6 +141,11 @@ class Log:
     # --- state ----------------------------------------------------------------------------------------------------
 
     @property
+    def closed(self) -> bool:
+        """Has it been closed, deleted or set aside?"""
+        return self._closed
+
+    @property
     def held(self) -> Offset:
         """Every offset below this one is held as durably as the topic promises."""
         return self._flush.synced if self._fsync else self.log_end_offset
@@ -365,10 +370,12 @@ class Log:
         return LogRead(records, next_offset, self._epochs.over(offset, next_offset))
 
     def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
-        """A read met a break in the chain of batches: note it, so that the replica can report it."""
-        first = Offset(max(broken.next_offset, self.log_start_offset))
-        path = self._segments.from_offset(offset)[0].path
-        damage = Damage(path, broken.position, first, max(self.log_end_offset, Offset(first + 1)), broken.reason)
+        """A read met a break in the chain of batches: find where the damage begins, and note it for a report."""
+        segment = self._segments.from_offset(offset)[0]
+        exact = segment.check_from(offset) or broken
+        first = Offset(max(exact.next_offset, self.log_start_offset))
+        end = max(self.log_end_offset, Offset(first + 1))
+        damage = Damage(segment.path, exact.position, first, end, exact.reason)
         self.damage = damage if self.damage is None else self.damage.joined(damage)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
 

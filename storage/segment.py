@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from storage.batch_walk import BrokenChain, check_link, walk_file
+from storage.batch_walk import BrokenChain, check_link, scan_file, walk_file
 from storage.config import LogConfig
 from storage.files import Buffer, File, Files
 from storage.index import CorruptIndex

@@ -111,6 +111,14 @@ class Bench:
         """One group commit."""
         self.folder.commit.request(self.log)
 
+    def commit_log(self) -> None:
+        """A flush of the log on the caller's thread."""
+        self.log.flush()
+
+    def read_first(self) -> bytes:
+        """The first batch."""
+        return bytes(self.log.read(self.log.log_start_offset, 1, up_to=self.log.log_end_offset).records)
+
     def contents(self) -> list[bytes]:
         """Every batch of the log, in order."""
         return contents(self.log)

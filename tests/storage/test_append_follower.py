@@ -1,0 +1,135 @@
+"""Appending as a follower: offsets stay as they are, grow within the append and start at the log end or above.
+
+append-as-leader.txt and log-append-roll-flush.txt (assignOffsets = false). The seeds' code overwrites the first offset
+before it checks it, so that its check never fires; here each way of being wrong is refused.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.storage.workbench import NOW, Bench, stamped
+from tidelog.errors import CorruptRecord, OffsetsNotMonotonic, TidelogError
+from tidelog.types import Codec, EpochStart, LeaderEpoch, Offset
+
+
+def with_ten(epoch: int = 0) -> Bench:
+    """A follower's log that ends at offset 10."""
+    bench = Bench()
+    bench.follow(*(stamped(i, b"%d" % i, epoch=epoch) for i in range(10)))
+    return bench
+
+
+def refused(
+    bench: Bench, *batches: bytes, error: type[TidelogError] = OffsetsNotMonotonic, match: str | None = None
+) -> None:
+    before = (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries(), len(bench.contents()))
+    with pytest.raises(error, match=match):
+        bench.follow(*batches)
+    assert (bench.log.log_end_offset, bench.log.size, bench.log.epoch_entries(), len(bench.contents())) == before
+
+
+def test_below_the_log_end_is_refused() -> None:
+    refused(with_ten(), stamped(9, b"again"), match="below the log end 10")
+
+
+def test_a_batch_that_only_reaches_beyond_the_log_end_is_refused() -> None:
+    refused(with_ten(), stamped(8, b"8", b"9", b"10", b"11"), match="below the log end 10")
+
+
+def test_at_the_log_end_is_taken_as_it_is() -> None:
+    bench = with_ten()
+    data = stamped(10, b"ten", b"eleven", epoch=0)
+    assert bench.follow(data) == 11
+    assert bench.contents()[-1] == data
+    assert bench.log.log_end_offset == 12
+
+
+def test_a_hole_is_fine() -> None:
+    """Compaction leaves holes, before an append and within it."""
+    bench = with_ten()
+    bench.follow(stamped(15, b"a"), stamped(30, b"b"))
+    assert bench.log.log_end_offset == 31
+    read = bench.log.read(Offset(11), 1, up_to=Offset(31))
+    assert bytes(read.records) == stamped(15, b"a")
+
+
+def test_decreasing_inside_one_append_is_refused_whole() -> None:
+    refused(with_ten(), stamped(10, b"a"), stamped(12, b"b"), stamped(11, b"c"), match="reaches to 12")
+
+
+def test_the_same_offset_twice_inside_one_append_is_refused() -> None:
+    refused(with_ten(), stamped(10, b"a"), stamped(10, b"b"))
+
+
+def test_overlapping_batches_inside_one_append_are_refused() -> None:
+    refused(with_ten(), stamped(10, b"a", b"b", b"c"), stamped(12, b"d"))
+
+
+def test_the_first_append_may_start_anywhere() -> None:
+    bench = Bench()
+    bench.follow(stamped(7, b"a"))
+    assert bench.log.log_end_offset == 8
+
+
+def test_a_corrupt_batch_in_the_middle_refuses_all() -> None:
+    bad = bytearray(stamped(11, b"b"))
+    bad[-2] ^= 1
+    refused(with_ten(), stamped(10, b"a"), bytes(bad), stamped(12, b"c"), error=CorruptRecord)
+
+
+def test_an_epoch_that_goes_back_is_refused() -> None:
+    """The checksum does not cover the epoch: believing a smaller one would empty the epoch cache."""
+    bench = with_ten(epoch=5)
+    refused(bench, stamped(10, b"a", epoch=4), error=CorruptRecord, match="epoch 4")
+    refused(bench, stamped(10, b"a", epoch=6), stamped(11, b"b", epoch=5), error=CorruptRecord, match="epoch 5")
+
+
+def test_a_partial_tail_is_left_out() -> None:
+    bench = with_ten()
+    assert bench.follow(stamped(10, b"a"), stamped(11, b"b")[:-1]) == 10
+    assert bench.log.log_end_offset == 11
+
+
+def test_the_batches_own_epochs_build_the_cache() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"a", epoch=2), stamped(1, b"b", epoch=2), stamped(2, b"c", epoch=7))
+    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(2), Offset(0)), EpochStart(LeaderEpoch(7), Offset(2)))
+    assert bench.log.last_epoch == 7
+
+
+def test_epochs_passed_with_the_append_build_the_cache() -> None:
+    """A fetch answer names the entries of its range; the first may begin below it."""
+    bench = with_ten(epoch=1)
+    epochs = [EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(4), Offset(11))]
+    data = stamped(10, b"a", epoch=1) + stamped(11, b"b", epoch=4)
+    bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(4), epochs=epochs)
+    assert bench.log.epoch_entries() == tuple(epochs)
+
+
+def test_an_epoch_that_began_before_this_log_starts_with_it() -> None:
+    bench = Bench()
+    bench.log.truncate_fully_and_start_at(Offset(50))
+    epochs = [EpochStart(LeaderEpoch(3), Offset(20))]
+    bench.log.append(stamped(50, b"a", epoch=3), assign_offsets=False, leader_epoch=LeaderEpoch(3), epochs=epochs)
+    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(50)),)
+
+
+def test_the_result_spans_all_batches() -> None:
+    bench = with_ten()
+    data = [stamped(12, b"a", timestamp=NOW + 9), stamped(13, b"b", b"c", timestamp=NOW + 5)]
+    info = bench.log.append(b"".join(data), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    assert (info.first_offset, info.last_offset, info.shallow_count, info.record_count) == (12, 14, 2, 3)
+    assert (info.max_timestamp, info.offset_of_max_timestamp) == (NOW + 9, 12)
+    assert info.valid_bytes == sum(map(len, data))
+    assert info.source_codec is Codec.NONE
+
+
+def test_offsets_too_far_apart_for_one_segment_are_spread_over_several() -> None:
+    bench = Bench()
+    far = [stamped(0, b"a"), stamped(2**31 + 5, b"b"), stamped(2**33, b"c")]
+    bench.follow(*far)
+    assert bench.contents() == far
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 2**31 + 5, 2**33]
+    bench.kill()
+    assert bench.contents() == far

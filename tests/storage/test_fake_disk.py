@@ -1,0 +1,158 @@
+"""The fake disk is the worst one allowed: what it may forget, and what it may not."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from storage.fake_disk import FakeDisk, SimulatedCrash
+from storage.files import read_file, write_file
+
+SEEDS = range(60)
+
+
+def after_crash(disk: FakeDisk, path: str, seed: int) -> bytes | None:
+    disk.crash(random.Random(seed))
+    return read_file(disk, path)
+
+
+def test_synced_bytes_under_a_synced_name_survive() -> None:
+    for seed in SEEDS:
+        disk = FakeDisk()
+        disk.make_folder("/f")
+        disk.sync_folder("/")
+        write_file(disk, "/f/a", b"kept")
+        assert after_crash(disk, "/f/a", seed) == b"kept"
+
+
+def test_unsynced_bytes_survive_in_part_whole_or_not_at_all() -> None:
+    seen = set()
+    for seed in SEEDS:
+        disk = FakeDisk()
+        write_file(disk, "/a", b"kept.")
+        file = disk.open("/a")
+        file.pwritev([b"maybe"], 5)
+        found = after_crash(disk, "/a", seed)
+        assert found is not None
+        assert found.startswith(b"kept.")
+        assert b"kept.maybe".startswith(found)
+        seen.add(found)
+    assert {b"kept.", b"kept.maybe"} < seen, "both extremes, and torn ones between"
+
+
+def test_large_writes_may_lose_any_of_their_blocks() -> None:
+    holes = 0
+    for seed in SEEDS:
+        disk = FakeDisk()
+        write_file(disk, "/a", b"")
+        disk.open("/a").pwritev([b"x" * 40_000], 0)
+        found = after_crash(disk, "/a", seed) or b""
+        holes += b"\0" in found and found.endswith(b"x")
+    assert holes > 3
+
+
+def test_a_synced_file_is_lost_when_its_name_is_not() -> None:
+    lost = 0
+    for seed in SEEDS:
+        disk = FakeDisk()
+        file = disk.open("/a", create=True)
+        file.pwritev([b"data"], 0)
+        file.sync()
+        found = after_crash(disk, "/a", seed)
+        assert found in (None, b"data")
+        lost += found is None
+    assert 0 < lost < len(SEEDS)
+
+
+def test_a_rename_that_was_not_synced_may_be_undone_but_never_half() -> None:
+    seen = set()
+    for seed in SEEDS:
+        disk = FakeDisk()
+        write_file(disk, "/a", b"old")
+        write_file(disk, "/b", b"new")
+        disk.rename("/b", "/a")
+        disk.crash(random.Random(seed))
+        seen.add((read_file(disk, "/a"), read_file(disk, "/b")))
+    assert seen == {(b"old", b"new"), (b"new", None)}
+
+
+def test_after_a_failed_sync_a_later_one_does_not_help() -> None:
+    """Scenario 14: the kernel calls the pages clean, readers still see them, the disk never gets them."""
+    disk = FakeDisk()
+    write_file(disk, "/a", b"")
+    file = disk.open("/a")
+    file.pwritev([b"data"], 0)
+    disk.fail("sync", "/a")
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.sync()
+    assert file.pread(10, 0) == b"data"
+    assert after_crash(disk, "/a", 1) == b""
+
+
+def test_writing_again_after_a_failed_sync_helps() -> None:
+    disk = FakeDisk()
+    write_file(disk, "/a", b"")
+    file = disk.open("/a")
+    file.pwritev([b"data"], 0)
+    disk.fail("sync", "/a")
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.pwritev([file.pread(4, 0)], 0)
+    file.sync()
+    assert after_crash(disk, "/a", 1) == b"data"
+
+
+def test_a_full_disk_writes_what_fits_and_says_so() -> None:
+    disk = FakeDisk(capacity=10)
+    file = disk.open("/a", create=True)
+    file.pwritev([b"12345678"], 0)
+    with pytest.raises(OSError, match="No space") as caught:
+        file.pwritev([b"abcd"], 8)
+    assert caught.value.errno == errno.ENOSPC
+    assert file.pread(100, 0) == b"12345678ab"
+    file.truncate(4)
+    file.pwritev([b"abcd"], 4)
+    assert disk.used == 8
+    disk.remove("/a")
+    assert disk.used == 0
+
+
+def test_a_handle_does_not_outlive_its_machine() -> None:
+    disk = FakeDisk()
+    write_file(disk, "/a", b"x")
+    file = disk.open("/a")
+    disk.crash(random.Random(1))
+    with pytest.raises(OSError, match="restarted"):
+        file.pread(1, 0)
+
+
+def test_a_killed_process_leaves_the_page_cache() -> None:
+    disk = FakeDisk()
+    disk.open("/a", create=True).pwritev([b"not synced"], 0)
+    disk.kill()
+    assert read_file(disk, "/a") == b"not synced"
+
+
+def test_a_planned_crash_comes_in_the_call_it_was_planned_for() -> None:
+    disk = FakeDisk()
+    write_file(disk, "/a", b"")
+    file = disk.open("/a")
+    disk.crash_at_call(disk.calls + 2)
+    file.pwritev([b"one"], 0)
+    with pytest.raises(SimulatedCrash):
+        file.sync()
+
+
+def test_the_same_seed_gives_the_same_disk() -> None:
+    def run(seed: int) -> bytes | None:
+        disk = FakeDisk()
+        write_file(disk, "/a", b"start")
+        for i in range(20):
+            disk.open("/a").pwritev([bytes([i]) * 100], i * 100)
+        return after_crash(disk, "/a", seed)
+
+    assert [run(seed) for seed in SEEDS] == [run(seed) for seed in SEEDS]
+    assert len({run(seed) for seed in SEEDS}) > 10

@@ -1,0 +1,161 @@
+"""One contract, two disks: the operating system's files and the fake ones behave alike. Source: storage/files.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.fake_disk import FakeDisk
+from storage.files import Files, read_file, write_file
+from storage.os_files import OsFiles
+
+
+@pytest.fixture(params=["os", "fake"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    """A disk and an empty folder on it."""
+    if request.param == "os":
+        return OsFiles(), str(tmp_path)
+    fake = FakeDisk()
+    fake.make_folder("/tmp/folder")
+    return fake, "/tmp/folder"
+
+
+def test_buffers_are_written_one_behind_the_other(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    file.pwritev([b"head", memoryview(b"..tail")[2:], bytearray(b"!")], 0)
+    file.pwritev([b"AD"], 2)
+    assert file.size() == 9
+    assert file.pread(100, 0) == b"heADtail!"
+    assert file.pread(3, 4) == b"tai"
+    assert file.pread(3, 9) == b""
+    assert file.path == f"{folder}/a"
+    file.close()
+
+
+def test_a_write_behind_the_end_leaves_zeros_between(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    file.pwritev([b"x"], 3)
+    assert file.pread(10, 0) == b"\0\0\0x"
+    file.close()
+
+
+def test_truncate_cuts_and_lengthens_with_zeros(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    file.pwritev([b"abcdef"], 0)
+    file.truncate(2)
+    file.truncate(4)
+    file.sync()
+    assert file.pread(10, 0) == b"ab\0\0"
+    file.close()
+
+
+def test_what_is_missing_is_told_as_the_system_tells_it(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{folder}/none")
+    with pytest.raises(FileNotFoundError):
+        files.remove(f"{folder}/none")
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{folder}/none", f"{folder}/other")
+    with pytest.raises(FileNotFoundError):
+        files.list(f"{folder}/none")
+    assert files.size(f"{folder}/none") is None
+    assert not files.is_folder(f"{folder}/none")
+    assert read_file(files, f"{folder}/none") is None
+
+
+def test_rename_replaces_the_target_in_one_step(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    write_file(files, f"{folder}/a", b"new")
+    write_file(files, f"{folder}/b", b"old")
+    files.rename(f"{folder}/a", f"{folder}/b")
+    assert files.list(folder) == ["b"]
+    assert read_file(files, f"{folder}/b") == b"new"
+
+
+def test_an_open_file_outlives_its_name(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    files.remove(f"{folder}/a")
+    file.pwritev([b"still here"], 0)
+    file.sync()
+    assert file.pread(5, 0) == b"still"
+    file.close()
+    assert files.list(folder) == []
+
+
+def test_a_shared_handle_closes_with_its_last_user(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    other = file.share()
+    file.close()
+    other.pwritev([b"x"], 0)
+    other.sync()
+    other.close()
+    with pytest.raises(AssertionError):
+        file.share()
+
+
+def test_folders_are_made_listed_and_removed(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    files.make_folder(f"{folder}/x/y")
+    files.make_folder(f"{folder}/x/y")
+    write_file(files, f"{folder}/x/file", b"1")
+    assert files.list(f"{folder}/x") == ["file", "y"]
+    assert files.is_folder(f"{folder}/x/y")
+    assert not files.is_folder(f"{folder}/x/file")
+    with pytest.raises(OSError, match="not empty"):
+        files.remove_folder(f"{folder}/x")
+    files.remove_folder(f"{folder}/x/y")
+    assert files.list(f"{folder}/x") == ["file"]
+    files.sync_folder(folder)
+
+
+def test_a_mapping_and_its_file_show_the_same_bytes(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    mapping = files.map(f"{folder}/index", 10_000, writable=True)
+    assert files.size(f"{folder}/index") == 10_000
+    mapping.reserve(12)
+    mapping.write(0, b"entry one...")
+    assert bytes(mapping.buffer[:12]) == b"entry one..."
+    file = files.open(f"{folder}/index")
+    assert file.pread(14, 0) == b"entry one...\0\0"
+    mapping.close()
+    file.truncate(12)
+    file.close()
+    again = files.map(f"{folder}/index", 12, writable=False)
+    assert bytes(again.buffer) == b"entry one..."
+    again.close()
+
+
+def test_a_mapping_takes_no_room_that_was_not_reserved(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    mapping = files.map(f"{folder}/index", 10_000, writable=True)
+    with pytest.raises(AssertionError, match="reserved"):
+        mapping.write(0, b"x")
+    mapping.reserve(1)
+    mapping.reserve(1)
+    mapping.reserve(10_000)
+    mapping.write(9_999, b"x")
+    mapping.close()
+
+
+def test_a_lock_is_held_by_one(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    lock = files.lock(f"{folder}/.lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{folder}/.lock")
+    lock.release()
+    files.lock(f"{folder}/.lock").release()
+
+
+def test_write_file_leaves_only_the_new_contents(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    write_file(files, f"{folder}/checkpoint", b"long old contents")
+    write_file(files, f"{folder}/checkpoint", b"new", sync=False)
+    assert read_file(files, f"{folder}/checkpoint") == b"new"
+    assert files.list(folder) == ["checkpoint"]

@@ -1,0 +1,250 @@
+"""What counts as durable, and when: tickets, group commit, held, flush.messages and flush.ms.
+
+log-append-roll-flush.txt (flush), design section 3 ("what an ack promises").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from storage.config import LogConfig
+from storage.log import Log
+from tests.storage.workbench import SMALL, TP, Bench, stamped
+from tidelog.errors import DiskFull, KafkaStorageError
+from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, TopicPartition
+
+T = TypeVar("T")
+
+
+class Held:
+    """An executor that keeps the work until it is told to do it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        def run() -> None:
+            result: T | BaseException
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001
+                result = error
+            done(result)
+
+        self.waiting.append(run)
+
+    def run_one(self) -> None:
+        self.waiting.pop(0)()
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run_one()
+
+
+def bench_with(config: LogConfig = SMALL) -> tuple[Bench, Held]:
+    executor = Held()
+    bench = Bench(config, executor=executor)
+    executor.run_all()
+    return bench, executor
+
+
+def test_held_moves_only_when_the_sync_has_ended() -> None:
+    bench, executor = bench_with()
+    bench.lead()
+    bench.commit()
+    assert (bench.log.held, bench.log.recovery_point) == (0, 0)
+    executor.run_one()
+    assert (bench.log.held, bench.log.recovery_point) == (1, 1)
+
+
+def test_page_cache_holds_what_was_appended() -> None:
+    bench, executor = bench_with(replace(SMALL, durability=Durability.PAGE_CACHE))
+    bench.lead()
+    bench.commit()
+    executor.run_all()
+    assert (bench.log.held, bench.log.recovery_point) == (1, 0), "nothing was to be flushed"
+
+
+def test_one_sync_serves_all_that_waited() -> None:
+    bench, executor = bench_with()
+    told: list[int] = []
+    bench.folder.on_held = lambda log: told.append(log.held)
+    for i in range(10):
+        bench.lead(epoch=0)
+        bench.commit()
+        if i == 3:
+            assert len(executor.waiting) == 1, "at most one round is under way"
+    syncs = bench.disk.syncs
+    executor.run_one()
+    assert told == [1], "the first round had what there was when it began"
+    executor.run_one()
+    assert told == [1, 10]
+    assert bench.disk.syncs - syncs <= 4
+    assert executor.waiting == []
+
+
+def test_a_round_syncs_several_logs() -> None:
+    bench, executor = bench_with()
+    other = bench.folder.create_log(TopicPartition("other", PartitionIndex(3)), bench.log.topic_id, SMALL)
+    executor.run_all()
+    rounds = bench.folder.commit.rounds
+    held: list[Log] = []
+    bench.folder.on_held = held.append
+    bench.lead()
+    bench.commit()
+    other.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    bench.folder.commit.request(other)
+    bench.lead()
+    bench.commit()
+    executor.run_all()
+    assert bench.folder.commit.rounds - rounds == 2
+    assert held == [bench.log, other, bench.log] or held == [bench.log, bench.log, other]
+    assert (bench.log.held, other.held) == (2, 1)
+
+
+def test_a_flush_at_or_below_the_recovery_point_does_nothing() -> None:
+    bench = Bench()
+    bench.lead()
+    bench.log.flush()
+    syncs = bench.disk.syncs
+    bench.log.flush()
+    assert bench.disk.syncs == syncs
+    assert bench.log.begin_flush() is None
+
+
+def test_a_sync_begun_before_a_truncation_counts_only_up_to_the_cut() -> None:
+    """Scenario 2, the storage half of it; scenario 3: new bytes took the place of those that were synced."""
+    bench = Bench()
+    bench.follow(*(stamped(i, b"old %d" % i) for i in range(10)))
+    ticket = bench.log.begin_flush()
+    assert ticket is not None
+    bench.log.truncate_to(Offset(6))
+    bench.follow(*(stamped(i, b"new %d" % i, epoch=1) for i in range(6, 12)))
+    ticket.run()
+    bench.log.finish_flush(ticket)
+    assert (bench.log.held, bench.log.recovery_point) == (6, 6)
+    bench.commit()
+    assert bench.log.held == 12
+
+
+def test_a_ticket_outlives_the_segments_it_syncs() -> None:
+    bench = Bench(replace(SMALL, segment_bytes=300))
+    for _ in range(10):
+        bench.lead(b"x" * 50)
+    executor_free_ticket = bench.log.begin_flush(everything=True)
+    bench.lead(b"y" * 50)
+    ticket = bench.log.begin_flush()
+    assert ticket is not None
+    bench.log.truncate_to(Offset(1))
+    ticket.run()
+    bench.log.finish_flush(ticket)
+    if executor_free_ticket is not None:
+        executor_free_ticket.run()
+        bench.log.finish_flush(executor_free_ticket)
+    assert bench.log.held == 1
+
+
+def test_a_failed_sync_takes_the_folder_offline_and_counts_for_nothing() -> None:
+    bench, executor = bench_with()
+    failures: list[BaseException] = []
+    offline: list[str | None] = []
+    bench.folder.on_flush_failure = failures.append
+    bench.folder.on_offline = lambda folder: offline.append(folder.offline)
+    bench.lead()
+    bench.commit()
+    bench.disk.fail("sync", ".log")
+    executor.run_all()
+    assert bench.log.held == 0
+    assert [type(error) for error in failures] == [KafkaStorageError]
+    assert len(offline) == 1
+    assert "Input/output error" in str(offline[0])
+    for work in (bench.lead, bench.commit_log, bench.read_first):
+        with pytest.raises(KafkaStorageError, match="offline"):
+            work()
+
+
+def test_other_folders_go_on_when_one_fails() -> None:
+    broken, sound = Bench(), Bench()
+    broken.lead()
+    broken.disk.fail("sync")
+    broken.commit()
+    assert broken.folder.offline is not None
+    sound.lead()
+    sound.commit()
+    assert sound.log.held == 1
+
+
+def test_flush_messages_bounds_what_is_not_flushed() -> None:
+    config = replace(SMALL, durability=Durability.PAGE_CACHE, flush_messages=5, segment_bytes=100_000)
+    bench = Bench(config)
+    for expected in (0, 0, 0, 0, 5, 5, 5, 5, 5, 10):
+        bench.lead()
+        assert bench.log.recovery_point == expected
+
+
+def test_flush_ms_bounds_its_age() -> None:
+    bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1_000))
+    bench.lead()
+    bench.clock.now += 999
+    bench.folder.write_checkpoints()
+    assert bench.log.recovery_point == 0
+    bench.clock.now += 1
+    bench.folder.write_checkpoints()
+    assert bench.log.recovery_point == 1
+
+
+def test_epoch_entries_are_durable_before_their_records_are_held() -> None:
+    bench = Bench()
+    bench.lead(epoch=3)
+    bench.commit()
+    for seed in range(20):
+        again = Bench()
+        again.lead(epoch=3)
+        again.commit()
+        again.crash(seed)
+        assert again.log.epoch_entries() == bench.log.epoch_entries()
+        assert again.log.held == 1
+
+
+def test_a_flush_begun_before_a_truncation_does_not_bring_cut_epochs_back() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"a", epoch=1), stamped(1, b"b", epoch=2))
+    ticket = bench.log.begin_flush()
+    assert ticket is not None
+    bench.log.truncate_to(Offset(1))
+    ticket.run()
+    bench.log.finish_flush(ticket)
+    bench.follow(stamped(1, b"c", epoch=1), stamped(2, b"d", epoch=1))
+    bench.kill()
+    assert [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()] == [(1, 0)]
+
+
+def test_a_deleted_log_is_left_out_of_the_round() -> None:
+    bench, executor = bench_with()
+    bench.lead()
+    bench.commit()
+    bench.folder.delete_log(TP)
+    executor.run_all()
+    assert not any(name.startswith("orders") for name in bench.disk.list("/data"))
+    assert bench.folder.offline is None
+
+
+def test_a_flush_on_a_full_disk_waits_for_room() -> None:
+    bench, executor = bench_with()
+    failures: list[BaseException] = []
+    bench.folder.on_flush_failure = failures.append
+    bench.lead(epoch=2)
+    bench.disk.capacity = bench.disk.used  # no room for the new leader-epoch-checkpoint
+    bench.commit()
+    executor.run_all()
+    assert [type(error) for error in failures] == [DiskFull]
+    assert bench.folder.offline is None
+    assert bench.log.held == 0
+    bench.disk.capacity = None
+    bench.folder.write_checkpoints()
+    executor.run_all()
+    assert bench.log.held == 1

@@ -1,0 +1,188 @@
+"""The two indexes of a segment, as index-files.txt describes AbstractIndex, OffsetIndex and TimeIndex."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.fake_disk import FakeDisk
+from storage.index import CorruptIndex, IndexFull, IndexOffsetOverflow, InvalidIndexOffset
+from storage.offset_index import OffsetIndex
+from storage.time_index import TimeIndex
+from tidelog.types import Offset
+
+BASE = Offset(1_000)
+
+
+def offset_index(max_bytes: int = 1 << 16, disk: FakeDisk | None = None) -> OffsetIndex:
+    return OffsetIndex(disk or FakeDisk(), "/00000000000000001000.index", BASE, max_bytes, fresh=True)
+
+
+def time_index(max_bytes: int = 1 << 16, disk: FakeDisk | None = None) -> TimeIndex:
+    return TimeIndex(disk or FakeDisk(), "/00000000000000001000.timeindex", BASE, max_bytes, fresh=True)
+
+
+def test_the_file_is_preallocated_to_whole_entries_and_trimmed() -> None:
+    disk = FakeDisk()
+    index = offset_index(100, disk)
+    assert disk.size(index.path) == 100 - 100 % 8
+    index.append(1_005, 300)
+    index.trim()
+    assert disk.size(index.path) == 8
+    assert disk.open(index.path).pread(8, 0) == (5).to_bytes(4) + (300).to_bytes(4)
+
+
+def test_a_size_below_one_entry_is_refused() -> None:
+    with pytest.raises(ValueError, match="less than one entry"):
+        offset_index(7)
+    with pytest.raises(ValueError, match="less than one entry"):
+        time_index(11)
+
+
+def test_a_lookup_before_the_first_entry_starts_at_the_beginning() -> None:
+    index = offset_index()
+    assert index.lookup(5_000) == (BASE, 0)
+    index.append(1_010, 400)
+    assert index.lookup(1_009) == (BASE, 0)
+    assert index.lookup(1_010) == (1_010, 400)
+    assert index.lookup(9_999) == (1_010, 400)
+
+
+def test_slots_below_and_above_a_target() -> None:
+    index = offset_index()
+    assert (index.lower_slot(1_000), index.upper_slot(1_000)) == (-1, -1)
+    for offset in (1_010, 1_020, 1_030):
+        index.append(offset, offset)
+    assert (index.lower_slot(1_009), index.upper_slot(1_009)) == (-1, 0)
+    assert (index.lower_slot(1_010), index.upper_slot(1_010)) == (0, 0)
+    assert (index.lower_slot(1_025), index.upper_slot(1_025)) == (1, 2)
+    assert (index.lower_slot(1_031), index.upper_slot(1_031)) == (2, -1)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=3_000), st.integers(0, 200_000))
+def test_the_warm_search_finds_what_a_plain_one_does(steps: list[int], target: int) -> None:
+    """More entries than the warm 8,192 bytes hold, so that both sections are searched."""
+    index = offset_index(1 << 20)
+    offsets = []
+    offset = int(BASE)
+    for step in steps * (1 + 2_000 // len(steps)):
+        offset += step
+        offsets.append(offset)
+        index.append(offset, len(offsets))
+    wanted = BASE + target % (offset - BASE + 10)
+    assert index.lower_slot(wanted) == bisect_right(offsets, wanted) - 1
+
+
+def test_offsets_must_grow_and_fit_into_31_bits() -> None:
+    index = offset_index()
+    index.append(1_010, 1)
+    with pytest.raises(InvalidIndexOffset):
+        index.append(1_010, 2)
+    with pytest.raises(IndexOffsetOverflow):
+        index.append(BASE + 2**31, 2)
+    assert index.fits(BASE + 2**31 - 1)
+    assert not index.fits(BASE + 2**31)
+    assert not index.fits(BASE - 1)
+    assert index.entries == 1
+
+
+def test_a_full_index_says_so() -> None:
+    index = offset_index(24)
+    for i in range(3):
+        assert not index.is_full
+        index.append(1_001 + i, i + 1)
+    assert index.is_full
+    with pytest.raises(IndexFull):
+        index.append(1_010, 10)
+
+
+def test_a_time_index_keeps_one_slot_for_rolling() -> None:
+    index = time_index(36)
+    index.maybe_append(10, 1_001)
+    index.maybe_append(20, 1_002)
+    assert index.is_full
+    with pytest.raises(IndexFull):
+        index.maybe_append(30, 1_003)
+    index.maybe_append(30, 1_003, skip_full_check=True)
+    assert index.entries == 3
+
+
+def test_an_equal_timestamp_is_ignored_and_a_smaller_one_refused() -> None:
+    index = time_index()
+    index.maybe_append(10, 1_001)
+    index.maybe_append(10, 1_005)
+    assert index.entries == 1
+    with pytest.raises(InvalidIndexOffset, match="timestamp"):
+        index.maybe_append(9, 1_006)
+    with pytest.raises(InvalidIndexOffset, match="offset"):
+        index.maybe_append(11, 1_000)
+
+
+def test_time_lookups() -> None:
+    index = time_index()
+    assert index.lookup(100) == (-1, BASE)
+    index.maybe_append(10, 1_001)
+    index.maybe_append(20, 1_005)
+    assert index.lookup(9) == (-1, BASE)
+    assert index.lookup(10) == (10, 1_001)
+    assert index.lookup(25) == (20, 1_005)
+
+
+def test_truncation_forgets_entries_at_and_above_the_offset() -> None:
+    disk = FakeDisk()
+    index, times = offset_index(disk=disk), time_index(disk=disk)
+    for i in range(1, 6):
+        index.append(1_000 + 10 * i, 100 * i)
+        times.maybe_append(i, 1_000 + 10 * i)
+    index.truncate_to(1_030)
+    times.truncate_to(1_030)
+    assert (index.entries, index.last) == (2, (1_020, 200))
+    assert (times.entries, times.last) == (2, (2, 1_020))
+    index.append(1_031, 300)
+    times.maybe_append(3, 1_031)
+    assert index.lookup(1_040) == (1_031, 300)
+    index.truncate_to(BASE)
+    assert index.entries == 0
+
+
+def test_a_closed_index_is_opened_at_first_use() -> None:
+    disk = FakeDisk()
+    index = offset_index(disk=disk)
+    index.append(1_010, 77)
+    index.trim()
+    calls = disk.calls
+    again = OffsetIndex(disk, index.path, BASE, 1 << 16)
+    assert disk.calls == calls, "nothing is opened yet"
+    assert again.lookup(1_010) == (1_010, 77)
+    again.append(1_020, 99)
+    assert again.last == (1_020, 99)
+
+
+@pytest.mark.parametrize("contents", [b"123", b"\0" * 16, (5).to_bytes(4) + b"\0\0\0\0", b"\xff" * 8])
+def test_a_file_that_is_no_index_is_corrupt(contents: bytes) -> None:
+    disk = FakeDisk()
+    disk.open("/x.index", create=True).pwritev([contents], 0)
+    with pytest.raises(CorruptIndex):
+        _ = OffsetIndex(disk, "/x.index", BASE, 1 << 16).entries
+
+
+def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
+    disk = FakeDisk()
+    index = time_index(disk=disk)
+    index.maybe_append(10, 1_001)
+    index.close()
+    with pytest.raises(CorruptIndex):
+        _ = TimeIndex(disk, index.path, BASE, 1 << 16).entries
+
+
+def test_a_full_disk_is_told_before_the_entry_is_written() -> None:
+    disk = FakeDisk(capacity=4096)
+    index = offset_index(1 << 20, disk)
+    with pytest.raises(OSError, match="No space"):
+        index.make_room(513)
+    index.make_room(512)
+    index.append(1_001, 1)
+    assert index.entries == 1

@@ -1,0 +1,237 @@
+"""Reading: whole batches up to a watermark, the epochs over them, and lookups by time (index-files.txt: lookup)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.config import LogConfig
+from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
+from tidelog.errors import CorruptLog, OffsetOutOfRange
+from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
+
+ALL = Offset(10**9)
+
+
+def filled(batches: int = 30, config: LogConfig = SMALL) -> Bench:
+    """Batches of two records each, over several segments."""
+    bench = Bench(config)
+    for i in range(batches):
+        bench.lead(b"%d" % i * 20, b"." * 20, timestamp=NOW + 10 * i)
+    return bench
+
+
+def test_a_read_from_inside_a_batch_returns_it_whole() -> None:
+    bench = filled()
+    read = bench.log.read(Offset(7), 1, up_to=ALL)
+    assert bytes(read.records) == bench.contents()[3]
+    assert read.next_offset == 8
+
+
+def test_as_many_whole_batches_as_fit() -> None:
+    bench = filled()
+    stored = bench.contents()
+    two = len(stored[0]) + len(stored[1])
+    for max_bytes, expected in ((two - 1, 1), (two, 2), (two + 60, 2), (two + 61, 2), (10 * two, None)):
+        read = bench.log.read(Offset(0), max_bytes, up_to=ALL)
+        if expected is None:
+            assert bytes(read.records) == b"".join(s for s in stored if len(s))[: len(read.records)]
+            assert read.next_offset > 4
+        else:
+            assert bytes(read.records) == b"".join(stored[:expected])
+
+
+def test_without_min_one_batch_a_small_limit_gives_nothing() -> None:
+    bench = filled()
+    read = bench.log.read(Offset(0), 10, up_to=ALL, min_one_batch=False)
+    assert (bytes(read.records), read.next_offset) == (b"", 0)
+
+
+def test_a_batch_larger_than_the_limit_comes_alone() -> None:
+    bench = Bench(LogConfig())
+    bench.lead(b"x" * 100_000)
+    bench.lead(b"y")
+    assert bytes(bench.log.read(Offset(0), 1_000, up_to=ALL).records) == bench.contents()[0]
+
+
+def test_nothing_at_or_above_the_watermark_is_read() -> None:
+    bench = filled(10)
+    read = bench.log.read(Offset(0), 1 << 20, up_to=Offset(6))
+    assert bytes(read.records) == b"".join(bench.contents()[:3])
+    inside = bench.log.read(Offset(4), 1 << 20, up_to=Offset(5))
+    assert (bytes(inside.records), inside.next_offset) == (b"", 4)
+    at_the_end = bench.log.read(Offset(6), 1 << 20, up_to=Offset(6))
+    assert at_the_end.records == b""
+
+
+@pytest.mark.parametrize("offset", [-1, 7])
+def test_outside_the_log_is_out_of_range(offset: int) -> None:
+    bench = filled(10)
+    with pytest.raises(OffsetOutOfRange, match=r"outside 0\.\.6"):
+        bench.log.read(Offset(offset), 100, up_to=Offset(6))
+
+
+def test_reading_on_goes_through_all_segments() -> None:
+    bench = filled(60)
+    assert len(bench.log.segments) > 3
+    offset, data = Offset(0), b""
+    while offset < bench.log.log_end_offset:
+        read = bench.log.read(offset, 500, up_to=ALL)
+        data += bytes(read.records)
+        offset = read.next_offset
+    assert data == b"".join(bench.contents())
+
+
+def test_a_reader_that_waits_at_the_end_reads_on_behind_a_roll() -> None:
+    bench = filled(3)
+    end = bench.log.log_end_offset
+    bench.log.read(Offset(0), 1 << 20, up_to=ALL)
+    for i in range(30):
+        bench.lead(b"new %d" % i * 10)
+    read = bench.log.read(end, 1, up_to=ALL)
+    assert b"new 0" in bytes(read.records)
+
+
+def test_the_epochs_over_what_is_read() -> None:
+    bench = Bench()
+    for epoch, base in ((1, 0), (1, 1), (4, 2), (4, 3), (6, 4)):
+        bench.follow(stamped(base, b"v", epoch=epoch))
+    one, four, six = (EpochStart(LeaderEpoch(e), Offset(o)) for e, o in ((1, 0), (4, 2), (6, 4)))
+    assert bench.log.read(Offset(0), 1 << 20, up_to=ALL).epochs == (one, four, six)
+    assert bench.log.read(Offset(1), 1, up_to=ALL).epochs == (one,)
+    assert bench.log.read(Offset(3), 1 << 20, up_to=ALL).epochs == (four, six)
+    assert bench.log.read(Offset(3), 1 << 20, up_to=Offset(4)).epochs == (four,)
+
+
+def test_damage_met_by_a_read_is_told_and_stops_appends() -> None:
+    bench = filled(5)
+    size = len(bench.contents()[0])
+    bench.disk.flip_bit(bench.segment_path, size + 11, 5)  # the second batch's length
+    with pytest.raises(CorruptLog, match="another replica"):
+        bench.log.read(Offset(0), 1 << 20, up_to=ALL)
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.position) == (2, size)
+    with pytest.raises(CorruptLog, match="takes no appends"):
+        bench.lead()
+    assert bytes(bench.log.read(Offset(0), 1, up_to=ALL).records) == bench_first(bench, size)
+    with pytest.raises(CorruptLog, match="lost offsets 2"):
+        bench.log.read(Offset(3), 1, up_to=ALL)
+
+
+def bench_first(bench: Bench, size: int) -> bytes:
+    return bench.disk.open(bench.segment_path).pread(size, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_offset_with_any_limit_reads_what_a_scan_finds(data: st.DataObject) -> None:
+    bench = Bench(SMALL)
+    base = 0
+    for _ in range(data.draw(st.integers(1, 40))):
+        base += data.draw(st.integers(0, 5))
+        values = [b"v" * data.draw(st.integers(0, 60)) for _ in range(data.draw(st.integers(1, 3)))]
+        bench.follow(stamped(base, *values))
+        base += len(values)
+    stored = bench.contents()
+    lasts = [int.from_bytes(one[0:8]) + int.from_bytes(one[23:27]) for one in stored]
+    for _ in range(10):
+        offset = data.draw(st.integers(0, base))
+        max_bytes = data.draw(st.integers(1, 1_500))
+        read = bench.log.read(Offset(offset), max_bytes, up_to=Offset(base))
+        first = next((i for i, last in enumerate(lasts) if last >= offset), len(stored))
+        assert b"".join(stored[first:]).startswith(bytes(read.records))
+        assert bool(len(read.records)) == (first < len(stored))
+
+
+# --- by time --------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_record_at_or_after_a_time() -> None:
+    bench = filled(30)
+    for i in range(30):
+        assert bench.log.offset_for_timestamp(NOW + 10 * i, up_to=ALL) == (2 * i, NOW + 10 * i, 0)
+        found = bench.log.offset_for_timestamp(NOW + 10 * i + 1, up_to=ALL)
+        assert found == ((2 * i + 2, NOW + 10 * i + 10, 0) if i < 29 else None)
+    assert bench.log.offset_for_timestamp(0, up_to=ALL) == (0, NOW, 0)
+
+
+def test_a_time_above_the_watermark_is_not_found() -> None:
+    bench = filled(10)
+    assert bench.log.offset_for_timestamp(NOW + 50, up_to=Offset(10)) is None
+    assert bench.log.offset_for_timestamp(NOW + 40, up_to=Offset(10)) == (8, NOW + 40, 0)
+
+
+def test_times_out_of_order() -> None:
+    bench = Bench(SMALL)
+    times = [50, 10, 90, 20, 70, 95, 5, 60] * 6
+    for time in times:
+        bench.lead(b"x" * 30, timestamp=NOW + time)
+    for asked in range(0, 100, 5):
+        first = next((i for i, time in enumerate(times) if time >= asked), None)
+        found = bench.log.offset_for_timestamp(NOW + asked, up_to=ALL)
+        assert found == (None if first is None else (first, NOW + times[first], 0))
+
+
+def test_the_largest_timestamp() -> None:
+    bench = Bench(SMALL)
+    assert bench.log.largest_timestamp(up_to=ALL) is None
+    for i, time in enumerate([5, 80, 7, 80, 99, 3] + [1] * 30):
+        bench.lead(b"%d" % i, timestamp=NOW + time)
+    assert bench.log.largest_timestamp(up_to=ALL) == (4, NOW + 99, 0)
+    assert bench.log.largest_timestamp(up_to=Offset(4)) == (1, NOW + 80, 0)
+    bench.log.truncate_to(Offset(4))
+    assert bench.log.largest_timestamp(up_to=ALL) == (1, NOW + 80, 0)
+
+
+def test_times_inside_a_batch() -> None:
+    bench = Bench()
+    builder = batch(b"a", b"b")
+    bench.log.append(builder, assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    assert bench.log.offset_for_timestamp(NOW, up_to=ALL) == (0, NOW, 0)
+    assert bench.log.offset_for_timestamp(NOW + 1, up_to=ALL) is None
+
+
+def test_lookups_do_without_indexes() -> None:
+    """Any index can be deleted; it is rebuilt when the log is opened."""
+    bench = filled(60)
+    expected = [bench.log.offset_for_timestamp(NOW + 10 * i, up_to=ALL) for i in range(60)]
+    contents = bench.contents()
+    bench.folder.close_clean()
+    for name in bench.disk.list(bench.log.path):
+        if name.endswith("index"):
+            bench.disk.remove(f"{bench.log.path}/{name}")
+    bench.reopen()
+    assert bench.contents() == contents
+    assert [bench.log.offset_for_timestamp(NOW + 10 * i, up_to=ALL) for i in range(60)] == expected
+    assert any("rebuilt" in note for note in bench.folder.notes)
+
+
+# --- watermark and epochs -------------------------------------------------------------------------------------------
+
+
+def test_the_watermark_never_moves_back_nor_beyond_the_log_end() -> None:
+    bench = filled(5)
+    assert bench.log.advance_high_watermark(Offset(4))
+    assert not bench.log.advance_high_watermark(Offset(3))
+    assert bench.log.advance_high_watermark(Offset(99))
+    assert bench.log.high_watermark == 10
+
+
+def test_where_epochs_end() -> None:
+    bench = Bench()
+    assert bench.log.epoch_end(LeaderEpoch(3)) == EpochEnd(LeaderEpoch(-1), Offset(0))
+    for epoch, base in ((2, 0), (2, 1), (5, 2), (7, 3)):
+        bench.follow(stamped(base, b"v", epoch=epoch))
+    ends = {asked: bench.log.epoch_end(LeaderEpoch(asked)) for asked in range(1, 10)}
+    assert [(ends[e].epoch, ends[e].end_offset) for e in range(1, 10)] == [
+        (-1, 0),
+        (2, 2),
+        (2, 2),
+        (2, 2),
+        (5, 3),
+        (5, 3),
+        (7, 4),
+        (7, 4),
+        (7, 4),
+    ]

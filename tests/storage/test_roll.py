@@ -1,0 +1,155 @@
+"""When a segment is full, old, or indexed to the brim: log-append-roll-flush.txt (maybeRoll, roll)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage.config import LogConfig
+from storage.files import read_file, write_file
+from storage.segment import segment_path
+from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
+from tidelog.types import Durability, LeaderEpoch
+
+
+def bases(bench: Bench) -> list[int]:
+    return [segment.base_offset for segment in bench.log.segments]
+
+
+def test_by_size_before_the_append_that_would_not_fit() -> None:
+    size = len(batch(b"x"))
+    bench = Bench(LogConfig(segment_bytes=2 * size))
+    for _ in range(5):
+        bench.lead(b"x")
+    assert bases(bench) == [0, 2, 4]
+    assert [segment.size for segment in bench.log.segments] == [2 * size, 2 * size, size]
+
+
+def test_by_age_told_by_timestamps() -> None:
+    """The first batch's largest timestamp counts, as in Kafka; the clock does not."""
+    bench = Bench(LogConfig(segment_ms=100))
+    bench.lead(timestamp=NOW)
+    bench.clock.now += 10_000
+    bench.lead(timestamp=NOW + 100)
+    assert bases(bench) == [0]
+    bench.lead(timestamp=NOW + 101)
+    assert bases(bench) == [0, 2]
+
+
+def test_age_survives_a_restart() -> None:
+    bench = Bench(LogConfig(segment_ms=100))
+    bench.lead(timestamp=NOW)
+    bench.restart_clean()
+    bench.lead(timestamp=NOW + 101)
+    assert bases(bench) == [0, 1]
+
+
+def test_by_the_clock_where_there_are_no_timestamps() -> None:
+    bench = Bench(LogConfig(segment_ms=100))
+    bench.lead(timestamp=-1)
+    bench.clock.now += 100
+    bench.lead(timestamp=-1)
+    assert bases(bench) == [0]
+    bench.clock.now += 1
+    bench.lead(timestamp=-1)
+    assert bases(bench) == [0, 2]
+
+
+def test_jitter_rolls_earlier() -> None:
+    bench = Bench(LogConfig(segment_ms=1_000, segment_jitter_ms=1_000))
+    jitter = bench.log.active.jitter_ms
+    assert 0 <= jitter < 1_000
+    bench.lead(timestamp=NOW)
+    bench.lead(timestamp=NOW + 1_000 - jitter)
+    assert bases(bench) == [0]
+    bench.lead(timestamp=NOW + 1_001 - jitter)
+    assert bases(bench) == [0, 2]
+
+
+def test_by_a_full_index() -> None:
+    """60 bytes have room for 7 offset entries, and for 4 time entries beside the one kept for rolling."""
+    bench = Bench(LogConfig(index_interval_bytes=0, segment_index_bytes=60))
+    for i in range(12):
+        bench.lead(timestamp=NOW + i)
+    assert bases(bench) == [0, 5, 10]
+    assert bench.disk.size(segment_path(bench.log.path, 0, ".index")) == 4 * 8
+    assert bench.disk.size(segment_path(bench.log.path, 0, ".timeindex")) == 4 * 12
+
+
+def test_by_relative_offset_overflow() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"a"))
+    bench.follow(stamped(2**31, b"b"))
+    assert bases(bench) == [0, 2**31]
+
+
+def test_a_follower_rolls_to_the_first_offset_of_its_append() -> None:
+    """Its log end would make another file name than the leader's."""
+    bench = Bench(replace(SMALL, segment_bytes=200))
+    bench.follow(stamped(0, b"x" * 100))
+    bench.follow(stamped(40, b"x" * 100))
+    assert bases(bench) == [0, 40]
+
+
+def test_the_old_indexes_are_trimmed_and_the_last_time_entry_is_added() -> None:
+    bench = Bench(LogConfig(segment_bytes=400, index_interval_bytes=150))
+    for i in range(6):
+        bench.lead(b"x" * 30, timestamp=NOW + i)
+    first = bench.log.segments[0]
+    assert bench.disk.size(first.index.path) == first.index.entries * 8 > 0
+    assert bench.disk.size(first.time_index.path) == first.time_index.entries * 12
+    assert first.index.last.offset == 2
+    assert first.time_index.last == first.largest == (NOW + 3, 3)
+
+
+def test_an_empty_file_in_the_way_is_replaced_and_another_set_aside() -> None:
+    bench = Bench(LogConfig(segment_bytes=100))
+    bench.lead(b"x" * 20)
+    write_file(bench.disk, segment_path(bench.log.path, 1, ".log"), b"who wrote this?")
+    write_file(bench.disk, segment_path(bench.log.path, 1, ".index"), b"")
+    bench.lead(b"y" * 20)
+    assert bases(bench) == [0, 1]
+    assert read_file(bench.disk, segment_path(bench.log.path, 1, ".log.stray")) == b"who wrote this?"
+    assert "in the way" in bench.log.notes[-1]
+    assert len(bench.contents()) == 2
+
+
+def test_a_roll_flushes_up_to_the_new_base_in_the_background() -> None:
+    bench = Bench(LogConfig(segment_bytes=100, durability=Durability.PAGE_CACHE))
+    bench.lead(b"x" * 20)
+    assert bench.log.recovery_point == 0
+    bench.lead(b"y" * 20)
+    assert bench.log.recovery_point == 1
+
+
+def test_settings_that_change_count_from_the_next_append_on() -> None:
+    bench = Bench(LogConfig(segment_bytes=10_000))
+    bench.lead(b"x" * 20)
+    bench.log.reconfigure(LogConfig(segment_bytes=100))
+    bench.lead(b"y" * 20)
+    assert bases(bench) == [0, 1]
+
+
+def test_index_entries_follow_the_rule_of_kafka_4() -> None:
+    """Before a batch, if more than the interval was appended since the last entry: its last offset and its position."""
+    size = len(batch(b"x"))
+    bench = Bench(LogConfig(index_interval_bytes=2 * size))
+    for i in range(9):
+        bench.lead(b"x", timestamp=NOW + (i if i != 6 else 100))
+    index, times = bench.log.active.index, bench.log.active.time_index
+    assert [index.entry(slot) for slot in range(index.entries)] == [(3, 3 * size), (6, 6 * size)]
+    assert [times.entry(slot) for slot in range(times.entries)] == [(NOW + 3, 3), (NOW + 100, 6)]
+
+
+def test_a_follower_that_appends_many_batches_at_once_makes_the_same_files() -> None:
+    config = LogConfig(index_interval_bytes=300)
+    leader, follower = Bench(config), Bench(config)
+    for i in range(40):
+        leader.lead(b"x" * (i % 7 * 20), b"y", timestamp=NOW + i % 5)
+    for first in range(0, 40, 8):
+        data = b"".join(leader.contents()[first : first + 8])
+        follower.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    for bench in (leader, follower):
+        bench.log.close()
+    for suffix in (".log", ".index", ".timeindex"):
+        path = segment_path(leader.log.path, 0, suffix)
+        assert read_file(leader.disk, path) == read_file(follower.disk, path)
