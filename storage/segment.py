@@ -225,6 +225,16 @@ class LogSegment:
         position = self.index.lookup(offset).position
         return position if position < self.size else 0
 
+    def check_from(self, offset: Offset) -> BrokenChain | None:
+        """Read everything from the last index entry below `offset` on, checksums included. Returns the first break."""
+        start = self._start_for(Offset(offset - 1))
+        try:
+            for _ in scan_file(self.file, start, self.size, self.base_offset):
+                pass
+        except BrokenChain as broken:
+            return broken
+        return None
+
     def read(
         self, offset: Offset, max_bytes: int, up_to: Offset, *, min_one: bool, at: int | None
     ) -> SegmentRead | None:
