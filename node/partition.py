@@ -190,7 +190,6 @@ class Partition:
             log.high_watermark,
         )
         self._tick_leader(self.leader)
-        self.sync()
 
     def follow(self, state: PartitionState) -> None:
         """Follow the leader that `state` names."""
@@ -205,7 +204,6 @@ class Partition:
             self.log.log_end_offset,
         )
         self._follow(self.follower.start(), None)
-        self.sync()
 
     def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
         """Neither lead nor follow from here on; everything that waits is answered."""

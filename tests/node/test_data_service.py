@@ -151,6 +151,28 @@ def test_a_leadership_that_ends_answers_what_waits_with_the_next_leader(cluster:
     assert answer.error.leader.node_id == 3
 
 
+def test_a_leadership_that_ends_answers_the_fetches_that_wait(cluster: Cluster) -> None:
+    waiting = cluster.loop.create_task(cluster.service(1).fetch(fetch_request(0, max_wait_ms=60_000), CALLER))
+    cluster.run(0.1)
+    cluster.set(leader=3)
+    cluster.until(waiting.done, within=0.1)
+    [answer] = waiting.result().partitions
+    assert answer.error.code == NotLeaderOrFollower.code
+    assert answer.error.leader.node_id == 3
+
+
+def test_a_producer_that_has_sent_its_last_is_still_answered(cluster: Cluster) -> None:
+    cluster.run(0.1)
+    cluster.machines[2].executor.holding = True
+    stream = cluster.wait(cluster.wires.open_stream(endpoint_of(1), methods.DATA_PRODUCE_STREAM))
+    cluster.wait(stream.send(ProduceRequest(acks=-1, timeout_ms=30_000, partitions=[entry(1, batch(b"a"))])))
+    stream.end()  # type: ignore[attr-defined]
+    cluster.run(0.5)
+    cluster.machines[2].executor.release()
+    assert [a.batch_id for a in cluster.wait(stream.receive()).partitions] == [1]
+    assert cluster.wait(stream.receive()) is None
+
+
 def test_a_node_that_stops_takes_nothing_new_and_answers_what_waits(cluster: Cluster) -> None:
     cluster.run(0.1)
     cluster.machines[2].executor.holding = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -72,6 +73,21 @@ def test_the_next_fetch_does_not_wait_for_the_disk(cluster: Cluster) -> None:
 def test_a_follower_learns_the_watermark_soon_even_when_nothing_new_comes(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.until(lambda: cluster.watermark(2) == 1 and cluster.watermark(3) == 1, within=0.2)
+
+
+def test_a_record_goes_through_at_once_not_with_the_clock(cluster: Cluster) -> None:
+    cluster.run(0.2)
+    waiting = cluster.append(1, batch(b"a"))
+    cluster.until(waiting.done, within=0.001)
+
+
+def test_a_flush_that_a_full_disk_refused_is_tried_again(cluster: Cluster) -> None:
+    cluster.run(0.2)
+    cluster.machines[1].disk.fail("sync", "t-0", error=errno.ENOSPC)
+    waiting = cluster.append(1, batch(b"a"))
+    cluster.run(0.01)
+    assert not waiting.done()
+    cluster.until(waiting.done, within=1.0)
 
 
 def test_a_produce_request_to_a_follower_names_the_leader(cluster: Cluster) -> None:

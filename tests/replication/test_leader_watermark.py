@@ -201,6 +201,8 @@ def test_a_report_from_an_older_stream_does_not_count() -> None:
     leader.fetch(2, 110, held=90, session=2)
     leader.hears(2, 110, session=1)
     assert leader.watermark == 90
+    leader.hears(2, 110, session=2, number=2)
+    assert leader.watermark == 90, "nor from another incarnation, on whichever stream"
     leader.hears(2, 110, session=2)
     assert leader.watermark == 110
 
