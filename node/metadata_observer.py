@@ -76,7 +76,7 @@ class MetadataObserver:
         self._adopt = adopt
         self._clock, self._rng, self._transport = clock, rng, transport
         self._in_touch = False
-        self._said = ""
+        self._said: set[str] = set()
 
     async def run(self, cluster_id: str | None) -> None:
         """Keep the replica up to date. cluster_id: the cluster of this node's folders, None: none yet.
@@ -162,7 +162,8 @@ class MetadataObserver:
         self._metadata.commit(Offset(min(answer.high_watermark, self._metadata.end)))
         if not self._in_touch:
             _log.info("fetches metadata from node %d at %s", answer.leader_id, target)
-        self._in_touch, self._said = True, ""
+        self._in_touch = True
+        self._said.clear()
 
     async def _join(self, cluster_id: str) -> None:
         if self._cluster_id:
@@ -182,7 +183,7 @@ class MetadataObserver:
         self._metadata.truncate_to(offset)
 
     def _say(self, text: str) -> None:
-        """Once, until something else happens."""
-        if text != self._said:
-            self._said = text
+        """Once, until metadata come again."""
+        if text not in self._said:
+            self._said.add(text)
             _log.info("%s", text)

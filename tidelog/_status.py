@@ -44,7 +44,7 @@ _RETRY: Final = {
     Retry.ELSEWHERE: common_pb2.RETRY_CLASS_ELSEWHERE,
 }
 # gRPC's own words for a connection that never came about: nothing of the request was sent.
-_NEVER_CONNECTED: Final = ("failed to connect", "connection refused", "name resolution", "dns resolution", "no address")
+_NEVER_CONNECTED: Final = ("failed to connect", "name resolution", "dns resolution", "empty address list")
 
 
 class RpcError(Protocol):
@@ -140,8 +140,9 @@ def from_rpc_error(error: RpcError, *, address: object, phase: str) -> TidelogEr
     where = f"{phase} at {address}"
     match error.code():
         case grpc.StatusCode.UNAVAILABLE if any(words in cause.lower() for words in _NEVER_CONNECTED):
+            reason = cause.rpartition(": ")[2]  # gRPC wraps it in several layers
             return ConnectionFailed(
-                f"{where}: no connection ({cause}). Is a node running there, and is this the address it advertises?"
+                f"{where}: no connection ({reason}). Is a node running there, and is this the address it advertises?"
             )
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return ConnectionLost(f"{where}: the connection broke before the answer came ({cause}). Ask again.")
