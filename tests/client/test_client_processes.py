@@ -140,6 +140,20 @@ def test_a_topic_deleted_and_created_again_is_noticed_by_its_readers(healed: Loc
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+def test_the_examples_of_the_documentation_run(healed: LocalCluster) -> None:
+    for example, expected in (("produce", "greetings-"), ("consume", "1001 records")):
+        done = subprocess.run(
+            [sys.executable, "-m", f"examples.{example}", healed.bootstrap],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert expected in done.stdout
+
+
 def test_the_command_from_up_to_down(tmp_path: Path) -> None:
     """A person's first minutes: a cluster, a topic, lines in, lines out, and nothing left behind."""
 
