@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -74,10 +74,10 @@ class TidelogReader(DataSourceReader):
         return asyncio.run(resolve(self._options))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The range's records as Arrow batches. Spark asks with None where there is no range to read."""
-        if partition is None:
+        """The range's records as Arrow batches. Where there is no range to read, Spark asks all the same, for none."""
+        if not isinstance(partition, OffsetRange):
             return
-        batches = self._batches(cast("OffsetRange", partition))
+        batches = self._batches(partition)
         with asyncio.Runner() as runner:
             try:
                 while (batch := runner.run(_next(batches))) is not None:

@@ -1,0 +1,178 @@
+"""Real Spark on a real cluster of three nodes: what is committed is read, all of it, with its columns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tidelog
+from node.local_cluster import LocalCluster
+from tidelog import sync
+from tidelog.spark import schema as columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+MOMENT = 1_700_000_000_000
+RECORDS = 300
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Topic `orders`: record n lies in partition n % 3 at offset n // 3, one second after the one before."""
+    with LocalCluster(tmp_path_factory.mktemp("spark")) as cluster:
+        cluster.wait_healthy()
+        cluster.create_topic("orders", PARTITIONS, min_insync_replicas="2")
+        asyncio.run(produce(cluster.bootstrap))
+        yield cluster
+
+
+async def produce(bootstrap: str) -> None:
+    async with tidelog.Producer(bootstrap, compression="zstd") as producer:
+        for number in range(RECORDS):
+            await producer.enqueue(
+                "orders",
+                value=None if number % 10 == 9 else f"value {number}".encode(),
+                key=None if number % 7 == 6 else f"key {number % 5}".encode(),
+                headers=[("n", str(number).encode()), ("empty", None)] if number % 2 else (),
+                partition=number % PARTITIONS,
+                timestamp=MOMENT + number * 1000,
+            )
+        await producer.flush()
+
+
+def read(spark: SparkSession, cluster: LocalCluster, **options: str) -> DataFrame:
+    given = {"subscribe": "orders", **options}
+    if {"assign", "subscribePattern"} & set(options):
+        del given["subscribe"]
+    return spark.read.format("tidelog").option("tidelog.bootstrap.servers", cluster.bootstrap).options(**given).load()
+
+
+def offsets(frame: DataFrame) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in frame.select("partition", "offset").collect():
+        found.setdefault(row.partition, []).append(row.offset)
+    return {partition: sorted(numbers) for partition, numbers in sorted(found.items())}
+
+
+def test_every_committed_record_is_read_with_all_its_columns(spark: SparkSession, cluster: LocalCluster) -> None:
+    frame = read(spark, cluster, includeHeaders="true")
+    assert frame.columns == list(columns.SPARK_TYPES)
+    rows = {row.partition + PARTITIONS * row.offset: row for row in frame.collect()}
+    assert sorted(rows) == list(range(RECORDS))
+    for number, row in rows.items():
+        assert row.topic == "orders"
+        assert row.key == (None if number % 7 == 6 else f"key {number % 5}".encode())
+        assert row.value == (None if number % 10 == 9 else f"value {number}".encode())
+        assert row.timestamp.timestamp() * 1000 == MOMENT + number * 1000
+        assert row.timestampType == 0
+        headers = [(header.key, header.value) for header in row.headers or ()]
+        assert headers == ([("n", str(number).encode()), ("empty", None)] if number % 2 else [])
+
+
+def test_a_subset_of_the_columns_may_be_named_in_any_order(spark: SparkSession, cluster: LocalCluster) -> None:
+    frame = (
+        spark.read.format("tidelog")
+        .schema("offset long, value binary")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .option("subscribe", "orders")
+        .load()
+    )
+    assert frame.columns == ["offset", "value"]
+    assert frame.count() == RECORDS
+
+
+def test_only_the_offsets_asked_for_are_read(spark: SparkSession, cluster: LocalCluster) -> None:
+    frame = read(
+        spark,
+        cluster,
+        startingOffsets=json.dumps({"orders": {"0": 10, "1": -2, "2": 99}}),
+        endingOffsets=json.dumps({"orders": {"0": 12, "1": 3, "2": -1}}),
+    )
+    assert offsets(frame) == {0: [10, 11], 1: [0, 1, 2], 2: [99]}
+
+
+def test_times_choose_offsets(spark: SparkSession, cluster: LocalCluster) -> None:
+    half = MOMENT + RECORDS // 2 * 1000
+    frame = read(spark, cluster, startingTimestamp=str(half), endingTimestamp=str(half + 9_000))
+    assert {row.timestamp.replace(tzinfo=UTC) for row in frame.select("timestamp").collect()} == {
+        datetime.fromtimestamp(half / 1000 + second, UTC) for second in range(9)
+    }
+    with pytest.raises(Exception, match="no record at or after"):
+        read(spark, cluster, startingTimestamp=str(MOMENT + 10**9)).collect()
+
+
+def test_partitions_are_chosen_by_list_or_by_pattern(spark: SparkSession, cluster: LocalCluster) -> None:
+    assert set(offsets(read(spark, cluster, assign='{"orders": [1]}'))) == {1}
+    assert set(offsets(read(spark, cluster, subscribePattern="ord.*"))) == {0, 1, 2}
+    assert offsets(read(spark, cluster, subscribePattern="ord")) == {}
+
+
+def test_a_large_partition_is_read_by_several_tasks(spark: SparkSession, cluster: LocalCluster) -> None:
+    frame = read(spark, cluster, minPartitions="12")
+    assert frame.rdd.getNumPartitions() == 12
+    assert offsets(frame) == {partition: list(range(RECORDS // PARTITIONS)) for partition in range(PARTITIONS)}
+
+
+def test_offsets_that_never_were_fail_the_query_unless_loss_is_allowed(
+    spark: SparkSession, cluster: LocalCluster
+) -> None:
+    asked = json.dumps({"orders": {"0": 0, "1": 0, "2": 500}})
+    with pytest.raises(Exception, match="never committed or has been truncated"):
+        read(spark, cluster, startingOffsets=asked).collect()
+    assert 2 not in offsets(read(spark, cluster, startingOffsets=asked, failOnDataLoss="false"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "no-such-topic"}, "no-such-topic"),
+        ({"subscribe": "orders", "startingOffset": "earliest"}, "'startingoffset' is not known"),
+        ({"assign": '{"orders": [7]}'}, "orders-7"),
+    ],
+)
+def test_a_mistake_is_said_in_words(
+    spark: SparkSession, cluster: LocalCluster, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Exception, match=said):
+        read(spark, cluster, **options).collect()
+
+
+def test_streams_and_sinks_are_refused_with_what_to_use_instead(spark: SparkSession, cluster: LocalCluster) -> None:
+    with pytest.raises(Exception, match="no streaming source"):
+        spark.readStream.format("tidelog").option("tidelog.bootstrap.servers", cluster.bootstrap).option(
+            "subscribe", "orders"
+        ).load().writeStream.format("noop").start().processAllAvailable()
+    with pytest.raises(Exception, match="no batch sink"):
+        spark.range(1).write.format("tidelog").mode("append").save()
+
+
+def test_a_topic_made_again_while_a_query_runs_is_said_so(spark: SparkSession, cluster: LocalCluster) -> None:
+    cluster.create_topic("brief", 1)
+    with sync.Producer(cluster.bootstrap) as producer:
+        producer.send("brief", value=b"first life")
+    planned = read(spark, cluster, subscribe="brief")
+    ranges = planned.rdd  # offsets and topic id are fixed here
+    with sync.Admin(cluster.bootstrap) as admin:
+        admin.delete_topic("brief")
+    cluster.create_topic("brief", 1)
+    with pytest.raises(Exception, match="made again"):
+        ranges.collect()
+
+
+def test_the_leader_may_die_between_planning_and_reading(spark: SparkSession, cluster: LocalCluster) -> None:
+    (topic,) = cluster.metadata(0, "orders").topics
+    planned = read(spark, cluster).select("partition", "offset").rdd
+    victim = next(state.leader for state in topic.partitions if state.leader > 0)
+    cluster.kill(victim)
+    assert planned.count() == RECORDS
+    cluster.start_node(victim)
+    cluster.wait_healthy()
