@@ -57,6 +57,8 @@ class LocalNode:
     address: Endpoint
     metrics: Endpoint
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    wrapper: tuple[str, ...] = ()
+    """A command that runs the node's own command, given as its last arguments (`nice`, `unshare ...`)."""
 
     @property
     def running(self) -> bool:
@@ -134,7 +136,7 @@ class LocalCluster:
         path = os.pathsep.join([str(home), *(entry for entry in sys.path if entry and Path(entry).is_dir())])
         with node.log.open("ab") as log:
             node.process = subprocess.Popen(
-                [sys.executable, "-m", "node", "--config", str(node.config), "--until-stdin-ends"],
+                [*node.wrapper, sys.executable, "-m", "node", "--config", str(node.config), "--until-stdin-ends"],
                 cwd=node.folder,
                 env={**os.environ, "PYTHONPATH": path, **self._environment},
                 stdin=subprocess.PIPE,

@@ -1,0 +1,203 @@
+"""What a node must refuse, over the real wire: each time with its own error, nothing written, and serving on."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from node import methods
+from node.local_cluster import LocalCluster
+from node.status import from_proto
+from tidelog import _wire as wire
+from tidelog._transport import GrpcTransport
+from tidelog.errors import (
+    CorruptRecord,
+    DiskFull,
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidRequiredAcks,
+    NotEnoughReplicas,
+    RecordTooLarge,
+    TidelogError,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
+)
+from tidelog.records import build_batch
+from tidelog.records.record import Record
+from tidelog.types import Millis, Offset
+from tidelog.v1 import data_pb2
+
+pytestmark = pytest.mark.integration
+
+
+def batch(value: bytes = b"value", count: int = 1) -> bytes:
+    return build_batch([Record(Offset(index), Millis(1_700_000_000_000), b"key", value) for index in range(count)])
+
+
+def damaged(position: int) -> bytes:
+    data = bytearray(batch())
+    data[position] ^= 0x40
+    return bytes(data)
+
+
+class Client:
+    """Sends single batches and tells what the node said."""
+
+    def __init__(self, cluster: LocalCluster, topic_id: bytes) -> None:
+        self._address, self.topic_id = cluster.nodes[0].address, topic_id
+        self._transport = GrpcTransport()
+
+    async def produce(
+        self,
+        records: bytes,
+        *,
+        topic_id: bytes | None = None,
+        partition: int = 0,
+        epoch: int = 0,
+        acks: int = -1,
+    ) -> int:
+        """Returns the offset; raises the error of the call or of the entry."""
+        entry = wire.PartitionProduce(
+            batch_id=1, topic_id=topic_id or self.topic_id, partition=partition, leader_epoch=epoch, records=records
+        )
+        request = wire.ProduceRequest(acks=acks, timeout_ms=5_000, partitions=[entry])
+        answer = await self._transport.call(self._address, methods.DATA_PRODUCE, request, timeout_ms=8_000)
+        (produced,) = answer.partitions
+        if produced.HasField("error"):
+            raise from_proto(produced.error)
+        return produced.base_offset
+
+    async def end(self) -> int:
+        question = data_pb2.ListOffsetsPartition(topic_id=self.topic_id, current_leader_epoch=-1, timestamp_ms=-1)
+        request = data_pb2.ListOffsetsRequest(partitions=[question])
+        answer = await self._transport.call(self._address, methods.DATA_LIST_OFFSETS, request, timeout_ms=8_000)
+        return answer.partitions[0].offset
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), nodes=1) as cluster:
+        cluster.wait_healthy()
+        yield cluster
+
+
+def with_client(cluster: LocalCluster, topic_id: bytes, story: Callable[[Client], Awaitable[None]]) -> None:
+    async def tell() -> None:
+        client = Client(cluster, topic_id)
+        try:
+            await story(client)
+        finally:
+            await client.close()
+
+    asyncio.run(tell())
+
+
+def test_each_bad_request_has_its_own_error_and_writes_nothing(single: LocalCluster) -> None:
+    topic_id = single.create_topic("orders", partitions=1, replicas=1, max_message_bytes="2000")
+    refusals: list[tuple[type[TidelogError], dict[str, object]]] = [
+        (CorruptRecord, {"records": damaged(40)}),  # the header's own fields
+        (CorruptRecord, {"records": damaged(70)}),  # a record
+        (InvalidRequest, {"records": batch()[:-1]}),  # no whole batch
+        (CorruptRecord, {"records": b"no batch at all, but long enough to look like one: " * 3}),
+        (UnsupportedForMessageFormat, {"records": damaged(16)[:16] + b"\x01" + damaged(16)[17:]}),
+        (RecordTooLarge, {"records": batch(b"x" * 3000)}),
+        (UnknownTopicId, {"records": batch(), "topic_id": uuid.uuid4().bytes}),
+        (InvalidRequest, {"records": batch(), "topic_id": b"short"}),
+        (UnknownTopicOrPartition, {"records": batch(), "partition": 7}),
+        (UnknownLeaderEpoch, {"records": batch(), "epoch": 9}),
+        (InvalidRequiredAcks, {"records": batch(), "acks": 7}),
+    ]
+
+    async def story(client: Client) -> None:
+        assert await client.produce(batch()) == 0
+        for expected, request in refusals:
+            with pytest.raises(TidelogError) as refused:
+                await client.produce(**request)  # type: ignore[arg-type]
+            assert type(refused.value) is expected, f"{request}: {refused.value!r}"
+            assert refused.value.written is False
+            assert len(refused.value.message) > 20, "the thing, the cause, the next step"
+            assert await client.end() == 1
+        assert await client.produce(batch(count=3)) == 1
+        assert await client.end() == 4
+
+    with_client(single, topic_id, story)
+
+
+def test_an_older_leader_epoch_is_fenced(single: LocalCluster) -> None:
+    topic_id = single.create_topic("payments", partitions=1, replicas=1)
+    single.kill(0)
+    single.start_node(0)  # a new incarnation leads in a new epoch
+    single.wait_healthy()
+
+    async def story(client: Client) -> None:
+        with pytest.raises(FencedLeaderEpoch):
+            await client.produce(batch(), epoch=0)
+        assert await client.end() == 0
+
+    with_client(single, topic_id, story)
+
+
+def test_too_few_replicas_refuse_before_anything_is_written(single: LocalCluster) -> None:
+    topic_id = single.create_topic("careful", partitions=1, replicas=1, min_insync_replicas="2")
+
+    async def story(client: Client) -> None:
+        with pytest.raises(NotEnoughReplicas) as refused:
+            await client.produce(batch())
+        assert refused.value.written is False
+
+    with_client(single, topic_id, story)
+
+
+MOUNT = 'mount -t tmpfs -o size=24m tmpfs "$0" && head -c 4194304 /dev/zero > "$0/ballast" && exec "$@"'
+
+
+def namespaces_work() -> bool:
+    command = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not namespaces_work(), reason="this machine lets nobody mount a small file system of his own")
+def test_a_full_disk_refuses_whole_batches_and_serves_again_once_there_is_room(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, nodes=1, settings={"log": {"segment.index.bytes": 16384}})
+    (node,) = cluster.nodes
+    node.data.mkdir()
+    node.wrapper = ("unshare", "-rm", "sh", "-c", MOUNT, str(node.data.parent / "data"))
+    disk = node.data
+    node.config.write_text(node.config.read_text().replace(str(disk), str(disk / "folder")))
+    try:
+        cluster.start()
+        cluster.wait_healthy()
+        topic_id = cluster.create_topic("orders", partitions=1, replicas=1)
+
+        async def story(client: Client) -> None:
+            written = 0
+            with pytest.raises(DiskFull) as refused:
+                while written < 100:
+                    await client.produce(batch(b"x" * 900_000))
+                    written += 1
+            assert refused.value.written is False
+            assert "is full" in refused.value.message
+            assert 5 < written < 100
+            assert await client.end() == written, "the refused batch left nothing"
+            (Path(f"/proc/{node.pid}/root") / str(disk / "ballast").lstrip("/")).unlink()
+            before = await client.end()
+            assert await client.produce(batch(b"x" * 900_000)) == before
+
+        with_client(cluster, topic_id, story)
+        assert cluster.describe(0).controller_id == 0
+    finally:
+        cluster.kill_all()
