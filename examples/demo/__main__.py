@@ -48,18 +48,23 @@ def main(arguments: list[str] | None = None) -> int:
         return UNPREPARED
     signal.signal(signal.SIGTERM, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
-    options.out.mkdir(parents=True, exist_ok=True)
     try:
+        options.out.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
             return _run(options, items, source, folder, progress)
     except KeyboardInterrupt:
         print("demo: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (story.DemoFailed, ClusterFailed, TidelogError, OSError, ValueError) as cause:
+    except Exception as cause:
         _save_logs(folder, options.out)
-        print(f"demo: failed: {cause}\nThe nodes' logs are in {options.out}/logs.", file=sys.stderr)
+        print(f"demo: what the nodes and Spark logged is in {options.out}/logs", file=sys.stderr)
+        if not isinstance(cause, (story.DemoFailed, ClusterFailed, TidelogError, OSError, ValueError)):
+            raise  # a defect of the demo: its trace says more
+        print(f"demo: FAILED: {cause}", file=sys.stderr)
         return FAILED
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # the rest is short, and has to be done
         _end_children()
         if options.keep:
             print(f"kept {folder}", file=sys.stderr)
@@ -147,10 +152,12 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def _save_logs(folder: Path, out: Path) -> None:
-    for log in sorted(folder.glob("cluster/node-*/node.log")):
-        target = out / "logs" / f"{log.parent.name}.log"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, target)
+    target = out / "logs"
+    target.mkdir(parents=True, exist_ok=True)
+    for log in folder.glob("cluster/node-*/node.log"):
+        shutil.copyfile(log, target / f"{log.parent.name}.log")
+    for log in folder.glob("spark/spark.log"):
+        shutil.copyfile(log, target / log.name)
 
 
 def _end_children() -> None:

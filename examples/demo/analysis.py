@@ -26,13 +26,13 @@ class Result:
 def of_telemetry(records: DataFrame) -> Iterator[Result]:
     """The busiest cores and processes: what each used between its first and its last record."""
     told = records.select("key", F.from_json("value", TELEMETRY).alias("told")).select("key", "told.*")
-    span = (F.max("at") - F.min("at")) / 1000
+    used, span = F.max("busy_seconds") - F.min("busy_seconds"), (F.max("at") - F.min("at")) / 1000
     busy = (
         told.groupBy("kind", "key")
         .agg(
             F.last("name").alias("name"),
             F.count("*").alias("records"),
-            (100 * (F.max("busy_seconds") - F.min("busy_seconds")) / span).alias("percent"),
+            F.try_divide(100 * used, span).alias("percent"),  # nothing can be said of what was seen once
             (F.max("rss_bytes") / (1 << 20)).alias("mib"),
             F.max("threads").alias("threads"),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 
@@ -26,6 +26,7 @@ RED: Final = "#c8372d"
 GREY: Final = "#767d86"
 
 COLORS: Final = {"killed": RED, "recovered": BLUE, "restarted": GREY, "healed": GREEN}
+LEGEND: Final[dict[str, Any]] = {"frameon": True, "framealpha": 0.85, "edgecolor": "none", "borderpad": 0.2}
 LABEL_SHARE: Final = 0.13
 """Width of a mark's label, as a part of the axis: a label that would meet the one before goes a line higher."""
 PEAK_RATIO_MAX: Final = 3.0
@@ -72,7 +73,7 @@ def _draw_throughput(axes: Axes, times: Sequence[float], samples: Sequence[Sampl
     axes.stackplot(times, hit, others, labels=labels, colors=[ORANGE, BLUE], alpha=0.75, step="pre", linewidth=0)
     axes.set_ylabel("acknowledged\nrecords per second")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.legend(loc="upper right", frameon=False, ncols=2, reverse=False)
+    axes.legend(loc="upper right", ncols=2, **LEGEND)
     rates = [sample.acks_per_second for sample in samples]
     if not rates:
         return
@@ -86,6 +87,7 @@ def _draw_throughput(axes: Axes, times: Sequence[float], samples: Sequence[Sampl
             textcoords="offset points",
             color=INK,
             va="center",
+            bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5},
         )
 
 
@@ -97,7 +99,7 @@ def _draw_latency(axes: Axes, times: Sequence[float], samples: Sequence[Sample])
     axes.set_yscale("log")
     axes.set_ylabel("latency until\nacknowledged (ms)")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.legend(loc="upper right", frameon=False, ncols=2)
+    axes.legend(loc="upper right", ncols=2, **LEGEND)
 
 
 def _draw_in_sync(axes: Axes, times: Sequence[float], samples: Sequence[Sample]) -> None:
@@ -108,7 +110,7 @@ def _draw_in_sync(axes: Axes, times: Sequence[float], samples: Sequence[Sample])
     axes.set_ylabel("replicas in sync")
     axes.set_ylim(0, PARTITIONS * REPLICAS * 1.15)
     axes.set_yticks(range(0, PARTITIONS * REPLICAS + 1, REPLICAS))
-    axes.legend(loc="center right", frameon=False, ncols=2)
+    axes.legend(loc="center right", ncols=2, **LEGEND)
 
 
 def _draw_marks(axes: Axes, story: Story, begin: float) -> None:

@@ -3,7 +3,8 @@
 Kept true: records of one key are handed over in the order of their numbers; a batch of unknown outcome is sent again
 before any later one of its partition (the producer's `on_unknown="resend"`), so that the order holds on first
 occurrences; every record is in the ledger once it is acknowledged, and one that fails is counted and remembered.
-Open loop: a record is due by the clock, whether or not the cluster keeps up; only the producer's memory bounds it.
+Open loop: a record is due by the clock, or when the input has it, whether or not the cluster keeps up; only the
+producer's memory bounds it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from tidelog import Delivery, Producer, TidelogError
 
 ROUND_SECONDS: Final = 0.02
 """How often records are handed over: short beside any latency of interest."""
-LATE_SECONDS_MAX: Final = 1.0
-"""An input that is slower than the pace is not caught up with in a burst."""
 
 
 class Load:
@@ -60,21 +59,24 @@ class Load:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="input") as reader:  # reading an input blocks
 
-            def fetch() -> asyncio.Future[list[Item]]:
-                return loop.run_in_executor(reader, lambda: list(islice(self._items, per_round)))
+            def read() -> tuple[list[Item], float]:
+                return list(islice(self._items, per_round)), self._seconds()
+
+            def fetch() -> asyncio.Future[tuple[list[Item], float]]:
+                return loop.run_in_executor(reader, read)
 
             coming = fetch()
             try:
                 due = self._seconds()
                 while not self._stopping.is_set():
-                    items = await coming
+                    items, there_at = await coming
                     if not items:
                         break
                     coming = fetch()
-                    due = max(due, self._seconds() - LATE_SECONDS_MAX)
+                    due = max(due, there_at)  # a slow input is no latency, and is not caught up with in a burst
                     await asyncio.sleep(max(0.0, due - self._seconds()))
                     for item in items:
-                        await self._send(item, min(due, self._seconds()))
+                        await self._send(item, due)
                     due += len(items) / self._rate
             finally:
                 await asyncio.wait([coming])

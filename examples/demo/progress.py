@@ -65,6 +65,7 @@ class Progress:
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """A small table; columns whose name starts with ">" are numbers."""
         table = Table(title=escape(title), title_justify="left", title_style="bold", box=SIMPLE, pad_edge=False)
+        table.show_header = any(column.removeprefix(">") for column in columns)
         for column in columns:
             table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
         for row in rows:

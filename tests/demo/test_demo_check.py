@@ -132,6 +132,7 @@ def test_telemetry_says_how_busy_a_process_was_between_its_records(told: Callabl
         ("process-1", 1, 1, value.format(kind="process", at=5_000, name="idle", busy=7, rss=1 << 20)),
         ("process-2", 0, 2, value.format(kind="process", at=1_000, name="busy", busy=3, rss=2 << 20)),
         ("process-2", 1, 3, value.format(kind="process", at=5_000, name="busy", busy=6, rss=3 << 20)),
+        ("process-3", 0, 6, value.format(kind="process", at=1_000, name="gone", busy=3, rss=2 << 20)),
         ("core-0", 0, 4, '{"kind":"core","at":1000,"busy_seconds":10}'),
         ("core-0", 1, 5, '{"kind":"core","at":5000,"busy_seconds":12}'),
     ]
@@ -139,3 +140,4 @@ def test_telemetry_says_how_busy_a_process_was_between_its_records(told: Callabl
     assert cores.rows == (("core-0", "50.0", 2),)
     assert processes.rows[0] == ("process-2", "busy", "75.0", "3.0", 3, 2)
     assert processes.rows[1][:3] == ("process-1", "idle", "0.0")
+    assert len(processes.rows) == 2, "nothing can be said of a process that was seen once"
