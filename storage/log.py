@@ -227,7 +227,7 @@ class Log:
         if prepared is None:
             return LogAppendInfo.nothing(self.log_start_offset)
         info = prepared.info
-        if info.valid_bytes > self.config.segment_bytes:
+        if assign_offsets and info.valid_bytes > self.config.segment_bytes:
             self.bytes_rejected += len(records)
             raise RecordListTooLarge(
                 f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
@@ -265,8 +265,11 @@ class Log:
         )
 
     def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
-        """Roll, note epochs, write, move the log end. Raises OSError, and then the log is as it was."""
+        """Roll, note epochs, write, move the log end. Raises OSError, and then nothing of it was written."""
         info, extents = prepared.info, prepared.extents
+        if len(extents) > 1 and info.valid_bytes > self.config.segment_bytes:
+            self._write_apart(prepared, now, epochs)
+            return
         segment = self._segments.active
         if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
             segment = self._roll(max(info.first_offset, self.log_end_offset), now)
@@ -290,7 +293,8 @@ class Log:
         self.log_end_offset = Offset(info.last_offset + 1)
 
     def _write_apart(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
-        """The offsets of one append span more than a segment can: write it batch by batch."""
+        """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
+        full after some of them, those stay, as if they had been fetched alone."""
         data = memoryview(b"".join(prepared.buffers))
         position = 0
         for extent in prepared.extents:

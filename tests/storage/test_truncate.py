@@ -1,0 +1,215 @@
+"""Cutting a log back, in the order of design section 3; scenario 3 as far as one log shows it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from storage.fake_disk import SimulatedCrash
+from tests.storage.workbench import NOW, SMALL, Bench, stamped
+from tidelog.errors import KafkaStorageError
+from tidelog.types import Durability, EpochStart, LeaderEpoch, Offset
+
+
+def filled(upto: int = 100, epoch: int = 1, bench: Bench | None = None) -> Bench:
+    """One record a batch, offsets up to `upto`, over several segments, all of it flushed."""
+    bench = bench or Bench()
+    bench.follow(*(stamped(i, b"old %03d" % i, epoch=epoch, timestamp=NOW + i) for i in range(upto)))
+    bench.commit()
+    assert bench.log.held == upto
+    return bench
+
+
+def values(bench: Bench) -> list[bytes]:
+    return [data[-8:-1] for data in bench.contents()]
+
+
+def test_what_is_cut_is_gone_and_what_is_kept_stays() -> None:
+    bench = filled()
+    before = bench.contents()
+    bench.log.truncate_to(Offset(60))
+    assert bench.contents() == before[:60]
+    assert bench.log.log_end_offset == bench.log.held == bench.log.recovery_point == 60
+    assert bench.log.active.base_offset < 60
+    bench.follow(stamped(60, b"new", epoch=2))
+    assert bench.log.log_end_offset == 61
+
+
+def test_at_or_above_the_log_end_nothing_happens() -> None:
+    bench = filled(10)
+    calls = bench.disk.calls
+    bench.log.truncate_to(Offset(10))
+    bench.log.truncate_to(Offset(99))
+    assert bench.disk.calls == calls
+    assert bench.log.log_end_offset == 10
+
+
+def test_a_batch_that_holds_the_offset_goes_whole() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"a"), stamped(1, b"b", b"c", b"d"))
+    bench.log.truncate_to(Offset(3))
+    assert bench.log.log_end_offset == 1
+    assert bench.contents() == [stamped(0, b"a")]
+
+
+def test_behind_a_hole_the_log_ends_where_its_bytes_end() -> None:
+    """A restart could not tell the hole: nothing may then be said to be held that is not found."""
+    bench = Bench()
+    bench.follow(stamped(0, b"a"), stamped(20, b"b"))
+    bench.commit()
+    bench.log.truncate_to(Offset(15))
+    assert bench.log.log_end_offset == bench.log.held == 1
+    bench.crash(3)
+    assert bench.log.damage is None
+    assert bench.log.log_end_offset == 1
+
+
+def test_epochs_and_watermark_are_cut_as_well() -> None:
+    bench = filled(10, epoch=1)
+    bench.follow(*(stamped(i, b"x", epoch=4) for i in range(10, 20)))
+    bench.log.advance_high_watermark(Offset(15))
+    bench.log.truncate_to(Offset(10))
+    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(1), Offset(0)),)
+    assert bench.log.last_epoch == 1
+    assert bench.log.high_watermark == 10
+
+
+def test_indexes_and_times_follow_the_cut() -> None:
+    bench = filled()
+    bench.log.truncate_to(Offset(70))
+    bench.follow(*(stamped(i, b"new", epoch=2, timestamp=NOW + 1_000 - i) for i in range(70, 90)))
+    for i in range(70):
+        assert bench.log.offset_for_timestamp(NOW + i, up_to=Offset(100)) == (i, NOW + i, 1)
+    assert bench.log.offset_for_timestamp(NOW + 500, up_to=Offset(100)) == (70, NOW + 930, 2)
+
+
+def test_bytes_flushed_again_after_a_cut_below_the_recovery_point() -> None:
+    """Scenario 3: flushed to 100, cut to 80, new bytes from there on; their flush is not skipped as done before."""
+    for seed in range(15):
+        bench = filled()
+        bench.log.truncate_to(Offset(80))
+        bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(80, 95)))
+        bench.commit()
+        assert bench.log.held == 95
+        bench.crash(seed)
+        assert bench.log.damage is None
+        assert values(bench) == [b"old %03d" % i for i in range(80)] + [b"new %03d" % i for i in range(80, 95)]
+
+
+def test_the_checkpoint_says_100_when_the_log_was_cut_to_80() -> None:
+    """Scenario 3, variant: the recovery point file said 100, the follower crashes at 90: it reads from 80 on."""
+    for seed in range(15):
+        bench = filled()
+        bench.folder.write_checkpoints()
+        bench.log.truncate_to(Offset(80))
+        bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(80, 90)))
+        bench.crash(seed)
+        assert bench.log.damage is None
+        found = values(bench)
+        assert found[:80] == [b"old %03d" % i for i in range(80)]
+        assert found[80:] == [b"new %03d" % i for i in range(80, 80 + len(found[80:]))]
+        assert bench.log.held == bench.log.log_end_offset
+
+
+def test_cut_epochs_do_not_come_back() -> None:
+    """Scenario 3, variant: a cut whose epoch entry survived would let old and new bytes pass for the same epoch."""
+    for seed in range(15):
+        bench = filled(10, epoch=1)
+        bench.follow(*(stamped(i, b"x", epoch=4) for i in range(10, 20)))
+        bench.commit()
+        bench.log.truncate_to(Offset(10))
+        bench.crash(seed)
+        assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(1), Offset(0)),)
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_power_fails_in_any_call_of_a_truncation(durability: Durability) -> None:
+    """Before or behind the cut, but nothing between; and never does a file claim more than there is."""
+    crashed = 0
+    for call in range(1, 200):
+        bench = filled_any(durability)
+        bench.disk.crash_at_call(bench.disk.calls + call)
+        try:
+            bench.log.truncate_to(Offset(35))
+        except SimulatedCrash:
+            crashed += 1
+        else:
+            assert crashed > 10
+            return
+        bench.disk.crash(random.Random(call))
+        bench.reopen()
+        assert bench.log.damage is None
+        found = values(bench)
+        assert found == [b"old %03d" % i for i in range(len(found))]
+        assert len(found) >= 35
+        assert bench.log.epoch_entries()[0] == EpochStart(LeaderEpoch(1), Offset(0))
+    raise AssertionError("the truncation never ended")
+
+
+def filled_any(durability: Durability) -> Bench:
+    bench = Bench(replace(SMALL, durability=durability))
+    bench.follow(*(stamped(i, b"old %03d" % i, epoch=1) for i in range(40)))
+    bench.follow(*(stamped(i, b"old %03d" % i, epoch=2) for i in range(40, 60)))
+    bench.log.flush()
+    bench.folder.write_checkpoints()
+    return bench
+
+
+def test_a_log_is_emptied_and_starts_elsewhere() -> None:
+    bench = filled()
+    bench.log.truncate_fully_and_start_at(Offset(500))
+    log = bench.log
+    assert (log.log_start_offset, log.log_end_offset, log.held, log.high_watermark) == (500, 500, 500, 500)
+    assert log.epoch_entries() == ()
+    bench.follow(stamped(510, b"a", epoch=9))
+    bench.commit()
+    bench.crash(1)
+    assert (bench.log.log_start_offset, bench.log.held) == (500, 511)
+    assert bench.contents() == [stamped(510, b"a", epoch=9)]
+
+
+def test_an_empty_log_still_starts_there_after_a_crash() -> None:
+    for seed in range(10):
+        bench = filled(20)
+        bench.log.truncate_fully_and_start_at(Offset(500))
+        bench.crash(seed)
+        assert (bench.log.log_start_offset, bench.log.log_end_offset) == (500, 500)
+        assert bench.log.damage is None
+
+
+def test_a_cut_at_the_log_start_empties_the_log() -> None:
+    bench = filled(20)
+    bench.log.truncate_to(Offset(0))
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.contents()) == (0, 0, [])
+
+
+def test_power_fails_in_any_call_of_emptying() -> None:
+    for call in range(1, 200):
+        bench = filled(60)
+        bench.disk.crash_at_call(bench.disk.calls + call)
+        try:
+            bench.log.truncate_fully_and_start_at(Offset(500))
+        except SimulatedCrash:
+            bench.disk.crash(random.Random(call))
+            bench.reopen()
+            assert bench.log.damage is None
+            found = values(bench)
+            assert found == [b"old %03d" % i for i in range(len(found))]
+            assert bench.log.log_end_offset in (len(found), 500)
+        else:
+            return
+    raise AssertionError("it never ended")
+
+
+def test_a_failing_truncation_takes_the_folder_offline() -> None:
+    for operation, path in (("truncate", ".log"), ("sync", ".log"), ("remove", ".log"), ("write", "held-offset-marks")):
+        bench = filled()
+        bench.disk.fail(operation, path)
+        with pytest.raises(KafkaStorageError):
+            bench.log.truncate_to(Offset(50))
+        assert bench.folder.offline is not None
+        bench.crash(1)
+        assert bench.log.damage is None
+        assert values(bench)[:50] == [b"old %03d" % i for i in range(50)]
