@@ -1,0 +1,280 @@
+"""A data folder: who it belongs to, which logs it has, what it says of them. Source: KIP-858, Kafka's LogManager."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from storage.files import read_file, write_file
+from storage.os_files import OsFiles
+from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, SetClock, batch
+from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
+from tidelog.types import Durability, LeaderEpoch, NodeId, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
+
+OTHER = TopicPartition("other.topic-with-9", PartitionIndex(12))
+
+
+def text(bench: Bench, name: str) -> str:
+    data = read_file(bench.disk, f"/data/{name}")
+    assert data is not None
+    return data.decode()
+
+
+def test_a_new_folder_gets_an_id_and_keeps_it() -> None:
+    bench = Bench()
+    folder_id = bench.folder.folder_id
+    assert folder_id.version == 4
+    assert (bench.folder.cluster_id, bench.folder.node_id, bench.folder.last_registration) == (None, None, -1)
+    for seed in range(10):
+        bench.crash(seed)
+        assert bench.folder.folder_id == folder_id
+
+
+def test_it_belongs_to_one_node_of_one_cluster() -> None:
+    bench = Bench()
+    bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
+    bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
+    bench.crash(1)
+    assert (bench.folder.cluster_id, bench.folder.node_id) == ("u2n9nW-xE8Z4OMkj66OjEg", 3)
+    with pytest.raises(InconsistentClusterId, match="belongs to cluster"):
+        bench.folder.adopt("AAAAnW-xE8Z4OMkj66OjEg", NodeId(3))
+    with pytest.raises(InvalidConfig, match="belongs to node 3"):
+        bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(4))
+
+
+def test_the_registration_number_survives_a_crash() -> None:
+    bench = Bench()
+    bench.folder.write_registration(17)
+    for seed in range(10):
+        bench.crash(seed)
+        assert bench.folder.last_registration == 17
+    bench.folder.write_registration(30)
+    assert bench.folder.last_registration == 30
+
+
+def test_meta_properties_is_kafkas() -> None:
+    bench = Bench()
+    bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(1))
+    lines = set(text(bench, "meta.properties").splitlines())
+    assert {"version=1", "node.id=1", "cluster.id=u2n9nW-xE8Z4OMkj66OjEg"} < lines
+
+
+@pytest.mark.parametrize("contents", ["", "version=0\nbroker.id=1\n", "version=1\ndirectory.id=???\n"])
+def test_a_damaged_meta_properties_is_refused(contents: str) -> None:
+    disk = FakeDisk()
+    disk.make_folder("/data")
+    write_file(disk, "/data/meta.properties", contents.encode())
+    with pytest.raises(InvalidConfig, match=r"meta\.properties"):
+        DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
+
+
+def test_a_strangers_folder_is_refused() -> None:
+    disk = FakeDisk()
+    disk.make_folder("/home/photos")
+    with pytest.raises(InvalidConfig, match="not empty"):
+        DataFolder.open("/home", files=disk, clock=SetClock(), rng=random.Random(1))
+
+
+def test_a_folder_is_used_by_one_process() -> None:
+    bench = Bench()
+    with pytest.raises(KafkaStorageError, match="another process"):
+        bench.open_folder()
+    bench.folder.close()
+    bench.open_folder()
+
+
+def test_logs_come_back_with_their_topic_ids() -> None:
+    bench = Bench()
+    bench.folder.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
+    bench.folder.close_clean()
+    folder = bench.open_folder()
+    asked: list[tuple[TopicPartition, TopicId]] = []
+
+    def config_of(tp: TopicPartition, topic_id: TopicId) -> LogConfig:
+        asked.append((tp, topic_id))
+        return SMALL
+
+    assert sorted(folder.load_logs(config_of)) == sorted([TP, OTHER])
+    assert sorted(asked) == sorted([(TP, TOPIC_ID), (OTHER, TopicId(UUID(int=77)))])
+    assert text(bench, f"{OTHER}/partition.metadata") == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAATQ"
+
+
+def test_some_logs_can_be_loaded_before_the_others() -> None:
+    """The metadata log says how the others are configured."""
+    bench = Bench()
+    bench.folder.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
+    bench.folder.close_clean()
+    folder = bench.open_folder()
+    assert list(folder.load_logs(lambda _tp, _id: SMALL, only=lambda tp: tp == OTHER)) == [OTHER]
+    first = folder.logs[OTHER]
+    assert sorted(folder.load_logs(lambda _tp, _id: SMALL)) == sorted([TP, OTHER])
+    assert folder.logs[OTHER] is first
+
+
+def test_a_log_created_and_flushed_survives() -> None:
+    for seed in range(20):
+        bench = Bench()
+        bench.lead(b"a")
+        bench.commit()
+        bench.crash(seed)
+        assert bench.log.topic_id == TOPIC_ID
+        assert len(bench.contents()) == 1
+
+
+def test_nothing_is_deleted_because_its_metadata_is_missing() -> None:
+    bench = Bench()
+    bench.lead(b"precious")
+    bench.log.flush()
+    bench.folder.close_clean()
+    bench.disk.remove("/data/orders-0/partition.metadata")
+    bench.disk.make_folder("/data/not a log")
+    folder = bench.open_folder()
+    assert folder.load_logs(lambda _tp, _id: SMALL) == {}
+    (stray,) = [name for name in bench.disk.list("/data") if name.endswith("-stray")]
+    assert bench.disk.size(f"/data/{stray}/{0:020d}.log")
+    assert "set aside" in folder.notes[-1]
+    assert bench.disk.is_folder("/data/not a log")
+
+
+def test_a_new_log_does_not_take_over_an_old_folder() -> None:
+    bench = Bench()
+    bench.lead(b"old life")
+    bench.log.flush()
+    bench.folder.set_aside(TP, "it belongs to a topic that was deleted")
+    log = bench.folder.create_log(TP, TopicId(UUID(int=5)), SMALL)
+    assert log.log_end_offset == 0
+    assert [name.endswith("-stray") for name in bench.disk.list("/data") if "orders" in name] == [False, True]
+
+
+def test_a_deleted_log_is_gone_for_good() -> None:
+    for seed in range(10):
+        bench = Bench()
+        bench.lead(b"x")
+        bench.commit()
+        bench.folder.write_checkpoints()
+        bench.folder.delete_log(TP)
+        assert bench.folder.logs == {}
+        assert not any("orders" in name for name in bench.disk.list("/data"))
+        log = bench.folder.create_log(TP, TOPIC_ID, SMALL)
+        bench.folder.commit.request(log)
+        bench.crash(seed)
+        assert bench.log.log_end_offset == 0
+        assert bench.log.damage is None, "what the first life held is not missed in the second"
+
+
+def test_a_deletion_that_was_cut_short_is_finished() -> None:
+    bench = Bench()
+    bench.lead(b"x")
+    bench.log.flush()
+    bench.disk.kill()
+    bench.disk.rename("/data/orders-0", "/data/orders-0.0123456789abcdef-delete")
+    bench.open_folder().load_logs(lambda _tp, _id: SMALL)
+    assert not any("orders" in name for name in bench.disk.list("/data"))
+
+
+def test_checkpoints_are_kafkas_and_say_what_is() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.lead(b"x")
+    bench.commit()
+    bench.lead(b"not flushed")
+    bench.log.advance_high_watermark(Offset(4))
+    bench.folder.write_checkpoints()
+    assert text(bench, "recovery-point-offset-checkpoint") == "0\n1\norders 0 6\n"  # asked for the flush first
+    assert text(bench, "replication-offset-checkpoint") == "0\n1\norders 0 4\n"
+    bench.log.truncate_fully_and_start_at(Offset(9))
+    assert text(bench, "log-start-offset-checkpoint") == "0\n1\norders 0 9\n"
+    assert text(bench, "recovery-point-offset-checkpoint") == "0\n1\norders 0 0\n"
+
+
+def test_checkpoints_are_written_only_when_something_changed() -> None:
+    bench = Bench()
+    bench.lead(b"x")
+    bench.commit()
+    bench.folder.write_checkpoints()
+    calls = bench.disk.calls
+    bench.folder.write_checkpoints()
+    assert bench.disk.calls == calls
+
+
+def test_the_watermark_survives_a_restart_and_is_bounded_by_the_log() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.lead(b"x")
+    bench.log.advance_high_watermark(Offset(5))
+    bench.folder.write_checkpoints()
+    bench.kill()
+    assert bench.log.high_watermark == 5
+    bench.disk.kill()
+    write_file(bench.disk, "/data/replication-offset-checkpoint", b"0\n1\norders 0 99\n")
+    bench.reopen()
+    assert bench.log.high_watermark == 5
+
+
+def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else() -> None:
+    bench = Bench()
+    for _ in range(50):
+        bench.lead(b"x")
+    contents = bench.contents()
+    bench.folder.close_clean()
+    write_file(bench.disk, "/data/recovery-point-offset-checkpoint", b"0\n5\nhalf a fi")
+    bench.reopen()
+    assert bench.contents() == contents
+    assert bench.log.damage is None
+
+
+def test_held_marks_are_written_after_each_group_commit_without_a_sync_of_their_own() -> None:
+    bench = Bench()
+    bench.lead(b"x")
+    bench.commit()
+    syncs = bench.disk.syncs
+    bench.lead(b"x")
+    bench.commit()
+    assert bench.disk.syncs - syncs == 1, "the .log, nothing else"
+    data = read_file(bench.disk, "/data/held-offset-marks")
+    assert data is not None
+    assert (len(data), int.from_bytes(data[20:28])) == (32, 2)
+
+
+def test_page_cache_logs_have_no_held_marks() -> None:
+    bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
+    bench.lead(b"x")
+    bench.log.flush()
+    assert read_file(bench.disk, "/data/held-offset-marks") == b""
+
+
+def test_the_same_folder_on_a_real_disk(tmp_path: Path) -> None:
+    """Everything once through the operating system: create, append, roll, cut, clean and unclean restarts, delete."""
+    bench = Bench(SMALL, files=OsFiles(), path=str(tmp_path / "data"))
+    key = PartitionKey(TOPIC_ID, TP.partition)
+    for i in range(60):
+        bench.lead(b"value %d" % i)
+    bench.commit()
+    assert bench.log.held == 60
+    bench.log.truncate_to(Offset(50))
+    contents = bench.contents()
+    bench.restart_clean()
+    assert (bench.folder.was_clean, bench.folder.notes, bench.contents()) == (True, [], contents)
+    bench.log.append(batch(b"unsynced"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    bench.folder.close()
+    bench.reopen()
+    assert bench.contents()[:-1] == contents
+    path = Path(bench.segment_path)
+    bench.folder.close()
+    path.write_bytes(path.read_bytes()[:-10])
+    bench.reopen()
+    assert bench.folder.damaged()[key].end_offset == 51
+    bench.log.truncate_fully_and_start_at(Offset(7))
+    bench.lead(b"again")
+    bench.restart_clean()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (7, 8)
+    bench.folder.delete_log(TP)
+    assert not any(name.startswith("orders") for name in OsFiles().list(bench.path))
+    bench.folder.close_clean()

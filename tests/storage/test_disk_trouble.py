@@ -1,0 +1,187 @@
+"""A disk that is full, or that fails: typed errors, nothing half written, other folders untouched."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from storage.config import LogConfig
+from storage.fake_disk import SimulatedCrash
+from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, stamped
+from tidelog.errors import DiskFull, KafkaStorageError
+from tidelog.types import Offset, PartitionIndex, TopicPartition
+
+
+def test_a_full_folder_refuses_appends_whole_and_serves_reads() -> None:
+    bench = Bench()
+    for i in range(5):
+        bench.lead(b"value %d" % i)
+    before, size = bench.contents(), bench.disk.size(bench.segment_path)
+    for free in (0, 1, 30, 60):
+        bench.disk.capacity = bench.disk.used + free
+        with pytest.raises(DiskFull, match="make room"):
+            bench.lead(b"one too many")
+        assert bench.contents() == before
+        assert bench.disk.size(bench.segment_path) == size, "what fitted was cut away again"
+        assert bench.disk.used + free == bench.disk.capacity
+    assert bench.folder.offline is None
+
+
+def test_it_works_again_when_there_is_room() -> None:
+    bench = Bench()
+    bench.lead(b"a")
+    bench.disk.capacity = bench.disk.used
+    with pytest.raises(DiskFull):
+        bench.lead(b"b", epoch=5)
+    assert [entry.epoch for entry in bench.log.epoch_entries()] == [0], "the refused epoch left no trace"
+    bench.disk.capacity = None
+    assert bench.lead(b"c") == 1
+    bench.commit()
+    assert bench.log.held == 2
+    bench.kill()
+    assert len(bench.contents()) == 2
+
+
+def test_a_roll_on_a_full_disk_keeps_the_old_segment() -> None:
+    bench = Bench(LogConfig(segment_bytes=200, index_interval_bytes=10))
+    bench.lead(b"x" * 50)
+    before, bases = bench.contents(), [segment.base_offset for segment in bench.log.segments]
+    bench.disk.capacity = bench.disk.used
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            bench.lead(b"x" * 120)
+    assert [segment.base_offset for segment in bench.log.segments] == bases
+    bench.disk.capacity = None
+    bench.lead(b"x" * 120)
+    assert bench.contents()[:-1] == before
+    bench.kill()
+    assert bench.contents()[:-1] == before
+
+
+def test_a_full_disk_cannot_make_logs_and_leaves_nothing_behind() -> None:
+    bench = Bench()
+    bench.disk.capacity = bench.disk.used
+    other = TopicPartition("other", PartitionIndex(0))
+    with pytest.raises(DiskFull):
+        bench.folder.create_log(other, TOPIC_ID, SMALL)
+    assert "other-0" not in bench.disk.list("/data")
+    bench.disk.capacity = None
+    bench.folder.create_log(other, TOPIC_ID, SMALL)
+
+
+def test_a_truncation_on_a_full_disk_is_refused_before_it_cuts() -> None:
+    bench = Bench()
+    bench.follow(*(stamped(i, b"%d" % i) for i in range(20)))
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = bench.contents()
+    bench.disk.capacity = bench.disk.used
+    with pytest.raises(DiskFull):
+        bench.log.truncate_to(Offset(5))
+    assert bench.contents() == before
+    bench.disk.capacity = None
+    bench.log.truncate_to(Offset(5))
+    assert bench.contents() == before[:5]
+    bench.crash(1)
+    assert bench.contents() == before[:5]
+
+
+def test_a_failing_write_takes_the_folder_offline() -> None:
+    bench = Bench()
+    bench.lead(b"a")
+    bench.disk.fail("write", ".log")
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        bench.lead(b"b")
+    assert bench.folder.offline is not None
+    with pytest.raises(KafkaStorageError, match="offline"):
+        bench.lead(b"c")
+    with pytest.raises(KafkaStorageError, match="offline"):
+        bench.folder.create_log(TopicPartition("other", PartitionIndex(0)), TOPIC_ID, SMALL)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        bench.folder.close_clean()
+    bench.reopen()
+    assert not bench.folder.was_clean
+    assert len(bench.contents()) == 1
+
+
+def test_a_failing_read_takes_the_folder_offline() -> None:
+    bench = Bench()
+    bench.lead(b"a")
+    bench.disk.fail("read", ".log")
+    with pytest.raises(KafkaStorageError, match="reading"):
+        bench.read_first()
+    assert bench.folder.offline is not None
+
+
+def test_any_call_may_fail_and_nothing_held_is_lost() -> None:
+    """Each call of an ordinary life fails once, with each operation; then the machine restarts."""
+    for operation in ("write", "sync", "truncate", "open", "map", "reserve", "rename", "remove", "sync_folder"):
+        for skip in range(12):
+            bench = Bench()
+            fault = bench.disk.fail(operation, "/data", skip=skip)
+            held = 0
+            try:
+                for i in range(30):
+                    bench.lead(b"value %d" % i)
+                    bench.commit()
+                    held = bench.log.held
+                    if i == 20:
+                        held = 15  # from here on the cut may have happened
+                        bench.log.truncate_to(Offset(15))
+                        bench.folder.write_checkpoints()
+            except KafkaStorageError:
+                assert bench.folder.offline is not None
+            if fault.times == 1:
+                break  # there are not that many such calls
+            bench.disk.heal()
+            bench.disk.crash(random.Random(skip))
+            try:
+                bench.reopen()
+            except KeyError:
+                assert held == 0
+                continue
+            assert bench.log.damage is None
+            assert bench.log.log_end_offset >= held
+
+
+def test_a_crash_in_any_call_of_an_append_leaves_whole_batches() -> None:
+    for call in range(1, 60):
+        bench = Bench()
+        for i in range(12):
+            bench.lead(b"value %d" % i)
+        bench.commit()
+        before = bench.contents()
+        bench.disk.crash_at_call(bench.disk.calls + call)
+        try:
+            bench.lead(b"the last one" * 40)
+        except SimulatedCrash:
+            bench.disk.crash(random.Random(call))
+            bench.reopen()
+            assert bench.contents()[:12] == before
+            assert len(bench.contents()) in (12, 13)
+        else:
+            assert call > 1
+            return
+    raise AssertionError("the append never ended")
+
+
+def test_creating_a_log_can_be_cut_short_anywhere() -> None:
+    for call in range(1, 80):
+        bench = Bench()
+        other = TopicPartition("other", PartitionIndex(0))
+        bench.disk.crash_at_call(bench.disk.calls + call)
+        try:
+            bench.folder.create_log(other, TOPIC_ID, SMALL)
+        except SimulatedCrash:
+            bench.disk.crash(random.Random(call))
+            folder = bench.open_folder()
+            logs = folder.load_logs(lambda _tp, _id: SMALL)
+            assert TP in logs
+            if other not in logs:
+                folder.create_log(other, TOPIC_ID, SMALL)
+            assert folder.damaged() == {}
+        else:
+            assert call > 5
+            return
+    raise AssertionError("it never ended")
