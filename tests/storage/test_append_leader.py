@@ -27,7 +27,7 @@ from tidelog.types import Codec, LeaderEpoch, Millis, Offset, ProducerId, Timest
 EPOCH = LeaderEpoch(3)
 
 
-def append(bench: Bench, data: bytes, origin: Origin = Origin.CLIENT) -> LogAppendInfo:
+def append(bench: Bench, data: bytes | bytearray, origin: Origin = Origin.CLIENT) -> LogAppendInfo:
     return bench.log.append(data, assign_offsets=True, leader_epoch=EPOCH, origin=origin)
 
 
