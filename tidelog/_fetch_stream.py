@@ -62,10 +62,6 @@ class FetchStream:
         finally:
             stream.close()
 
-    def end(self) -> None:
-        """The stream is of no use any more; what is open fails."""
-        self._break(ConnectionLost(f"the fetch stream to {self._endpoint} was closed on this side"))
-
     def _break(self, cause: TidelogError) -> None:
         if self._broken is not None:
             return

@@ -172,7 +172,7 @@ class Producer(Service):
         self._core = ProducerCore(policy, self._rng)
         self._routes: dict[str, _Route] = {}
         self._views: dict[str, TopicView] = {}
-        self._streams: dict[Endpoint, ProduceStream] = {}
+        self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
@@ -425,10 +425,10 @@ class Producer(Service):
             return LeaderNotAvailable(
                 f"{batch.queue.topic_partition} is led by node {node}, which no node names as alive: is it starting?"
             )
-        stream = self._streams.get(endpoint)
+        stream = self._streams.get((node, endpoint))
         if stream is None or not stream.give(batch):
             assert self._transport is not None
-            stream = self._streams[endpoint] = ProduceStream(node, endpoint, self._transport, self)
+            stream = self._streams[node, endpoint] = ProduceStream(node, endpoint, self._transport, self)
             stream.give(batch)
             self._spawn(stream.run(), f"produce to {endpoint}")
         return None

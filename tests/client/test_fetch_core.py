@@ -177,7 +177,7 @@ def test_a_seek_makes_the_open_fetch_stale() -> None:
     stale = desk.cursor().number
     (fetch,) = opened(desk.handle(Sought(key(), Offset(50), NO_LEADER_EPOCH, Millis(desk.now))))
     assert fetch.offset == 50
-    desk.handle(Fetched(key(), stale, (batch(0),), LeaderEpoch(0), Offset(9), Offset(0), Millis(desk.now)))
+    desk.handle(Fetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(0), Millis(desk.now)))
     assert not desk.cursor().has_data
 
 

@@ -172,6 +172,7 @@ def test_a_node_that_is_down_is_waited_for_and_what_was_never_sent_is_certainly_
                 with pytest.raises(DeliveryTimedOut) as caught:
                     await producer.send("orders", b"2", partition=1)
                 assert isinstance(caught.value.__cause__, TidelogError)
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
                 waiting = start(producer.send("orders", b"3", partition=1))
                 await CLOCK.sleep_ms(300)
                 await cluster.nodes[1].start()
