@@ -24,10 +24,18 @@ _log = logging.getLogger("node.executor")
 class ThreadExecutor:
     """`storage.executor.Executor` on `workers` threads. Made on a running loop; its threads end with `close`."""
 
-    def __init__(self, name: str, *, workers: int = 1, observe: Callable[[float], None] | None = None) -> None:
-        """observe: told, on the loop, how long each piece took (seconds)."""
+    def __init__(
+        self,
+        name: str,
+        *,
+        workers: int = 1,
+        observe: Callable[[float], None] | None = None,
+        on_defect: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """observe: told, on the loop, how long each piece took (seconds). on_defect: told what a `done` raised; without
+        it the loop's exception handler is."""
         self._loop = asyncio.get_running_loop()
-        self._observe = observe
+        self._observe, self._on_defect = observe, on_defect
         self._queue: SimpleQueue[_Piece] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(workers)
@@ -63,4 +71,9 @@ class ThreadExecutor:
     def _report(self, done: Callable[[Any], None], result: Any, seconds: float) -> None:
         if self._observe is not None:
             self._observe(seconds)
-        done(result)
+        try:
+            done(result)
+        except Exception as defect:
+            if self._on_defect is None:
+                raise
+            self._on_defect(defect)

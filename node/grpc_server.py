@@ -194,6 +194,7 @@ class ServerStream:
         """Send one answer; waits while the caller does not keep up. Once begun, it is sent whole."""
         # gRPC cannot take a write back, and cannot end a stream during one: a cancelled sender leaves it running.
         self._last_write = asyncio.get_running_loop().create_task(self._write(message))
+        self._last_write.add_done_callback(_seen)
         await asyncio.shield(self._last_write)
 
     async def receive(self) -> Any:
@@ -223,7 +224,6 @@ class ServerStream:
         """Wait until nothing is being written any more, so that the stream can be ended."""
         if self._last_write is not None:
             await asyncio.wait((self._last_write,))
-            self._last_write.exception()  # its sender has seen it, or is gone
 
     async def _write(self, message: WireMessage) -> None:
         async with self._lock:
@@ -234,6 +234,12 @@ class ServerStream:
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"the caller at {self._context.peer()} went away ({error})")
+
+
+def _seen(write: asyncio.Task[None]) -> None:
+    """A failed write is its sender's to notice; where that is gone, nobody has to."""
+    if not write.cancelled():
+        write.exception()
 
 
 def _server_options(message_bytes_max: int) -> list[tuple[str, int]]:

@@ -46,6 +46,7 @@ _log = logging.getLogger("node.process")
 ANSWER_GRACE_MS: Final = 1_000
 """Calls that are being worked on when the node stops get so long to end."""
 
+EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
 EXIT_AT_ONCE: Final = 130
 
@@ -65,7 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
             runner.run(NodeProcess(config, until_stdin_ends=options.until_stdin_ends).run())
     except TidelogError as error:
         _log.error("the node cannot run: %s", error.message)
-        return EXIT_CONFIG if isinstance(error, InvalidConfig) else 1
+        return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
+    except Exception:  # noqa: BLE001 (a defect: said in one line of the log, with its traceback)
+        _log.critical("a defect ends the node; its next start recovers", exc_info=True)
+        return EXIT_FAILED
     return 0
 
 
@@ -79,9 +83,11 @@ class NodeProcess:
         ProcessCollector(registry=self._metrics.registry)
         self._executors: list[ThreadExecutor] = []
         self._servers: list[GrpcServer] = []
+        self._defect: asyncio.Future[Exception]
 
     async def run(self) -> None:
         """Serve until told to stop, then stop gracefully. Raises what makes running impossible."""
+        self._defect = asyncio.get_running_loop().create_future()
         async with AsyncExitStack() as stack:
             transport = GrpcTransport(message_bytes_max=self._config.message_bytes_max)
             stack.push_async_callback(transport.close)
@@ -101,8 +107,19 @@ class NodeProcess:
             self._metrics.watch(node.figures)
             await self._serve(node, config, stack)
             self._listen_to_signals(node)
-            await node.run()
+            await self._run_unless_defect(node)
             _log.info("stopped")
+
+    async def _run_unless_defect(self, node: Node) -> None:
+        """A belief of ours that broke in a callback ends the node, as one that breaks in a task does: what it was about
+        to do would else be waited for, for ever. The next start recovers."""
+        running = asyncio.ensure_future(node.run())
+        await asyncio.wait((running, self._defect), return_when=asyncio.FIRST_COMPLETED)
+        if self._defect.done() and not running.done():
+            running.cancel()
+            await asyncio.wait((running,))
+            raise self._defect.result()
+        await running
 
     def _bind(self) -> NodeConfig:
         """Take the listeners' addresses. Returns the configuration with the ports that were taken."""
@@ -146,10 +163,16 @@ class NodeProcess:
             await server.stop(ANSWER_GRACE_MS)
 
     def _executor(self, name: str, workers: int = 1) -> ThreadExecutor:
-        """The executor of that name: a data folder's writer, or a pool."""
-        executor = ThreadExecutor(name, workers=workers, observe=self._metrics.folder_worker(name))
+        """The executor of that name: a data folder's writer, or what syncs its logs."""
+        executor = ThreadExecutor(
+            name, workers=workers, observe=self._metrics.folder_worker(name), on_defect=self._defect_found
+        )
         self._executors.append(executor)
         return executor
+
+    def _defect_found(self, defect: Exception) -> None:
+        if not self._defect.done():
+            self._defect.set_result(defect)
 
     def _close_executors(self) -> None:
         for executor in self._executors:

@@ -33,10 +33,14 @@ def single(tmp_path: Path) -> Iterator[LocalCluster]:
         cluster.kill_all()
 
 
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 def run_node(config: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "node", "--config", str(config)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ},
+        env={**environment(), **environ},
         capture_output=True,
         text=True,
         timeout=30,
@@ -72,6 +76,44 @@ def test_a_second_signal_ends_it_at_once(single: LocalCluster) -> None:
     os.kill(process.pid, signal.SIGCONT)
     assert process.wait(20) == 130
     assert not (single.nodes[0].data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_node_that_waits_for_others_to_form_a_cluster_can_be_stopped(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, nodes=2)
+    cluster.start_node(0)
+    try:
+        said = cluster.nodes[0].log
+        cluster.wait_until(lambda: "forming a cluster waits for" in said.read_text(), within_s=20, what="it waits")
+        assert cluster.describe(0).controller_id == -1
+        assert cluster.stop_node(0) == 0
+    finally:
+        cluster.kill_all()
+
+
+def test_a_data_folder_that_fails_is_left_out_and_told(single: LocalCluster, tmp_path: Path) -> None:
+    single.stop_node(0)
+    node = single.nodes[0]
+    (tmp_path / "file").write_text("no folder")
+    folders = f'"{node.data}", "{tmp_path / "file"}"'
+    node.config.write_text(node.config.read_text().replace(f'"{node.data}"', folders))
+    single.start_node(0)
+    single.wait_healthy()
+    assert "error   node.node" in node.log.read_text()
+    with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    assert f'tidelog_folder_offline{{folder="{tmp_path / "file"}"}} 1.0' in text
+    assert f'tidelog_folder_offline{{folder="{node.data}"}} 0.0' in text
+
+
+def test_a_cluster_runs_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "node.local_cluster", "--nodes", "2", "--folder", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()) as process:
+        assert process.stdout is not None
+        assert re.match(r"ready bootstrap=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ folder=", process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40) == 0
+    for node in range(2):
+        assert "stopped" in (tmp_path / f"node-{node}" / "node.log").read_text().splitlines()[-1]
 
 
 def test_a_folder_in_use_and_a_port_in_use_are_refused_by_name(single: LocalCluster) -> None:

@@ -55,6 +55,18 @@ def test_work_that_fails_raises_where_it_is_waited_for() -> None:
     asyncio.run(story())
 
 
+def test_a_report_that_breaks_is_told() -> None:
+    async def story() -> None:
+        told: list[Exception] = []
+        executor = ThreadExecutor("folder", on_defect=told.append)
+        executor.submit(lambda: 1, lambda result: 1 // (1 - result))  # type: ignore[operator]
+        assert await run_in(executor, lambda: "the worker goes on") == "the worker goes on"
+        assert [type(defect) for defect in told] == [ZeroDivisionError]
+        executor.close()
+
+    asyncio.run(story())
+
+
 def test_closing_finishes_what_was_given() -> None:
     finished = []
 
