@@ -23,7 +23,7 @@ from storage.config import LogConfig
 from storage.files import Buffer, Files
 from storage.flush import FlushState, FlushTicket
 from storage.loading import Damage, LoadedLog
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Extent, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
 from storage.validation import Prepared, prepare_follower, prepare_leader
@@ -37,7 +37,6 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.types import (
-    NO_LEADER_EPOCH,
     Durability,
     EpochEnd,
     EpochStart,
@@ -234,7 +233,7 @@ class Log:
                 f"{self.config.segment_bytes}: send smaller batches"
             )
         try:
-            self._write(prepared, now, epochs)
+            self._write(prepared, now, epochs, following=not assign_offsets)
         except OSError as error:
             raise self.folder.fail(f"appending to {self.path}", error) from error
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -264,7 +263,7 @@ class Log:
             origin=origin,
         )
 
-    def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
+    def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], *, following: bool) -> None:
         """Roll, note epochs, write, move the log end. Raises OSError, and then nothing of it was written."""
         info, extents = prepared.info, prepared.extents
         if len(extents) > 1 and info.valid_bytes > self.config.segment_bytes:
@@ -276,14 +275,7 @@ class Log:
         if not segment.index.fits(info.last_offset):
             self._write_apart(prepared, now, epochs)
             return
-        before = self._epochs.entries if epochs or extents[-1].leader_epoch != self._epochs.latest else None
-        if epochs:
-            for epoch, start in ((entry.epoch, entry.start_offset) for entry in epochs):
-                self._epochs.assign(epoch, max(start, info.first_offset) if epoch != self._epochs.latest else start)
-        elif before is not None:
-            for extent in extents:
-                if extent.leader_epoch != NO_LEADER_EPOCH and extent.leader_epoch != self._epochs.latest:
-                    self._epochs.assign(extent.leader_epoch, extent.base_offset)
+        before = self._note_epochs(extents, epochs, following)
         try:
             segment.append(prepared.buffers, extents, info.valid_bytes)
         except OSError:
@@ -291,6 +283,26 @@ class Log:
                 self._epochs.restore(before)
             raise
         self.log_end_offset = Offset(info.last_offset + 1)
+
+    def _note_epochs(
+        self, extents: Sequence[Extent], epochs: Sequence[EpochStart], following: bool
+    ) -> tuple[EpochStart, ...] | None:
+        """Enter the epochs of an append into the cache. Returns the entries before, None where nothing changes.
+
+        A follower believes its leader, or the batches: an epoch that it once began itself and that has no records goes.
+        """
+        cache, log_end = self._epochs, self.log_end_offset
+        last = extents[-1].leader_epoch
+        if last == cache.latest and (not following or cache.last_with_data(log_end) == last):
+            return None
+        before = cache.entries
+        if following:
+            cache.truncate_from_end(log_end)
+        starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs]
+        for epoch, start in starts or [(extent.leader_epoch, extent.base_offset) for extent in extents]:
+            if epoch > cache.latest:
+                cache.assign(epoch, start)
+        return before
 
     def _write_apart(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
         """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
@@ -304,7 +316,9 @@ class Log:
                 max_timestamp=extent.max_timestamp,
                 valid_bytes=extent.size,
             )
-            self._write(Prepared([data[position : position + extent.size]], (extent,), info), now, epochs)
+            part = Prepared([data[position : position + extent.size]], (extent,), info)
+            within = [entry for entry in epochs if entry.epoch <= extent.leader_epoch]
+            self._write(part, now, within, following=True)
             position += extent.size
 
     # --- roll -----------------------------------------------------------------------------------------------------

@@ -115,6 +115,22 @@ def test_an_epoch_that_began_before_this_log_starts_with_it() -> None:
     assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(50)),)
 
 
+def test_an_epoch_that_it_began_without_a_record_goes_and_the_others_keep_their_starts() -> None:
+    """It led epoch 5 and wrote nothing; the next leader's batch at its log end is still of epoch 3."""
+    for epochs in ([], [EpochStart(LeaderEpoch(3), Offset(0))]):
+        bench = with_ten(epoch=3)
+        bench.log.begin_epoch(LeaderEpoch(5))
+        bench.log.append(stamped(10, b"a", epoch=3), assign_offsets=False, leader_epoch=LeaderEpoch(6), epochs=epochs)
+        assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(3), Offset(0)),)
+
+
+def test_an_epoch_that_begins_in_a_hole_begins_where_the_leader_says() -> None:
+    bench = with_ten(epoch=3)
+    epochs = [EpochStart(LeaderEpoch(4), Offset(12))]
+    bench.log.append(stamped(15, b"a", epoch=4), assign_offsets=False, leader_epoch=LeaderEpoch(4), epochs=epochs)
+    assert bench.log.epoch_entries()[-1] == EpochStart(LeaderEpoch(4), Offset(12))
+
+
 def test_the_result_spans_all_batches() -> None:
     bench = with_ten()
     data = [stamped(12, b"a", timestamp=NOW + 9), stamped(13, b"b", b"c", timestamp=NOW + 5)]

