@@ -32,7 +32,15 @@ MACHINE = {
     "uvloop",
 }
 # The modules of a node that may build real sockets, threads and loops; everything else takes them by constructor.
-NODE_OUTERMOST = {"__main__.py", "executor.py", "grpc_server.py", "grpc_transport.py", "probe.py", "process.py"}
+NODE_OUTERMOST = {
+    "__main__.py",
+    "executor.py",
+    "grpc_server.py",
+    "grpc_transport.py",
+    "local_cluster.py",
+    "probe.py",
+    "process.py",
+}
 # Where the builtin `open` (or a Path that opens) may be called.
 MAY_OPEN = {
     "storage/os_files.py",
