@@ -315,6 +315,12 @@ class Cluster:
         said = "; ".join(failure.message for failure in failures)
         return ConnectionFailed(f"no node of the cluster answers, {len(failures)} asked: {said}")
 
+    def end(self, error: TidelogError) -> None:
+        """Nothing is asked any more: whoever waits gets the error."""
+        for future in self._answered:
+            if not future.done():
+                future.set_exception(error)
+
     async def _ask_once(self) -> None:
         waiting, self._answered = self._answered, []
         failure: TidelogError | None = None
@@ -325,7 +331,7 @@ class Cluster:
         except TidelogError as error:
             failure = error
             self._last = None
-        except asyncio.CancelledError:
+        except BaseException:
             self._answered = [*waiting, *self._answered]
             raise
         for future in waiting:

@@ -37,7 +37,7 @@ def codec_of(value: str | Codec) -> Codec:
         raise UnsupportedCompressionType(f"compression={value!r}: use one of {names}") from None
 
 
-def at_least(least: int, **options: int) -> None:
+def at_least(least: int, **options: object) -> None:
     """Raise InvalidConfig for an option below `least`."""
     for name, value in options.items():
         if not isinstance(value, int) or value < least:

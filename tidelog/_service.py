@@ -65,34 +65,34 @@ class Service:
 
     async def start(self) -> None:
         """Start the background tasks. `async with` does it. Nothing is asked of the network yet."""
-        if self._root is not None:
-            raise InvalidRequest(f"the {self._what} is started already: make another one")
+        if self._root is not None or self._closed:
+            raise InvalidRequest(f"the {self._what} was started before: make another one")
         transport = self._transport
         if transport is None:
             from tidelog._transport import GrpcTransport
 
             transport = self._transport = GrpcTransport()
-        self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
+        cluster = self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
         started = asyncio.Event()
-        self._root = start_root_task(self._run(started), name=f"tidelog {self._what}")
+        self._root = start_root_task(self._run(cluster, started), name=f"tidelog {self._what}")
         await started.wait()
 
     async def close(self) -> None:
         """End all background tasks and close the connections. Calling it twice is fine."""
-        if self._closed or self._root is None:
-            self._closed = True
-            return
         self._closed = True
-        self._root.cancel()
-        await asyncio.wait([self._root])
+        root, self._root = self._root, None
+        if root is None:
+            return
+        root.cancel()
+        await asyncio.wait([root])
         if self._transport is not None:
             await self._transport.close()
 
-    async def _run(self, started: asyncio.Event) -> None:
+    async def _run(self, cluster: Cluster, started: asyncio.Event) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                tasks.create_task(self._cluster.run(), name="metadata")
+                tasks.create_task(cluster.run(), name="metadata")
                 for name, work in self._background().items():
                     tasks.create_task(work, name=name)
                 started.set()
@@ -103,6 +103,8 @@ class Service:
             self._on_defect()
         finally:
             self._tasks = None
+            self._closed = True
+            cluster.end(self._unusable())
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Start a task that ends with the client at the latest."""

@@ -10,6 +10,7 @@ import pytest
 
 import tidelog
 from tests.client.memory_cluster import CLOCK, SILENCE, memory_cluster, run, start, until
+from tidelog._transport import GrpcTransport
 from tidelog.errors import (
     BufferExhausted,
     CommitUnknown,
@@ -316,6 +317,39 @@ def test_closing_without_a_flush_tells_the_senders() -> None:
             await producer.close(flush=False)
             with pytest.raises(DeliveryTimedOut, match="closed"):
                 await delivery
+
+    run(story())
+
+
+class Defective(GrpcTransport):
+    """A network with a defect, once told so."""
+
+    where = ""
+
+    async def call(self, to: Any, method: Any, request: Any, *, timeout_ms: int) -> Any:
+        if self.where == "call":
+            raise ZeroDivisionError
+        return await super().call(to, method, request, timeout_ms=timeout_ms)
+
+    async def open_stream(self, to: Any, method: Any) -> Any:
+        if self.where == "stream":
+            raise ZeroDivisionError
+        return await super().open_stream(to, method)
+
+
+@pytest.mark.parametrize("where", ["call", "stream"])
+def test_a_defect_ends_the_producer_and_is_told_to_whoever_uses_it(where: str) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            transport = Defective()
+            transport.where = where
+            async with Producer(cluster.bootstrap, linger_ms=0, transport=transport) as producer:
+                with pytest.raises(TidelogError, match="defect"):
+                    await producer.send("orders", b"1")
+                with pytest.raises(InvalidRequest, match="ended by a defect") as caught:
+                    await producer.send("orders", b"2")
+                assert caught.value.__cause__ is not None
 
     run(story())
 

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read once, when grpc is imported; what matters is said by us
     try:
         from tidelog.cli.app import run
     except ModuleNotFoundError as missing:
