@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from storage.batch_walk import BrokenChain, scan_file
-from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
+from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_epochs
 from storage.clock import WallClock
 from storage.config import LogConfig
 from storage.epoch_cache import EpochFile, LeaderEpochCache
-from storage.files import Files
+from storage.files import Files, folder_of, read_file, write_file
 from storage.index import CorruptIndex
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import make_segment, set_aside
@@ -98,6 +98,8 @@ class LogLoader:
         self._clock, self._rng = clock, rng
         self._notes: list[str] = []
         self._damage: Damage | None = None
+        self._changed = False
+        """Was anything cut or set aside?"""
         self._epoch_path = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
 
     def load(self) -> LoadedLog:
@@ -235,7 +237,8 @@ class LogLoader:
             log_end,
             self._damage,
         )
-        if self._config.durability is Durability.FSYNC:
+        as_flushed = log_end == known.recovery_point and self._damage is None and not self._changed
+        if self._config.durability is Durability.FSYNC and not as_flushed:
             self._make_durable(loaded, first, rewrite_from)
         return loaded
 
@@ -247,14 +250,14 @@ class LogLoader:
         protected: Offset,
         behind: Offset | None,
     ) -> tuple[Offset, int, bool]:
-        """Read a segment whole, rebuild its indexes and epoch entries. behind: where the next segment starts.
+        """Check a segment from the recovery point on, rebuild its indexes and epoch entries. behind: where the next one
+        starts.
 
         Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was
         cut.
         """
-        segment.start_rebuild()
-        position, end, epoch = 0, segment.size, int(NO_LEADER_EPOCH)
-        rewrite_from = end
+        position, next_offset, epoch = self._walk_below(segment, next_offset, cache)
+        rewrite_from = end = segment.size
         while position < end:
             try:
                 for batch, at in scan_file(segment.file, position, end, next_offset, epoch):
@@ -277,6 +280,28 @@ class LogLoader:
                 position, next_offset, epoch = broken.position + header_only.size, damaged_end, header_only.leader_epoch
         return next_offset, rewrite_from, False
 
+    def _walk_below(self, segment: LogSegment, next_offset: Offset, cache: LeaderEpochCache) -> tuple[int, Offset, int]:
+        """Enter the batches below the recovery point by their headers alone: their bytes were durable.
+
+        Returns the byte, the offset and the epoch to go on with. A chain that does not lead there is left to the scan,
+        which finds where it broke.
+        """
+        segment.start_rebuild()
+        start, before = next_offset, cache.entries
+        position, epoch = 0, int(NO_LEADER_EPOCH)
+        try:
+            for header in segment.walk(0, next_offset):
+                if header.last_offset >= self._known.recovery_point:
+                    break
+                self._take(segment, header, header.position, cache)
+                position, next_offset, epoch = header.end, Offset(header.last_offset + 1), header.leader_epoch
+        except BrokenChain:
+            if next_offset < self._known.recovery_point:
+                segment.start_rebuild()
+                cache.restore(before)
+                return 0, start, int(NO_LEADER_EPOCH)
+        return position, next_offset, epoch
+
     def _take(self, segment: LogSegment, header: BatchHeader, position: int, cache: LeaderEpochCache) -> None:
         segment.index_batch(header, position)
         if header.leader_epoch != NO_LEADER_EPOCH and header.leader_epoch > cache.latest:
@@ -290,9 +315,11 @@ class LogLoader:
         )
         segment.file.truncate(broken.position)
         segment.size = broken.position
+        self._changed = True
         return next_offset
 
     def _drop(self, segments: list[LogSegment], why: str) -> None:
+        self._changed |= bool(segments)
         for segment in segments:
             segment.close()
             self._set_aside(segment.base_offset, SUFFIXES, why)
@@ -336,7 +363,17 @@ class LogLoader:
                     index = self._files.open(segment_path(self._folder, segment.base_offset, suffix))
                     index.sync()
                     index.close()
+        if self._known.recovery_point == 0:
+            self._rewrite_metadata()
         self._files.sync_folder(self._folder)
         loaded.epoch_file.write(loaded.epochs.version, loaded.epochs.entries)
         sound = loaded.log_end if loaded.damage is None else min(loaded.log_end, loaded.damage.first_offset)
         loaded.recovery_point = loaded.held = sound
+
+    def _rewrite_metadata(self) -> None:
+        """No flush of this log may ever have ended: neither its metadata nor its folder's name need be durable."""
+        path = f"{self._folder}/{PARTITION_METADATA}"
+        data = read_file(self._files, path)
+        if data is not None:
+            write_file(self._files, path, data)
+        self._files.sync_folder(folder_of(self._folder))

@@ -5,48 +5,19 @@ log-append-roll-flush.txt (flush), design section 3 ("what an ack promises").
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
 from storage.config import LogConfig
 from storage.log import Log
-from tests.storage.workbench import SMALL, TP, Bench, stamped
+from tests.storage.workbench import SMALL, TP, Bench, Deferred, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 
-T = TypeVar("T")
 
-
-class Held:
-    """An executor that keeps the work until it is told to do it."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        def run() -> None:
-            result: T | BaseException
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001
-                result = error
-            done(result)
-
-        self.waiting.append(run)
-
-    def run_one(self) -> None:
-        self.waiting.pop(0)()
-
-    def run_all(self) -> None:
-        while self.waiting:
-            self.run_one()
-
-
-def bench_with(config: LogConfig = SMALL) -> tuple[Bench, Held]:
-    executor = Held()
+def bench_with(config: LogConfig = SMALL) -> tuple[Bench, Deferred]:
+    executor = Deferred()
     bench = Bench(config, executor=executor)
     executor.run_all()
     return bench, executor

@@ -14,7 +14,7 @@ from storage.config import LogConfig
 from storage.fake_disk import SimulatedCrash
 from storage.files import read_file, write_file
 from storage.segment import segment_path
-from tests.storage.workbench import NOW, SMALL, Bench, stamped
+from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, Offset, PartitionKey
 
@@ -181,6 +181,21 @@ def test_a_false_clean_marker_is_not_believed() -> None:
     assert bench.contents() == kept
 
 
+def test_a_clean_marker_over_records_that_were_not_flushed_is_not_believed() -> None:
+    bench = filled(30)
+    bench.log.flush()
+    bench.folder.write_checkpoints()
+    bench.lead(b"written, not synced")
+    bench.disk.kill()
+    write_file(bench.disk, "/data/.kafka_cleanshutdown", b"{}")
+    bench.reopen()
+    assert "not believed" in bench.folder.notes[0]
+    assert bench.log.held == 31
+    for seed in range(5):
+        bench.crash(seed)
+        assert bench.log.log_end_offset == 31, "it was made durable before it counted as held"
+
+
 def test_a_clean_marker_over_a_log_that_lost_its_end_finds_the_damage() -> None:
     bench = filled(30)
     bench.folder.close_clean()
@@ -313,6 +328,59 @@ def test_page_cache_topics_lose_their_tail_without_damage() -> None:
     bench.crash(4)
     assert bench.log.damage is None
     assert bench.log.log_end_offset < 30
+
+
+def test_what_was_durable_is_not_read_again() -> None:
+    """Recovery checks from the recovery point on; rot below it is for readers and the scrub to find."""
+    bench = held()
+    bench.folder.write_checkpoints()
+    bench.lead(b"one more")
+    bench.disk.kill()
+    bench.disk.flip_bit(bench.segment_path, 70)
+    bench.reopen()
+    assert bench.log.damage is None
+    assert (bench.log.held, bench.log.log_end_offset) == (31, 31)
+
+
+def test_a_broken_chain_below_the_recovery_point_is_damage() -> None:
+    bench = held()
+    bench.folder.write_checkpoints()
+    active = bench.log.active
+    bench.disk.kill()
+    data = get(bench, active.path)
+    put(bench, active.path, data[:8] + b"\x7f" + data[9:])
+    bench.reopen()
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (active.base_offset, 30)
+
+
+def test_an_idle_log_costs_a_killed_node_no_sync() -> None:
+    bench = held()
+    bench.folder.write_checkpoints()
+    bench.disk.kill()
+    syncs = bench.disk.syncs
+    bench.reopen()
+    assert bench.disk.syncs == syncs
+    assert (bench.log.held, bench.log.recovery_point, bench.log.log_end_offset) == (30, 30, 30)
+
+
+def test_a_log_that_was_never_flushed_makes_its_names_durable_first() -> None:
+    """Scenario 14 for names: the first fsyncs failed, the restarted process holds the records, power fails."""
+    for seed in range(10):
+        executor = Deferred()
+        bench = Bench(executor=executor)
+        for i in range(5):
+            bench.lead(b"value %d" % i)
+        fault = bench.disk.fail("sync", "partition.metadata")
+        executor.run_all()
+        assert fault.times == 0
+        assert bench.log.held == 0
+        bench.executor = None
+        bench.kill()
+        before = bench.contents()
+        assert bench.log.held == 5
+        bench.crash(seed)
+        assert (bench.log.damage, bench.log.held, bench.contents()) == (None, 5, before)
 
 
 # --- power failures -------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 from storage.config import LogConfig
@@ -14,6 +16,7 @@ from storage.log import Log
 from tidelog.records.builder import RecordBatchBuilder
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 
+T = TypeVar("T")
 NOW = Millis(1_700_000_000_000)
 TP = TopicPartition("orders", PartitionIndex(0))
 TOPIC_ID = TopicId(UUID(int=0x1234567890))
@@ -45,6 +48,31 @@ def stamped(base: int, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> 
     for value in values or (b"value",):
         builder.append(key=b"k", value=value, timestamp=Millis(timestamp))
     return builder.build()
+
+
+class Deferred:
+    """An executor that keeps the work until it is told to do it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        def run() -> None:
+            result: T | BaseException
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001
+                result = error
+            done(result)
+
+        self.waiting.append(run)
+
+    def run_one(self) -> None:
+        self.waiting.pop(0)()
+
+    def run_all(self) -> None:
+        while self.waiting:
+            self.run_one()
 
 
 class Bench:
