@@ -69,6 +69,7 @@ class Machine:
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
+        self._seen: dict[Any, views.Position] = {}
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
         self._config = NodeConfig(
             node_id=NodeId(node_id),
@@ -97,6 +98,7 @@ class Machine:
         process = self.process = Process(self.name, self.life)
         self._network.machines_off.discard(self.name)
         self._executors = []
+        self._seen = {}
         self._note(f"{self.life_name} starts")
         process.run(self._assemble, process)
 
@@ -164,6 +166,10 @@ class Machine:
             executor.resume()
 
     # --- what checkers and stories see ---
+
+    def moved(self) -> list[ReplicaView]:
+        """The replicas of which something moved since this was last asked in this life."""
+        return [] if self.node is None else views.moved(self.node, self._seen)
 
     def replicas(self) -> Iterator[ReplicaView]:
         if self.node is not None:

@@ -5,24 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from node.node import Node
+from node.partition import Partition
 from replication.image import EMPTY, ClusterImage
 from storage.log import Log
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
 from tidelog.types import Offset, PartitionKey
+
+Position = tuple[int, bool, object, int, int]
+"""What the checkers watch of a replica: leader epoch, whether it leads, its log, the log's end and high watermark."""
 
 
 def replicas(node: Node) -> Iterator[ReplicaView]:
     """Every replica that the node has loaded."""
     manager = node.replicas
     for partition in () if manager is None else manager.partitions():
-        yield ReplicaView(
-            partition.key,
-            str(partition),
-            None if partition.offline else partition.log,
+        yield _view(partition)
+
+
+def moved(node: Node, seen: dict[Partition, Position]) -> list[ReplicaView]:
+    """The replicas of which something moved since `seen`, which is brought up to date: asked after every callback."""
+    manager = node.replicas
+    if manager is None:
+        return []
+    found = []
+    for partition in manager.partitions():
+        log = partition.log
+        position = (
             partition.leader_epoch,
             partition.leader is not None,
-            partition.log.config.durability,
+            None if partition.offline else log,
+            log.log_end_offset,
+            log.high_watermark,
         )
+        if seen.get(partition) != position:
+            seen[partition] = position
+            found.append(_view(partition))
+    return found
+
+
+def _view(partition: Partition) -> ReplicaView:
+    return ReplicaView(
+        partition.key,
+        str(partition),
+        None if partition.offline else partition.log,
+        partition.leader_epoch,
+        partition.leader is not None,
+        partition.log.config.durability,
+    )
 
 
 def acts(node: Node) -> bool:

@@ -102,6 +102,7 @@ class Client:
         self._bootstrap = list(bootstrap)
         self._transport: SimTransport = network.transport(name)
         self._streams: dict[Endpoint, MessageStream[Any, Any]] = {}
+        self._leaders: dict[tuple[str, int], Leader] = {}
         self._batch_ids = itertools.count(1)
         self._turn = asyncio.Lock()  # one request at a time on the produce streams
 
@@ -133,7 +134,17 @@ class Client:
         raise failure
 
     async def leader(self, topic: str, partition: int) -> Leader:
-        """Who leads, as some node says. Raises LeaderNotAvailable or UnknownTopicOrPartition."""
+        """Who leads, as a node said once: kept until `forget`. Raises LeaderNotAvailable, UnknownTopicOrPartition."""
+        known = self._leaders.get((topic, partition))
+        if known is None:
+            known = self._leaders[topic, partition] = await self._look_up(topic, partition)
+        return known
+
+    def forget(self, topic: str, partition: int) -> None:
+        """What was known of the leader led to an error: look it up again."""
+        self._leaders.pop((topic, partition), None)
+
+    async def _look_up(self, topic: str, partition: int) -> Leader:
         answer = await self.metadata(topic)
         for found in answer.topics:
             if found.name == topic and not found.HasField("error") and partition < len(found.partitions):
@@ -179,6 +190,7 @@ class Client:
                     await self._produce_once(sent)
                     sent.fate = Fate.ACKNOWLEDGED
                 except TidelogError as error:
+                    self.forget(sent.topic, sent.partition)
                     sent.error = error
                     if error.written is None:
                         sent.fate = Fate.UNKNOWN
@@ -239,7 +251,13 @@ class Client:
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 100) -> tuple[list[Record], int]:
         """One fetch from the leader, of what is committed. Returns the records from `offset` on and the watermark."""
-        leader = await self.leader(topic, partition)
+        try:
+            return await self._fetch(await self.leader(topic, partition), partition, offset, max_wait_ms)
+        except TidelogError:
+            self.forget(topic, partition)
+            raise
+
+    async def _fetch(self, leader: Leader, partition: int, offset: int, max_wait_ms: int) -> tuple[list[Record], int]:
         wanted = data_pb2.FetchPartition(
             fetch_id=1,
             topic_id=leader.topic_id,

@@ -438,7 +438,8 @@ class Simulation:
         if image.offset > self._newest.offset:
             before, self._newest = self._newest, image
             self.checkers.sets_changed(views.changed_sets(before, image))
-        self.checkers.look(machine.name, machine.life_name, machine.replicas())
+        if moved := machine.moved():
+            self.checkers.look(machine.name, machine.life_name, moved)
 
     def _members(self, key: PartitionKey) -> list[tuple[str, ReplicaView | None]]:
         """The in-sync set by the newest image, as the checkers want it."""
