@@ -454,9 +454,9 @@ class Partition:
         """Time goes by."""
         if self.leader is not None:
             self._tick_leader(self.leader)
-        elif self.follower is not None:
-            self._follow(self.follower.handle(Waited(self._host.monotonic_ms())), None)
-            if self.follower is not None and self.follower.state is FollowerState.PAUSED:
+        elif (follower := self.follower) is not None:
+            self._follow(follower.handle(Waited(self._host.monotonic_ms())), None)
+            if follower.state is FollowerState.PAUSED:
                 self._host.attend(self)  # its pause is not over yet
 
     def _tick_leader(self, leader: PartitionLeader) -> None:

@@ -174,6 +174,16 @@ def test_all_nodes_lose_power_and_everything_acknowledged_comes_back(cluster: Cl
     assert values(cluster.contents(3)) == [b"a", b"b"]
 
 
+def test_a_follower_that_hears_of_an_election_first_waits_for_its_leader(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.set(leader=1, publish=False)
+    cluster.publish(2, 3)
+    cluster.run(3.0)
+    cluster.publish(1)
+    waiting = cluster.append(1, batch(b"b"))
+    cluster.until(waiting.done, within=1.2, what="the longest pause is a second")
+
+
 def test_broken_streams_are_made_again(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.wires.break_streams()
