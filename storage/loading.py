@@ -176,6 +176,7 @@ class LogLoader:
             return None
         for segment in segments[:-1]:
             self._ensure_indexes(segment)
+        active.close()  # an idle log needs no open file
         cache = LeaderEpochCache(entries)
         cache.truncate_from_end(Offset(log_end + 1))
         start = max(known.log_start, segments[0].base_offset)

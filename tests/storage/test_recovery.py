@@ -157,10 +157,10 @@ def test_a_clean_start_reads_little_and_changes_nothing() -> None:
 
 
 def test_the_marker_of_a_clean_stop_is_gone_once_the_folder_is_open() -> None:
-    bench = filled(3)
-    bench.restart_clean()
-    assert bench.folder.was_clean
     for seed in range(10):
+        bench = filled(3)
+        bench.restart_clean()
+        assert bench.folder.was_clean
         bench.crash(seed)
         assert not bench.folder.was_clean
 

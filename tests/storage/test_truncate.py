@@ -85,6 +85,16 @@ def test_indexes_and_times_follow_the_cut() -> None:
     assert bench.log.offset_for_timestamp(NOW + 500, up_to=Offset(100)) == (70, NOW + 930, 2)
 
 
+def test_a_reader_goes_on_behind_a_cut() -> None:
+    """Where its next batch lay is forgotten with the bytes."""
+    bench = filled(10)
+    bench.log.read(Offset(0), 1 << 20, up_to=Offset(8))
+    bench.log.truncate_to(Offset(5))
+    new = [stamped(i, b"of another size" * 3, epoch=2) for i in range(5, 10)]
+    bench.follow(*new)
+    assert bytes(bench.log.read(Offset(8), 1, up_to=Offset(10)).records) == new[3]
+
+
 def test_bytes_flushed_again_after_a_cut_below_the_recovery_point() -> None:
     """Scenario 3: flushed to 100, cut to 80, new bytes from there on; their flush is not skipped as done before."""
     for seed in range(15):
