@@ -66,10 +66,11 @@ class Machine:
         self.process: Process | None = None
         self.node: Node | None = None
         self.life = 0
+        self.disk_broken = False
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
-        self._seen: dict[Any, views.Position] = {}
+        self._seen: dict[object, views.Position] = {}
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
         self._config = NodeConfig(
             node_id=NodeId(node_id),
@@ -111,9 +112,15 @@ class Machine:
             executors=self._executor,
             transport=self._network.transport(self.name),
             boot_id=self._boot_id,
+            before_close=self._stop_listening,
         )
         self._network.listen(endpoint_of(self.node_id), process, self.name, "client", self.node.services())
         self._loop.create_task(self._run(self.node), name=f"{self.life_name} run")
+
+    async def _stop_listening(self) -> None:
+        """What a real process does between its drain and its end: no listener, no stream any more."""
+        assert self.process is not None
+        self._network.process_ended(self.process, power_lost=False)
 
     async def _run(self, node: Node) -> None:
         failure: BaseException | None = None

@@ -25,6 +25,9 @@ class Kind(Enum):
     SLOW_DISK = "make the disk slow"
     STALL_DISK = "let the disk hang"
     CLOCK_JUMP = "move the wall clock"
+    DISK_ERROR = "fail one sync or write of the disk; the node is started again afterwards"
+    DISK_FULL = "leave almost no room on the disk"
+    STOP = "stop the process gracefully, then start it again"
     LOSS = "lose messages everywhere"
     LATE = "deliver requests late and twice"
 
@@ -58,6 +61,9 @@ WEIGHTS: Final = {
     Kind.CLOG: 3,
     Kind.SLOW_DISK: 3,
     Kind.STALL_DISK: 2,
+    Kind.DISK_ERROR: 2,
+    Kind.DISK_FULL: 2,
+    Kind.STOP: 2,
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,
     Kind.LATE: 3,

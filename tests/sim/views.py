@@ -4,43 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from node.metadata_log import METADATA, METADATA_TOPIC_ID
+from node.metadata_node import MetadataNode
 from node.node import Node
 from node.partition import Partition
 from replication.image import EMPTY, ClusterImage
 from storage.log import Log
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
-from tidelog.types import Offset, PartitionKey
+from tidelog.types import Durability, Offset, PartitionIndex, PartitionKey
 
 Position = tuple[int, bool, object, int, int]
 """What the checkers watch of a replica: leader epoch, whether it leads, its log, the log's end and high watermark."""
 
 
+METADATA_KEY = PartitionKey(METADATA_TOPIC_ID, PartitionIndex(0))
+
+
 def replicas(node: Node) -> Iterator[ReplicaView]:
-    """Every replica that the node has loaded."""
+    """Every replica that the node has loaded, that of the metadata log not included."""
     manager = node.replicas
     for partition in () if manager is None else manager.partitions():
         yield _view(partition)
 
 
-def moved(node: Node, seen: dict[Partition, Position]) -> list[ReplicaView]:
-    """The replicas of which something moved since `seen`, which is brought up to date: asked after every callback."""
-    manager = node.replicas
-    if manager is None:
-        return []
+def moved(node: Node, seen: dict[object, Position]) -> list[ReplicaView]:
+    """The replicas of which something moved since `seen`, which is brought up to date: asked after every callback. The
+    metadata log is one of them: its leader is the quorum's."""
     found = []
-    for partition in manager.partitions():
-        log = partition.log
-        position = (
-            partition.leader_epoch,
-            partition.leader is not None,
-            None if partition.offline else log,
-            log.log_end_offset,
-            log.high_watermark,
-        )
-        if seen.get(partition) != position:
-            seen[partition] = position
-            found.append(_view(partition))
+    for part in _parts(node):
+        position = _position(part)
+        if seen.get(part) != position:
+            seen[part] = position
+            found.append(_view(part) if isinstance(part, Partition) else _metadata_view(part))
     return found
+
+
+def _parts(node: Node) -> Iterator[Partition | MetadataNode]:
+    if node._metadata is not None:
+        yield node._metadata
+    if node.replicas is not None:
+        yield from node.replicas.partitions()
+
+
+def _position(part: Partition | MetadataNode) -> Position:
+    if isinstance(part, Partition):
+        log, epoch, leads = part.log, part.leader_epoch, part.leader is not None
+        return epoch, leads, None if part.offline else log, log.log_end_offset, log.high_watermark
+    log, view = part.metadata.log, part.view
+    return view.leader_epoch, view.leads, log, log.log_end_offset, log.high_watermark
+
+
+def _metadata_view(metadata: MetadataNode) -> ReplicaView:
+    view, log = metadata.view, metadata.metadata.log
+    votes = metadata._votes() or metadata._config.quorum.bootstrap
+    return ReplicaView(METADATA_KEY, str(METADATA), log, view.leader_epoch, view.leads, Durability.FSYNC, votes)
 
 
 def _view(partition: Partition) -> ReplicaView:

@@ -23,6 +23,7 @@ from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.workload import Client, Sent
+from tidelog.errors import KafkaStorageError
 from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
 
@@ -45,6 +46,7 @@ class Simulation:
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
         self.min_insync = 1
+        self.healing = False  # all faults are over: whatever ends is started again
         self._machine_of: dict[Process, Machine] = {}
         self._newest = EMPTY
         self._logs = TraceHandler(self.trace)
@@ -178,6 +180,14 @@ class Simulation:
             self.machines[node].die(power_lost=False)
         return node
 
+    def stop(self, node: int) -> int:
+        """Tell the process to stop (SIGTERM): it drains, closes its logs and ends by itself."""
+        machine = self.machines[node]
+        if machine.up and machine.node is not None and machine.process is not None:
+            self.note(f"{machine.life_name} is told to stop")
+            machine.process.run(machine.node.stop)
+        return node
+
     def power_off(self, node: int, *, forget_all: bool = False) -> int:
         """The machine loses power: everything that was not synced may be gone, or (`forget_all`) is gone."""
         self.note(f"{self.machines[node].life_name} loses power")
@@ -245,6 +255,26 @@ class Simulation:
 
     def release_disk(self, node: int) -> None:
         self.machines[node].release()
+
+    def break_disk(self, node: int, operation: str) -> None:
+        """Let the disk's next call of that kind (`sync`, `write`) fail; the node needs `mend_disk` to work again."""
+        machine = self.machines[node]
+        machine.disk_broken = True
+        machine.disk.fail(operation)
+
+    def mend_disk(self, node: int) -> None:
+        """The disk works again, and the node is started again where it runs: a folder stays offline for its life."""
+        machine = self.machines[node]
+        machine.disk.heal()
+        if machine.disk_broken and machine.up:
+            self.kill(node)
+            self.restart(node)
+        machine.disk_broken = False
+
+    def fill_disk(self, node: int, room: int | None) -> None:
+        """Leave so many bytes of room on the disk; None: as much as anybody wants."""
+        disk = self.machines[node].disk
+        disk.capacity = None if room is None else disk.used + room
 
     def jump_clock(self, node: int, ms: int) -> None:
         """Set the machine's wall clock forward, or back."""
@@ -366,12 +396,15 @@ class Simulation:
     def heal_everything(self) -> None:
         """All faults stop: links, disks, processes."""
         self.note("all faults stop")
+        self.healing = True
         self.network.set_faults(type(self.network.faults)())
         self.network.heal_all()
         for node in self.nodes:
             self.slow_disk(node, 1)
             self.release_disk(node)
+            self.fill_disk(node, room=None)
             self.resume(node)
+            self.mend_disk(node)
             self.restart(node)
 
     def must_heal(self, within: float = HEAL_WITHIN) -> None:
@@ -454,8 +487,10 @@ class Simulation:
 
     def _node_ended(self, machine: Machine, failure: BaseException | None) -> None:
         self.note(f"{machine.life_name} ended: {failure!r}")
-        if failure is not None:
+        if failure is not None and not (machine.disk_broken and isinstance(failure, KafkaStorageError)):
             raise failure
+        if self.healing:
+            self.restart(machine.node_id)
 
     def _read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
         """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""
