@@ -66,7 +66,7 @@ class NodeMetrics:
         )
         self._disk_seconds = Histogram(
             "tidelog_folder_work_seconds",
-            "Time of one piece of work on a data folder's writer: group commits (fsync) for the most part",
+            "Time of one piece of work on a data folder's writer; with ' sync' behind its name: of one fsync of a log",
             ("folder",),
             buckets=_SECONDS,
             registry=self.registry,
@@ -85,7 +85,7 @@ class NodeMetrics:
         self._streams_ended.labels(method, outcome).inc()
 
     def folder_worker(self, folder: str) -> Callable[[float], None]:
-        """What to tell how long each piece of work on that folder's writer took (seconds)."""
+        """What to tell how long each piece of work on that folder's threads took (seconds)."""
         return self._disk_seconds.labels(folder).observe
 
     def watch(self, look: Callable[[], NodeFigures]) -> None:

@@ -44,15 +44,21 @@ _log = logging.getLogger("node.node")
 
 SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUORUM)
 
+SYNCS_AT_ONCE: Final = 8
+"""Logs of one folder that are fsynced side by side: they share the journal's writes. More threads gain little more."""
+
 QUIET_ROUNDS: Final = 3
-"""After so many turns of a folder's writer nothing is under way there: the group commit that runs when the last append
-is made, the one that was asked for meanwhile, and what their reports ask for."""
+"""After so many turns of a folder's writer nothing is under way there: the fsync of the metadata log that runs when the
+last append is made, the one that was asked for meanwhile, and what their reports ask for."""
+
+QUIET_MS: Final = 5
+"""How often it is looked whether a folder's last fsync has ended."""
 
 ReadyChanged = Callable[[bool], Awaitable[None]]
 
 
 class Executors(Protocol):
-    """Makes executors by name; a folder's has one worker, so that its work is done in order."""
+    """Makes executors by name; a folder's writer has one worker, so that its work is done in order."""
 
     def __call__(self, name: str, workers: int = 1) -> Executor: ...
 
@@ -78,6 +84,7 @@ class Node:
         self._config = config
         self._clock, self._rng, self._files, self._transport = clock, rng, files, transport
         self._writers = {folder: executors(folder) for folder in config.data_folders}
+        self._syncers = {folder: executors(f"{folder} sync", SYNCS_AT_ONCE) for folder in config.data_folders}
         self._boot_id = boot_id
         self._before_close = before_close
         self._gates = {name: Gate(name) for name in SERVICES}
@@ -166,7 +173,13 @@ class Node:
             folder = await run_in(
                 self._writers[path],
                 lambda: DataFolder.open(
-                    path, files=self._files, clock=self._clock, rng=self._rng, executor=self._writers[path]
+                    path,
+                    files=self._files,
+                    clock=self._clock,
+                    rng=self._rng,
+                    executor=self._writers[path],
+                    syncer=self._syncers[path],
+                    syncs_at_once=SYNCS_AT_ONCE,
                 ),
             )
         except KafkaStorageError as error:
@@ -289,6 +302,8 @@ class Node:
         """Close the logs, so that the next start believes them."""
         for folder in self._folders:
             writer = self._writers[folder.path]
+            while folder.commit.busy:
+                await self._clock.sleep_ms(QUIET_MS)
             for _ in range(QUIET_ROUNDS):
                 await run_in(writer, lambda: None)
             if folder.offline is not None:

@@ -89,6 +89,8 @@ class DataFolder:
         clock: WallClock,
         rng: random.Random,
         executor: Executor,
+        syncer: Executor,
+        syncs_at_once: int,
         lock: FolderLock,
         properties: dict[str, str],
         was_clean: bool,
@@ -108,7 +110,7 @@ class DataFolder:
         self.on_held: Callable[[Log], None] = _ignore
         self.on_offline: Callable[[DataFolder], None] = _ignore
         self.on_flush_failure: Callable[[BaseException], None] = _ignore
-        self.commit = GroupCommit(executor, self._log_held, self._flush_failed)
+        self.commit = GroupCommit(syncer, self._log_held, self._flush_failed, at_once=syncs_at_once)
         self._executor = executor
         self._lock = lock
         self._properties = properties
@@ -130,13 +132,17 @@ class DataFolder:
         clock: WallClock,
         rng: random.Random,
         executor: Executor | None = None,
+        syncer: Executor | None = None,
+        syncs_at_once: int = 1,
     ) -> DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
-        executor: where flushes, checkpoints and deletions run; without one, at once. Raises KafkaStorageError where
-        the disk fails or another process uses the folder, InvalidConfig where it is no data folder.
+        executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
+        side by side; without one, on `executor`. Raises KafkaStorageError where the disk fails or another process uses
+        the folder, InvalidConfig where it is no data folder.
         """
         path = path.rstrip("/") or "/"
+        executor = executor or InlineExecutor()
         try:
             _make_folder(files, path)
             try:
@@ -154,7 +160,9 @@ class DataFolder:
                     files=files,
                     clock=clock,
                     rng=rng,
-                    executor=executor or InlineExecutor(),
+                    executor=executor,
+                    syncer=syncer or executor,
+                    syncs_at_once=syncs_at_once,
                     lock=lock,
                     properties=properties,
                     was_clean=was_clean,

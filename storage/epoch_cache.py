@@ -10,6 +10,7 @@ Source: Kafka's LeaderEpochFileCache; answers for unknown epochs are Tidelog's o
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable
 from threading import Lock
@@ -114,3 +115,8 @@ class EpochFile:
                 return
             write_file(self._files, self._path, encode_epochs(entries))
             self.written = version
+
+    def retire(self) -> None:
+        """Write no more: the log is closed, and another may come to lie at its path."""
+        with self._lock:
+            self.written = sys.maxsize

@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """Runs work somewhere else, one piece at a time and in order, and reports back on the owner's thread."""
+    """Runs work somewhere else and reports back on the owner's thread. With one worker: one piece at a time and in
+    order; with several: as many side by side."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work`, then `done` with its result or its exception, on the thread that owns the logs. Never runs `done`

@@ -7,6 +7,7 @@ Kept true:
      closed segments, names in the folder, epoch entries.
   2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
   3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
+  4. Tickets of one log may run side by side and end in any order.
 Left to others: when to flush (log.py, group_commit.py), what a failure means (data_folder.py).
 """
 
@@ -125,12 +126,15 @@ class FlushState:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
         ticket.closed = list(self.rolled)
-        if self.new_folder:
+        # A ticket relies on no other: what one under way syncs is synced by this one too, which may end before it.
+        new_names = self.new_names or any(other.new_names for other in self.tickets)
+        new_folder = self.new_folder or any(other.new_folder for other in self.tickets)
+        if new_folder:
             ticket.handles.append(self._files.open(f"{self._path}/{PARTITION_METADATA}"))
             ticket.folders = [self._path, folder_of(self._path)]
-        elif self.new_names:
+        elif new_names:
             ticket.folders = [self._path]
-        ticket.new_names, ticket.new_folder = self.new_names, self.new_folder
+        ticket.new_names, ticket.new_folder = new_names, new_folder
 
     def finish(self, ticket: FlushTicket) -> bool:
         """The ticket has run. Returns whether more is durable than before."""

@@ -1,13 +1,16 @@
-"""Many appends, one fsync: the flushes of one data folder, round after round.
+"""Many appends, one fsync: the flushes of one data folder, several logs side by side, round after round for each.
 
-Kept true: at most one round is under way; all that is asked for meanwhile is taken by the next one. A round takes what
-its logs have when it begins, so an append that asked before is covered by it.
+Kept true: of one log at most one flush is under way; all that is appended meanwhile is taken by its next one. A flush
+takes what the log has when it begins, so an append that asked before is covered by it. At most `at_once` flushes are
+under way, the others wait in the order in which they asked.
+Side by side, because a file system writes its journal once for all that wait for it then: six logs together cost a
+disk little more than one, one after the other six times as much (docs/performance.md).
 Left to others: what a flush is (log.py), where it runs (the Executor), what a failure means (the data folder).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from storage.executor import Executor
 from storage.flush import FlushTicket
@@ -18,76 +21,73 @@ from tidelog.errors import TidelogError
 class GroupCommit:
     """The queue of logs that wait to be made durable.
 
-    on_held: called for each log whose flush has ended, when `held` and `recovery_point` have moved. on_failure: a flush
-    failed; the folder has been told first.
+    executor: with at least `at_once` workers, to have any use of them. on_held: called for each log whose flush has
+    ended, when `held` and `recovery_point` have moved. on_failure: a flush failed; the folder has been told first.
     """
 
     def __init__(
-        self, executor: Executor, on_held: Callable[[Log], None], on_failure: Callable[[BaseException], None]
+        self,
+        executor: Executor,
+        on_held: Callable[[Log], None],
+        on_failure: Callable[[BaseException], None],
+        *,
+        at_once: int = 1,
     ) -> None:
-        self.rounds = 0
-        """Rounds begun."""
+        assert at_once > 0, "a flush must be able to begin"
+        self.flushes = 0
+        """Flushes begun."""
         self._executor = executor
         self._on_held = on_held
         self._on_failure = on_failure
+        self._at_once = at_once
         self._wanted: dict[Log, None] = {}
-        self._running = False
+        self._flushing: dict[Log, None] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Is a flush under way?"""
+        return bool(self._flushing)
 
     def request(self, log: Log) -> None:
         """The log has something to sync; `on_held` follows. Cheap to call for every append."""
         self._wanted[log] = None
-        if not self._running:
+        if len(self._flushing) < self._at_once and log not in self._flushing:
             self._begin()
 
     def forget(self, log: Log) -> None:
-        """The log is closed or deleted: a round that has not begun leaves it out."""
+        """The log is closed or deleted: a flush that has not begun is left out, one under way counts no more."""
         self._wanted.pop(log, None)
 
     def _begin(self) -> None:
-        wanted, self._wanted = self._wanted, {}
-        round_ = []
-        for log in wanted:
+        """Begin as many flushes as may be under way."""
+        while len(self._flushing) < self._at_once:
+            log = next((log for log in self._wanted if log not in self._flushing), None)
+            if log is None:
+                return
+            del self._wanted[log]
             try:
                 ticket = log.begin_flush()
             except TidelogError as error:
                 self._on_failure(error)
                 continue
             if ticket is not None:
-                round_.append((log, ticket))
-        if not round_:
-            return
-        self._running = True
-        self.rounds += 1
-        self._executor.submit(lambda: _run([ticket for _, ticket in round_]), lambda result: self._end(round_, result))
+                self._submit(log, ticket)
 
-    def _end(self, round_: list[tuple[Log, FlushTicket]], result: list[OSError | None] | BaseException) -> None:
-        self._running = False
-        errors: Iterable[BaseException | None] = [result] * len(round_) if isinstance(result, BaseException) else result
-        held = []
-        for (log, ticket), error in zip(round_, errors, strict=True):
-            if error is None:
-                log.finish_flush(ticket)
-                held.append(log)
-                continue
-            log.abandon_flush(ticket)
-            if log.closed:
-                continue  # deleted meanwhile: its names are gone
-            self._on_failure(log.folder.fail(f"flushing {log.path}", error) if isinstance(error, OSError) else error)
-        for log in held:
+    def _submit(self, log: Log, ticket: FlushTicket) -> None:
+        self.flushes += 1
+        self._flushing[log] = None
+        self._executor.submit(ticket.run, lambda result: self._end(log, ticket, result))
+
+    def _end(self, log: Log, ticket: FlushTicket, result: BaseException | None) -> None:
+        del self._flushing[log]
+        if result is None and log.folder.offline is None:
+            log.finish_flush(ticket)
             self._on_held(log)
-        if self._wanted and not self._running:
+        else:
+            log.abandon_flush(ticket)
+            if result is not None and not log.closed:  # the names of a deleted log cannot be synced any more
+                self._on_failure(
+                    log.folder.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
+                )
+        if self._wanted:
             self._begin()
-
-
-def _run(tickets: list[FlushTicket]) -> list[OSError | None]:
-    """Run the tickets of a round. After a failure the rest is not tried: their folder goes offline, or is full."""
-    outcomes: list[OSError | None] = []
-    failed: OSError | None = None
-    for ticket in tickets:
-        if failed is None:
-            try:
-                ticket.run()
-            except OSError as error:
-                failed = error
-        outcomes.append(failed)
-    return outcomes

@@ -588,6 +588,7 @@ class Log:
     def release(self) -> None:
         """Let go of the files as they are, as after a failure."""
         self._closed = True
+        self._flush.epoch_file.retire()
         self._segments.close()
 
     def _ensure_usable(self) -> None:

@@ -5,15 +5,20 @@ log-append-roll-flush.txt (flush), design section 3 ("what an ack promises").
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
 from storage.log import Log
-from tests.storage.workbench import SMALL, TP, Bench, Deferred, stamped
+from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, TopicPartition
+
+OTHER = TopicPartition("other", PartitionIndex(3))
 
 
 def bench_with(config: LogConfig = SMALL) -> tuple[Bench, Deferred]:
@@ -58,9 +63,9 @@ def test_one_sync_serves_all_that_waited() -> None:
     assert executor.waiting == []
 
 
-def test_a_round_syncs_several_logs() -> None:
+def test_of_one_log_at_most_one_flush_is_under_way() -> None:
     bench, executor = bench_with()
-    other = bench.folder.create_log(TopicPartition("other", PartitionIndex(3)), bench.log.topic_id, SMALL)
+    other = bench.folder.create_log(OTHER, bench.log.topic_id, SMALL)
     executor.run_all()
     flushes = bench.folder.commit.flushes
     held: list[Log] = []
@@ -75,6 +80,41 @@ def test_a_round_syncs_several_logs() -> None:
     assert bench.folder.commit.flushes - flushes == 3
     assert held == [bench.log, other, bench.log] or held == [bench.log, bench.log, other]
     assert (bench.log.held, other.held) == (2, 1)
+
+
+def test_several_logs_are_flushed_side_by_side() -> None:
+    """A slow sync of one log holds up no other; beyond `syncs_at_once` they wait in the order in which they asked."""
+    disk, syncer = FakeDisk(), Deferred()
+    folder = DataFolder.open(
+        "/data", files=disk, clock=SetClock(), rng=random.Random(7), syncer=syncer, syncs_at_once=2
+    )
+    names = [TopicPartition("orders", PartitionIndex(index)) for index in range(3)]
+    first, second, third = (folder.create_log(name, TOPIC_ID, SMALL) for name in names)
+    syncer.run_all()
+    held: list[Log] = []
+    folder.on_held = held.append
+    for log in (first, second, third):
+        log.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+        folder.commit.request(log)
+    assert len(syncer.waiting) == 2
+    syncer.waiting.append(syncer.waiting.pop(0))  # the disk answers the second one first
+    syncer.run_one()
+    assert held == [second]
+    assert (first.held, second.held, third.held) == (0, 1, 0)
+    syncer.run_all()
+    assert held == [second, first, third] or held == [second, third, first]
+    assert not folder.commit.busy
+
+
+def test_a_sync_relies_on_no_other_that_has_not_ended() -> None:
+    """The names of a new log are being synced by a first flush; the second must not count without them."""
+    bench, executor = bench_with()
+    log = bench.folder.create_log(OTHER, bench.log.topic_id, SMALL)
+    log.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    log.flush()  # while the first one, with the folder's name, has not run
+    assert (log.held, executor.waiting != []) == (1, True)
+    bench.crash()
+    assert bench.folder.logs[OTHER].log_end_offset == 1
 
 
 def test_a_flush_at_or_below_the_recovery_point_does_nothing() -> None:
