@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,11 +52,19 @@ def session(scratch: Path) -> Iterator[SparkSession]:
     conf = SparkConf().setAll(list(settings.items()))
     with (scratch / "spark.log").open("wb") as log:
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    interrupt = signal.getsignal(signal.SIGINT)
+    logging.getLogger().addFilter(_is_news)
     try:
         with SparkContext(conf=conf, gateway=gateway) as context:
+            signal.signal(signal.SIGINT, interrupt)  # Spark's own would first ask a machine that is being stopped
             yield SparkSession(context)
     finally:
         _end(gateway)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whoever interrupts the demo knows it: Spark's connection would show it as an error of its own."""
+    return not record.getMessage().startswith("KeyboardInterrupt while")
 
 
 def _end(gateway: Any) -> None:
