@@ -106,14 +106,15 @@ def test_several_logs_are_flushed_side_by_side() -> None:
     assert not folder.commit.busy
 
 
-def test_a_sync_relies_on_no_other_that_has_not_ended() -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sync_relies_on_no_other_that_has_not_ended(seed: int) -> None:
     """The names of a new log are being synced by a first flush; the second must not count without them."""
     bench, executor = bench_with()
     log = bench.folder.create_log(OTHER, bench.log.topic_id, SMALL)
     log.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
     log.flush()  # while the first one, with the folder's name, has not run
     assert (log.held, executor.waiting != []) == (1, True)
-    bench.crash()
+    bench.crash(seed)
     assert bench.folder.logs[OTHER].log_end_offset == 1
 
 
