@@ -22,12 +22,13 @@ from node.clock import Clock
 from node.metadata_codec import MetadataBatch, decode_batches, encode_batch
 from replication.image import EMPTY, ClusterImage, advance, apply
 from replication.metadata import MetadataRecord
+from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.executor import Executor
 from storage.files import Buffer
 from storage.group_commit import GroupCommit
-from storage.log import Log, Origin
+from storage.log import Log
 from tidelog.errors import CorruptLog
 from tidelog.records import LeaderChange, control_batch
 from tidelog.types import METADATA_TOPIC, EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition

@@ -88,7 +88,7 @@ async def read(topic: str, partitions: int) -> None:
             await consumer.seek(place, "earliest")
             while await consumer.position(place) < ends[place]:
                 for record in await consumer.poll(timeout=5):
-                    tell("read", place.partition, record.value.decode(), record.offset)
+                    tell("read", place.partition, (record.value or b"").decode(), record.offset)
 
 
 parser = argparse.ArgumentParser(prog="workload")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from node import methods
@@ -197,17 +199,16 @@ def test_the_controllers_own_node_is_back_at_once() -> None:
         assert world.loop.time() - began < 1.0
 
 
+def is_registered(world: MetadataWorld, node: int) -> bool:
+    life = world.lives.get(node)
+    return life is not None and bool(life.node) and world.side(node).registration.node_epoch >= 0
+
+
 def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenced() -> None:
     with MetadataWorld(folders=2) as world:
         world.start(0, 1, 2)
         for node in range(3):
-            world.run_until(
-                lambda node=node: (
-                    world.side(node).registration.node_epoch >= 0
-                    if node in world.lives and world.lives[node].node
-                    else False
-                )
-            )  # type: ignore[misc]
+            world.run_until(partial(is_registered, world, node))
         world.wait_whole()
         for node in range(3):
             entry = world.image().nodes[NodeId(node)]

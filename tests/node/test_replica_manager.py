@@ -12,6 +12,7 @@ import pytest
 from node.replica_config import ReplicaConfig
 from replication.image import PartitionState, TopicState
 from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, batch, fetch_request
+from tidelog._wire import Buffer
 from tidelog.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -42,7 +43,7 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
 
 
-def values(records: bytes) -> list[bytes | None]:
+def values(records: Buffer) -> list[bytes | None]:
     return [record.value for found in iter_batches(records) for record in found.records()]
 
 
@@ -124,7 +125,7 @@ def test_many_logs_are_made_a_few_at_a_time() -> None:
     cluster.publish()
     cluster.run(0.1)
     for node in (1, 2, 3):
-        assert len(cluster.manager(node).partitions()) == 30
+        assert len(list(cluster.manager(node).partitions())) == 30
     assert [a.error.code for a in cluster.produce(1, batch(b"a"), index=27)] == [0]
     cluster.close()
 
@@ -249,7 +250,7 @@ def test_a_full_disk_of_a_follower_slows_only_that_follower(cluster: Cluster) ->
     waiting = cluster.append(1, batch(b"b"))
     cluster.until(waiting.done, within=8.0)
     assert cluster.state().isr == (1, 2)
-    assert cluster.machines[3].folder.offline is None
+    assert cluster.folder(3).offline is None
     cluster.machines[3].disk.heal()
     cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=5.0)
 
@@ -271,7 +272,7 @@ def test_a_failed_fsync_answers_what_waits_and_stops_the_folder(cluster: Cluster
     cluster.machines[1].disk.fail("sync", "t-0", error=errno.EIO)
     [answer] = cluster.produce(1, batch(b"b"))
     assert (answer.error.name, answer.error.written) == ("NOT_LEADER_OR_FOLLOWER", 3)
-    assert cluster.machines[1].folder.offline is not None
+    assert cluster.folder(1).offline is not None
 
 
 def test_a_damaged_log_waits_until_nobody_counts_on_it_and_is_fetched_anew(cluster: Cluster) -> None:
@@ -325,7 +326,7 @@ def test_a_graceful_stop_ends_every_task_and_closes_clean(cluster: Cluster) -> N
     cluster.set(leader=2, isr=(2, 3))
     cluster.produce(2, batch(b"b"))
     cluster.start(1)
-    assert cluster.machines[1].folder.was_clean
+    assert cluster.folder(1).was_clean
     cluster.until(lambda: set(cluster.state().isr) == {1, 2, 3}, within=5.0)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.node.wires import Cluster, batch
+from tidelog._wire import Buffer
 from tidelog.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -25,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
 
 
-def values(records: bytes) -> list[bytes | None]:
+def values(records: Buffer) -> list[bytes | None]:
     return [record.value for found in iter_batches(records) for record in found.records()]
 
 

@@ -85,7 +85,7 @@ class WireStream:
         self._inbox: asyncio.Queue[bytes | TidelogError | None] = asyncio.Queue()
         self.other: WireStream | None = None
         self.broken = False
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], object] = lambda: None
         self.sent = 0
 
     async def send(self, message: WireMessage) -> None:
@@ -216,6 +216,18 @@ class Cluster:
         self.image = replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC})
         for number in self.machines:
             self.start(number)
+
+    def next(self, stream: MessageStream[Any, Answer]) -> Answer:
+        """The next message on a stream that has not ended."""
+        message = self.wait(stream.receive())
+        assert message is not None, "the stream has ended"
+        return message
+
+    def folder(self, number: int) -> DataFolder:
+        """The data folder of a node that has been started."""
+        folder = self.machines[number].folder
+        assert folder is not None, f"node {number} has not been started"
+        return folder
 
     # --- nodes ---
 

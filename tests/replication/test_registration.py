@@ -143,10 +143,10 @@ def test_an_earlier_life_is_told_that_it_is_over() -> None:
 # --- rule 6: what a replica still has after its process ended ---
 
 
-def alone(world: Controlled, **configs: str) -> None:
+def alone(world: Controlled, *, durability: str = "fsync") -> None:
     """Node 1 is the last in-sync replica of `orders`, and dead."""
     world.start(1, 2)
-    world.made(replicas=2, **configs)
+    world.made(replicas=2, durability=durability)
     while world.partition().leader != 1:
         world.propose(1, by=world.partition().leader)
     world.propose(1)

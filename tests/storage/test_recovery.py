@@ -272,7 +272,8 @@ def test_a_damaged_log_is_emptied_and_refetched() -> None:
     bench.disk.kill()
     bench.disk.flip_bit(bench.segment_path, 70)
     bench.reopen()
-    assert bench.log.damage is not None
+    found = bench.log.damage
+    assert found is not None
     with pytest.raises(CorruptLog, match="refetched"):
         bench.log.truncate_to(Offset(30))
     bench.log.truncate_fully_and_start_at(Offset(0))
