@@ -1,0 +1,224 @@
+"""A cluster of three nodes on this machine, as a client sees it: three replicas, acks=all, min.insync.replicas=2.
+
+Nodes, client and, for the baselines, a bare gRPC peer are processes of their own and share the machine's cores. The
+name of each figure says what its baseline is; `Kafka` is Apache Kafka 4.1 through librdkafka, measured once on two
+such cores (70 MB/s at 1 KiB, 318,000 records/s at 100 B, 12 s failover, 370 MiB idle), and stands as the target.
+Rates count values alone. Processor time is that of client and nodes together: on a machine that others use too it
+varies less than the rates do, and says what an idle one would carry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import psutil
+import uvloop
+
+from bench import cluster_load, raw_limits
+from bench.cluster_load import Throughput
+from bench.figure import Better, Figure, Run
+from bench.raw_limits import Peer
+from node.local_cluster import LocalCluster
+from tidelog.records import Record, build_batch
+from tidelog.types import Millis, Offset
+
+PARTITIONS: Final = 6
+REPLICAS: Final = 3
+DURABILITIES: Final = ("page-cache", "fsync")
+SIZES: Final = {"100 B": 100, "1 KiB": 1024}
+BATCH_BYTES: Final = 256 * 1024
+
+KAFKA_MEGABYTES: Final = 70.0
+KAFKA_RECORDS: Final = 318_000.0
+KAFKA_FAILOVER_SECONDS: Final = 12.0
+KAFKA_IDLE_MIB: Final = 370.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long and how often is measured."""
+
+    seconds: float
+    latencies: int
+    bare_batches: int
+    idle_seconds: float
+    kills: tuple[int, ...]
+
+
+FULL: Final = Effort(seconds=6, latencies=300, bare_batches=300, idle_seconds=6, kills=(1, 2))
+QUICK: Final = Effort(seconds=0.5, latencies=20, bare_batches=20, idle_seconds=0.5, kills=(1,))
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """All figures; some two minutes."""
+    # One loop for all of it: gRPC's client side stays with the first that it has met.
+    with (
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        LocalCluster(run.scratch / "cluster", REPLICAS) as cluster,
+    ):
+        cluster.wait_healthy()
+        yield from _Cluster(run, cluster, QUICK if run.quick else FULL, runner).figures()
+
+
+def _topic(durability: str, size: str) -> str:
+    return f"{durability}-{SIZES[size]}"
+
+
+class _Cluster:
+    """A cluster that runs, and what is asked of it."""
+
+    def __init__(self, run: Run, cluster: LocalCluster, effort: Effort, runner: asyncio.Runner) -> None:
+        self._say, self._scratch = run.say, run.scratch
+        self._cluster, self._effort, self._wait = cluster, effort, runner.run
+
+    def figures(self) -> Iterator[Figure]:
+        for durability in DURABILITIES:
+            for size in SIZES:
+                self._cluster.create_topic(
+                    _topic(durability, size), PARTITIONS, REPLICAS, durability=durability, min_insync_replicas="2"
+                )
+        yield from self._idle()
+        with raw_limits.peer() as peer:
+            yield from self._latencies(peer)
+            yield from self._rates(peer)
+        yield from self._failover()
+
+    @property
+    def _pids(self) -> list[int]:
+        return [node.pid for node in self._cluster.nodes]
+
+    # --- idle -------------------------------------------------------------------------------------------------------
+
+    def _idle(self) -> Iterator[Figure]:
+        self._say(f"{REPLICAS} nodes with {len(DURABILITIES) * len(SIZES) * PARTITIONS} partitions, idle")
+        processes = [psutil.Process(pid) for pid in self._pids]
+        before = [raw_limits.cpu_seconds(process) for process in processes]
+        time.sleep(self._effort.idle_seconds)
+        used = [raw_limits.cpu_seconds(process) - was for process, was in zip(processes, before, strict=True)]
+        resident = max(process.memory_info().rss for process in processes) / 2**20
+        yield Figure(
+            "memory of an idle node (target: Kafka)", resident, "MiB", target=KAFKA_IDLE_MIB, better=Better.LESS
+        )
+        share = statistics.mean(used) / self._effort.idle_seconds
+        yield Figure("processor of an idle node", share * 100, "% of a core", better=Better.LESS)
+
+    # --- one record at a time ---------------------------------------------------------------------------------------
+
+    def _latencies(self, peer: Peer) -> Iterator[Figure]:
+        self._say("one record at a time")
+        count = self._effort.latencies
+        trips = [2 * trip for trip in self._wait(peer.round_trips(bytes(200), count))]
+        syncs = raw_limits.sync_times(self._scratch, bytes(200), count)
+        baselines = {"page-cache": ("two bare gRPC round trips", trips), "fsync": ("a bare fdatasync", syncs)}
+        for durability, (name, bare) in baselines.items():
+            topic = _topic(durability, "100 B")
+            found = self._wait(cluster_load.latencies(self._cluster.bootstrap, topic, SIZES["100 B"], count))
+            for percent in (50, 99):
+                yield Figure(
+                    f"latency p{percent}, {durability} / {name}",
+                    _percentile(found, percent),
+                    "ms",
+                    baseline=_percentile(bare, percent),
+                    better=Better.LESS,
+                )
+
+    # --- as fast as it goes -----------------------------------------------------------------------------------------
+
+    def _rates(self, peer: Peer) -> Iterator[Figure]:
+        bootstrap, effort = self._cluster.bootstrap, self._effort
+        for size, value_bytes in SIZES.items():
+            batch, share = _batch(value_bytes)
+            limits = _Limits(share, self._wait(peer.send(batch, effort.bare_batches)), self._scratch, batch)
+            for durability in DURABILITIES:
+                self._say(f"produce {size}, {durability}")
+                topic = _topic(durability, size)
+                found = self._wait(cluster_load.produce(bootstrap, topic, value_bytes, effort.seconds, self._pids))
+                yield from _produced(size, durability, found, limits, effort)
+            self._say(f"consume {size}")
+            bare = self._wait(peer.fetch(len(batch), effort.bare_batches))
+            found = self._wait(cluster_load.consume(bootstrap, _topic("page-cache", size), effort.seconds, self._pids))
+            yield _rate(f"consume {size} / bare gRPC stream", size, found, bare.megabytes_per_second * share)
+
+    # --- failover ---------------------------------------------------------------------------------------------------
+
+    def _failover(self) -> Iterator[Figure]:
+        """kill -9 of nodes that lead, under load; never of the one voter of the metadata."""
+        worst = 0.0
+        topic = _topic("fsync", "100 B")
+        for victim in self._effort.kills:
+            self._say(f"kill -9 of node {victim}, which leads, under load")
+            kill = partial(self._cluster.kill, victim)
+            took = self._wait(cluster_load.failover(self._cluster.bootstrap, topic, kill))
+            self._say(f"every partition acknowledges again after {took:.1f} s")
+            worst = max(worst, took)
+            self._cluster.start_node(victim)
+            self._cluster.wait_healthy()
+        yield Figure(
+            f"failover, worst of {len(self._effort.kills)} (target: Kafka)",
+            worst,
+            "s",
+            target=KAFKA_FAILOVER_SECONDS,
+            better=Better.LESS,
+        )
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the machine gives for batches of one value size. share: part of a batch's bytes that are values."""
+
+    share: float
+    network: raw_limits.Rate
+    scratch: Path
+    batch: bytes
+
+    def disk(self, seconds: float) -> float:
+        return raw_limits.write_and_sync(self.scratch, self.batch, seconds) * self.share
+
+
+def _produced(size: str, durability: str, found: Throughput, limits: _Limits, effort: Effort) -> Iterator[Figure]:
+    what = f"produce {size}, {durability}"
+    if durability == "fsync":
+        yield _rate(f"{what} / bare write+fdatasync ×{REPLICAS}", size, found, limits.disk(effort.seconds / 2))
+        return
+    network = limits.network
+    yield _rate(f"{what} / bare gRPC stream ×{REPLICAS}", size, found, network.megabytes_per_second * limits.share)
+    yield _against_kafka(f"{what} (target: Kafka)", size, found)
+    yield Figure(
+        f"{what}, processor time / bare gRPC stream ×{REPLICAS}",
+        found.cpu_ms_per_megabyte,
+        "ms/MB",
+        baseline=network.cpu_ms_per_megabyte / limits.share,
+        better=Better.LESS,
+    )
+
+
+def _rate(name: str, size: str, found: Throughput, baseline_megabytes: float) -> Figure:
+    """Large records by bytes, small ones by number."""
+    if SIZES[size] >= 1024:
+        return Figure(name, found.megabytes_per_second, "MB/s", baseline=baseline_megabytes)
+    return Figure(name, found.records_per_second, "records/s", baseline=baseline_megabytes * 1e6 / SIZES[size])
+
+
+def _against_kafka(name: str, size: str, found: Throughput) -> Figure:
+    if SIZES[size] >= 1024:
+        return Figure(name, found.megabytes_per_second, "MB/s", target=KAFKA_MEGABYTES)
+    return Figure(name, found.records_per_second, "records/s", target=KAFKA_RECORDS)
+
+
+def _batch(value_bytes: int) -> tuple[bytes, float]:
+    """A batch as the producer makes it, and which part of its bytes are values."""
+    count = BATCH_BYTES // (value_bytes + 12)
+    record = Record(Offset(0), Millis(1_700_000_000_000), None, bytes(value_bytes))
+    batch = build_batch([record._replace(offset=Offset(number)) for number in range(count)])
+    return batch, count * value_bytes / len(batch)
