@@ -92,7 +92,8 @@ def _run(options: argparse.Namespace, items: Iterator[Item], source: str, folder
             planted_loss=options.plant_loss,
             step=progress.step,
         )
-        progress.step("stopping the nodes")
+        progress.step("the nodes are told to stop")
+    progress.step("the nodes have stopped")
     run = report.Run(source, plan, told, meter, findings, analysis, options.plant_loss, progress.seconds)
     verdict.tell(run, progress)
     verdict.save(run, options.out)

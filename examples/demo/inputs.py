@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -38,6 +38,7 @@ def telemetry() -> Iterator[Item]:
     two records can be computed from them alone, however close together they are.
     """
     attributes = ["pid", "name", "cpu_times", "memory_info", "num_threads", "status"]
+    titles: dict[psutil.Process, str] = {}
     while True:
         for core, spent in enumerate(psutil.cpu_times(percpu=True)):
             idle = spent.idle + getattr(spent, "iowait", 0.0)
@@ -45,11 +46,13 @@ def telemetry() -> Iterator[Item]:
         for process in psutil.process_iter(attributes):
             seen = process.info
             spent, memory = seen["cpu_times"], seen["memory_info"]
+            if process not in titles:
+                titles[process] = _title(process, seen["name"])
             yield _json(
                 f"process-{seen['pid']}",
                 kind="process",
                 at=_now(),
-                name=seen["name"],
+                name=titles[process],
                 busy_seconds=round(spent.user + spent.system, 2) if spent else None,
                 rss_bytes=memory.rss if memory else None,
                 threads=seen["num_threads"],
@@ -70,6 +73,21 @@ def file_lines(path: Path) -> Iterator[Item]:
                 lines += 1
         if lines == 0:
             raise ValueError(f"{path} has no lines: name a file that has some with INPUT=")
+
+
+def title(name: str, command: Sequence[str]) -> str:
+    """A process by its name, and an interpreter by what it runs too: no other argument, it might be nobody's business."""
+    if command[1:2] == ["-m"] and len(command) > 2:
+        return f"{name} -m {command[2]}"
+    script = command[1] if len(command) > 1 else ""
+    return f"{name} {Path(script).name}" if script.endswith((".py", ".jar", ".sh")) else name
+
+
+def _title(process: psutil.Process, name: str) -> str:
+    try:
+        return title(name, process.cmdline())
+    except psutil.Error:  # gone, or not ours to ask
+        return name
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -255,8 +255,8 @@ def _line(sample: Sample, meter: Meter) -> str:
     state = meter.in_sync
     replicas = "?" if state is None else f"{state.total}/{state.full}"
     return (
-        f"{sample.acks_per_second:7,.0f} acks/s   latency p50/p99 {latency:>12}   in sync {replicas:>5}   "
-        f"waiting {sample.waiting:6,}   acknowledged {meter.acknowledged:,}"
+        f"{sample.acks_per_second:6,.0f}/s  p50/p99 {latency:>12}  in sync {replicas:>5}  "
+        f"waiting {sample.waiting:,}  acked {meter.acknowledged:,}"
     )
 
 

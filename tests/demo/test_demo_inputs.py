@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.inputs import FILE_KEYS, LINE_BYTES_MAX, file_lines, telemetry
+from examples.demo.inputs import FILE_KEYS, LINE_BYTES_MAX, file_lines, telemetry, title
 
 
 def test_telemetry_tells_of_each_core_and_of_this_very_process() -> None:
@@ -21,6 +21,13 @@ def test_telemetry_tells_of_each_core_and_of_this_very_process() -> None:
     mine = told[f"process-{os.getpid()}"]
     assert mine["rss_bytes"] > 1 << 20
     assert mine["busy_seconds"] > 0
+
+
+def test_an_interpreter_is_told_by_what_it_runs() -> None:
+    assert title("python", ["/usr/bin/python", "-m", "node", "--password", "x"]) == "python -m node"
+    assert title("python", ["python", "/opt/tool.py", "secret"]) == "python tool.py"
+    assert title("sshd", ["sshd", "-D"]) == "sshd"
+    assert title("kworker", []) == "kworker"
 
 
 def test_processor_time_only_grows() -> None:
