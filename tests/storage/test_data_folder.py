@@ -14,7 +14,7 @@ from storage.data_folder import DataFolder
 from storage.fake_disk import FakeDisk
 from storage.files import read_file, write_file
 from storage.os_files import OsFiles
-from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, SetClock, batch
+from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, NodeId, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
 
@@ -278,3 +278,34 @@ def test_the_same_folder_on_a_real_disk(tmp_path: Path) -> None:
     bench.folder.delete_log(TP)
     assert not any(name.startswith("orders") for name in OsFiles().list(bench.path))
     bench.folder.close_clean()
+
+
+def test_a_topic_with_the_longest_name_can_be_deleted_and_set_aside(tmp_path: Path) -> None:
+    """Goal: no name of a topic takes a folder offline. Method: the real file system, which takes 255 bytes a name."""
+    folder = DataFolder.open(f"{tmp_path}/data", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+    for partition in (0, 9999):
+        longest = TopicPartition("t" * 249, PartitionIndex(partition))
+        folder.create_log(longest, TOPIC_ID, SMALL)
+        folder.delete_log(longest)
+        folder.create_log(longest, TOPIC_ID, SMALL)
+        aside = folder.set_aside(longest, "a test")
+        assert Path(aside).is_dir()
+        assert f"-{partition}." in aside
+    assert folder.offline is None
+    assert not [name for name in OsFiles().list(folder.path) if name.endswith("-delete")]
+    folder.close()
+    again = DataFolder.open(folder.path, files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+    assert again.load_logs(lambda _tp, _id: SMALL) == {}
+    again.close()
+
+
+def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
+    """A loading that finds a folder on its way out asks for its deletion again."""
+    executor = Deferred()
+    bench = Bench(executor=executor)
+    executor.run_all()
+    bench.folder.delete_log(TP)
+    bench.folder.load_logs(lambda _tp, _id: SMALL)
+    executor.run_all()
+    assert bench.folder.offline is None
+    assert not [name for name in bench.disk.list("/data") if name.endswith("-delete")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -103,6 +104,22 @@ def test_a_failing_write_takes_the_folder_offline() -> None:
     bench.reopen()
     assert not bench.folder.was_clean
     assert len(bench.contents()) == 1
+
+
+def test_a_sync_that_finds_no_room_takes_the_folder_offline() -> None:
+    """Goal: bytes that the kernel dropped for want of room are never held. Method: a sync fails as "full", so that a
+    later one would succeed without them; then the power fails."""
+    bench = Bench()
+    bench.lead(b"a")
+    bench.commit()
+    bench.lead(b"b")
+    bench.disk.fail("sync", ".log", error=errno.ENOSPC)
+    bench.commit()
+    bench.commit()
+    assert bench.log.held == 1
+    assert bench.folder.offline is not None
+    with pytest.raises(KafkaStorageError):
+        bench.lead(b"c")
 
 
 def test_a_failing_read_takes_the_folder_offline() -> None:

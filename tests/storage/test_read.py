@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.config import LogConfig
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
-from tidelog.errors import CorruptLog, OffsetOutOfRange
-from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
+from tidelog.errors import CorruptLog, CorruptRecord, OffsetOutOfRange
+from tidelog.records.checksum import crc32c
+from tidelog.records.header import HEADER_BYTES
+from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Offset
 
 ALL = Offset(10**9)
 
@@ -235,3 +239,27 @@ def test_where_epochs_end() -> None:
         (7, 4),
         (7, 4),
     ]
+
+
+def test_a_batch_that_nobody_can_read_does_not_damage_the_log() -> None:
+    """Goal: a producer cannot stop a partition. Method: a batch with a right checksum over bytes that are no gzip."""
+    data = bytearray(batch(b"x" * 60, timestamp=NOW + 5))
+    data[61:] = b"\xff" * (len(data) - 61)
+    struct.pack_into(">h", data, 21, Codec.GZIP.value)
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    bench = Bench()
+    bench.lead(b"a")
+    bench.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match=r"offsets 1\.\.1"):
+            bench.log.offset_for_timestamp(NOW + 1, up_to=ALL)
+        with pytest.raises(CorruptRecord):
+            bench.log.largest_timestamp(up_to=ALL)
+    assert bench.log.damage is None
+    assert bench.lead(b"b", timestamp=NOW + 9) == 2
+    assert bench.log.offset_for_timestamp(NOW + 9, up_to=ALL) == (2, NOW + 9, 0)
+    bench.commit()
+    record = bench.log.active.size - len(batch(b"b")) + HEADER_BYTES
+    bench.disk.flip_bit(bench.segment_path, record, 6)  # the length of the last record: this is the disk's doing
+    with pytest.raises(CorruptLog, match="checksum"):
+        bench.log.offset_for_timestamp(NOW + 9, up_to=ALL)

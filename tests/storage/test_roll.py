@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from storage.config import LogConfig
@@ -119,6 +120,20 @@ def test_a_roll_flushes_up_to_the_new_base_in_the_background() -> None:
     assert bench.log.recovery_point == 0
     bench.lead(b"y" * 20)
     assert bench.log.recovery_point == 1
+
+
+def test_the_indexes_of_a_closed_segment_are_durable_once_its_records_are_held() -> None:
+    for seed in range(10):
+        bench = Bench()
+        for i in range(60):
+            bench.lead(b"value %d" % i)
+        bench.commit()
+        bench.folder.write_checkpoints()
+        paths = [index.path for segment in bench.log.segments[:-1] for index in (segment.index, segment.time_index)]
+        before = [read_file(bench.disk, path) for path in paths]
+        assert all(before)
+        bench.disk.crash(random.Random(seed))
+        assert [read_file(bench.disk, path) for path in paths] == before
 
 
 def test_settings_that_change_count_from_the_next_append_on() -> None:
