@@ -63,6 +63,8 @@ REGISTRATION: Final = "registration"
 LOCK: Final = ".lock"
 _LOG_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]+-delete")
+_NAME_BYTES_MAX: Final = 255
+"""Longest name of a file or folder on Linux (NAME_MAX)."""
 _RESERVED: Final = re.compile(r".+-\d+\.[0-9a-f]+-(stray|future)")
 
 T = TypeVar("T")
@@ -336,7 +338,7 @@ class DataFolder:
         self.commit.forget(log)
         log.release()
         self._ensure_online()
-        doomed = f"{log.path}.{self.rng.getrandbits(128):032x}-delete"
+        doomed = self._name_aside(tp, "delete")
 
         def rename() -> None:
             self._forget(tp, PartitionKey(log.topic_id, tp.partition))
@@ -353,7 +355,7 @@ class DataFolder:
             self.commit.forget(log)
             log.release()
         path = f"{self.path}/{tp}"
-        aside = f"{path}.{self.rng.getrandbits(128):032x}-stray"
+        aside = self._name_aside(tp, "stray")
 
         def rename() -> None:
             self.files.rename(path, aside)
@@ -362,6 +364,12 @@ class DataFolder:
         self._guard(f"setting {tp} aside", rename)
         self.notes.append(f"{path} was set aside as {aside}: {why}")
         return aside
+
+    def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
+        """A new name for a log's folder that is out of use; a long topic's is cut, as Kafka does, to what file systems
+        take."""
+        tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
+        return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
 
     def _forget(self, tp: TopicPartition, key: PartitionKey) -> None:
         """No file claims anything about this log any more. Raises OSError."""
@@ -379,6 +387,8 @@ class DataFolder:
         self._executor.submit(lambda: self._remove_folder(path), done)
 
     def _remove_folder(self, path: str) -> None:
+        if not self.files.is_folder(path):
+            return  # asked for twice: when the log was deleted, and by a loading that found it meanwhile
         for name in self.files.list(path):
             self.files.remove(f"{path}/{name}")
         self.files.remove_folder(path)
