@@ -144,6 +144,18 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in FULL
 
 
+def sync_all(files: Sequence[File]) -> None:
+    """Sync these. A sync that finds no room has lost bytes like any other that fails, and a later one does not make up
+    for it: the OSError raised never says "full"."""
+    for file in files:
+        try:
+            file.sync()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise OSError(errno.EIO, f"written bytes found no room when they were synced ({error})") from error
+
+
 def read_file(files: Files, path: str) -> bytes | None:
     """All bytes of a small file, None where there is none."""
     try:

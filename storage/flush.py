@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from storage.checkpoints import PARTITION_METADATA
 from storage.epoch_cache import EpochFile, LeaderEpochCache
-from storage.files import File, Files, folder_of
+from storage.files import File, Files, folder_of, sync_all
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from tidelog.types import EpochStart, Offset
 
@@ -47,8 +47,7 @@ class FlushTicket:
 
     def run(self) -> None:
         """Sync. May run on another thread: touches handles and folder names only. Raises OSError."""
-        for handle in self.handles:
-            handle.sync()
+        sync_all(self.handles)
         for folder in self.folders:
             self.files.sync_folder(folder)
         self.epoch_file.write(self.epoch_version, self.epochs)

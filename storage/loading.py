@@ -24,7 +24,7 @@ from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, rea
 from storage.clock import WallClock
 from storage.config import LogConfig
 from storage.epoch_cache import EpochFile, LeaderEpochCache
-from storage.files import Files, folder_of, read_file, write_file
+from storage.files import Files, folder_of, read_file, sync_all, write_file
 from storage.index import CorruptIndex
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import make_segment, set_aside
@@ -358,7 +358,7 @@ class LogLoader:
                 data = segment.file.pread(min(_REWRITE_BYTES, segment.size - position), position)
                 segment.file.pwritev([data], position)
                 position += len(data)
-            segment.file.sync()
+            sync_all([segment.file])
             if segment is not loaded.segments[-1]:
                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                     index = self._files.open(segment_path(self._folder, segment.base_offset, suffix))

@@ -20,7 +20,7 @@ from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
 from storage.clock import WallClock
 from storage.config import LogConfig
-from storage.files import Buffer, Files
+from storage.files import Buffer, Files, sync_all
 from storage.flush import FlushState, FlushTicket
 from storage.loading import Damage, LoadedLog
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Extent, LogSegment, segment_path
@@ -551,7 +551,7 @@ class Log:
             self.folder.files.sync_folder(self.path)
         self._flush.note_cut(last)
         last.truncate_to(log_end)
-        last.file.sync()
+        sync_all([last.file])
 
     def _cut_epochs(self, log_end: Offset) -> None:
         if self._epochs.truncate_from_end(log_end):
