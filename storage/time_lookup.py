@@ -1,6 +1,8 @@
 """From a time to an offset: the segment by its largest timestamp, the batch by the time index, the record by reading.
 
-Kept true: the answer is the first record, in offset order, whose own timestamp is at or after the one asked for.
+Kept true: the answer is the first record, in offset order, whose own timestamp is at or after the one asked for. A
+batch whose records make no sense although its checksum is right came so from its producer: the question is refused,
+and the log is not called damaged for it.
 Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
 """
 
@@ -11,7 +13,7 @@ from typing import NamedTuple
 
 from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
-from tidelog.errors import TidelogError
+from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.header import BatchHeader
 from tidelog.types import LeaderEpoch, Millis, Offset
@@ -28,7 +30,8 @@ class TimestampedOffset(NamedTuple):
 def find_timestamp(
     segments: Sequence[LogSegment], timestamp: int, start: Offset, up_to: Offset
 ) -> TimestampedOffset | None:
-    """The first record at or after `timestamp` with start <= offset < up_to. Raises BrokenChain, OSError."""
+    """The first record at or after `timestamp` with start <= offset < up_to. Raises BrokenChain, OSError, CorruptRecord
+    where the batch that would tell cannot be read."""
     for segment in segments:
         if segment.base_offset >= up_to:
             break
@@ -65,8 +68,20 @@ def _record_in(
             if record.timestamp >= timestamp and start <= record.offset < up_to:
                 return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
     except TidelogError as error:
-        raise BrokenChain(header.position, header.base_offset, error.message, header) from error
+        raise _whose_fault(batch, header, error) from error
     return None
+
+
+def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
+    """Damage of the disk where the checksum says so; else the producer's own making."""
+    try:
+        batch.ensure_valid()
+    except CorruptRecord as damage:
+        return BrokenChain(header.position, header.base_offset, damage.message, header)
+    return CorruptRecord(
+        f"the batch with offsets {header.base_offset}..{header.last_offset} is as its producer sent it, and its "
+        f"records cannot be read ({error.message}): ask for an offset instead of a time, beyond that batch"
+    )
 
 
 def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
