@@ -22,9 +22,16 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tests.sim.process import CURRENT, Process, ProcessState
+
+if TYPE_CHECKING:
+    from asyncio.base_events import (
+        BaseEventLoop as LoopInterface,
+    )  # all its methods are there: what is not ours, refuses
+else:
+    LoopInterface = asyncio.AbstractEventLoop
 
 T = TypeVar("T")
 
@@ -99,10 +106,11 @@ class SimHandle(asyncio.TimerHandle):
     owner: Process | None
 
 
-class SimLoop(asyncio.AbstractEventLoop):
+class SimLoop(LoopInterface):
     """See the module's words. Driven by `run_until`, `run_for` or `run_until_complete`; never by a selector."""
 
     def __init__(self, rng: random.Random) -> None:
+        super().__init__()
         self.now_us = 0  # virtual time, in microseconds since the world began
         self.callbacks_run = 0
         self.after_callback: Callable[[Process | None], None] | None = None
@@ -122,24 +130,24 @@ class SimLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self.now_us / MICROS
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # a handle of ours
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         handle = self._handle(self.time(), callback, args, context)
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]  # a handle of ours
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_soon(callback, *args, context=context)
 
-    def call_later(
+    def call_later(  # type: ignore[override]  # a handle of ours
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_at_us(self.now_us + math.ceil(delay * MICROS - 0.001), callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # a handle of ours
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         return self.call_at_us(math.ceil(when * MICROS - 0.001), callback, *args, context=context)
@@ -150,7 +158,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """As `call_at`, in whole microseconds; a time that has passed means now."""
         when_us = max(when_us, self.now_us)
         handle = self._handle(when_us / MICROS, callback, args, context)
-        handle._scheduled = True
+        handle._scheduled = True  # type: ignore[attr-defined]  # as BaseEventLoop marks its timers
         self._numbers += 1
         heapq.heappush(self._timers, (when_us, self._rng.getrandbits(30), self._numbers, handle))
         return handle
@@ -215,7 +223,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return True
 
     def _refuse_runaway(self) -> NoReturn:
-        waiting = Counter(repr(getattr(handle._callback, "__self__", handle._callback))[:200] for handle in self._ready)
+        callbacks = [getattr(handle, "_callback", None) for handle in self._ready]
+        waiting = Counter(repr(getattr(callback, "__self__", callback))[:200] for callback in callbacks)
         raise Runaway(
             f"{CALLBACKS_PER_INSTANT_MAX} callbacks at {self.time():.6f} s and no end; ready: {waiting.most_common(3)}"
         )
@@ -253,7 +262,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
         with self._as_running_loop():
-            task = asyncio.ensure_future(future, loop=self)  # noqa: TID251 - this is the loop itself
+            task: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]  # noqa: TID251
             while not task.done():
                 if not self.step():
                     raise Deadlock(f"nothing is scheduled any more, and {task!r} is not done")
@@ -303,7 +312,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._numbers += 1
         return SimFuture(self._numbers, loop=self)
 
-    def create_task(
+    def create_task(  # type: ignore[override]  # newer asyncio passes more options
         self,
         coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,
@@ -329,7 +338,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # --- refusals ---
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:  # type: ignore[override]
         raise RuntimeError("no threads in a simulated world: take an Executor by the constructor")
 
     # --- what goes wrong ---
@@ -368,11 +377,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
         for task in self.unfinished_tasks():
-            task._log_destroy_pending = False
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
             coro = task.get_coro()
             for _ in range(100):
                 try:
-                    task.context.copy().run(coro.close)  # type: ignore[union-attr]
+                    task.context.copy().run(coro.close)
                     break
                 except Exception:  # noqa: BLE001 - whatever it says while it is being put away does not count
                     continue

@@ -85,7 +85,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                     partitions=topic.partitions,
                     replicas=topic.replicas,
                     min_insync=topic.min_insync,
-                    segment_bytes=str(topic.segment_bytes),
+                    configs={"segment_bytes": str(topic.segment_bytes)},
                 )
             workload = Workload(sim, plan)
             nemesis = Nemesis(sim, plan)

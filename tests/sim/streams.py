@@ -162,7 +162,7 @@ class SimStream:
         else:
             assert isinstance(item, TidelogError)
             self._error = item
-        if self.over:
+        if not isinstance(item, bytes):
             self._connection.ended_for(self)
         self._wake_all()
 

@@ -12,14 +12,14 @@ from tests.sim.checkers import Checkers, ReplicaView, Violation
 from tests.sim.workload import Fate, Sent
 from tidelog.records import build_batch
 from tidelog.records.record import Record
-from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicId
+from tidelog.types import Durability, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
 
 TOPIC = TopicId(UUID(int=7))
 KEY = PartitionKey(TOPIC, PartitionIndex(0))
 
 
 def batch(offset: int, value: bytes, epoch: int = 0) -> bytes:
-    return build_batch([Record(Offset(offset), 0, None, value)], base_offset=offset, leader_epoch=epoch)
+    return build_batch([Record(Offset(offset), Millis(0), None, value)], base_offset=offset, leader_epoch=epoch)
 
 
 @dataclass
@@ -174,10 +174,10 @@ def test_an_acknowledgement_of_what_is_not_committed(cluster: Cluster) -> None:
 
 def test_a_reader_that_is_given_what_is_not_committed(cluster: Cluster) -> None:
     ledger = cluster.checkers.ledgers[KEY]
-    cluster.checkers.reader_got(ledger, Record(Offset(1), 0, None, b"y"))
+    cluster.checkers.reader_got(ledger, Record(Offset(1), Millis(0), None, b"y"))
     for offset, value in ((2, b"z"), (1, b"z")):
         with pytest.raises(Violation, match=f"offset {offset}"):
-            cluster.checkers.reader_got(ledger, Record(Offset(offset), 0, None, value))
+            cluster.checkers.reader_got(ledger, Record(Offset(offset), Millis(0), None, value))
 
 
 def test_what_was_refused_or_sent_once_must_not_be_there_or_twice(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop
@@ -18,8 +19,13 @@ def test_one_worker_works_in_order_and_takes_time() -> None:
     loop, _, pace, executor = a_disk()
     worked: list[int] = []
     reported: list[object] = []
+
+    def work(number: int) -> int:
+        worked.append(number)
+        return number
+
     for number in range(20):
-        executor.submit(lambda number=number: worked.append(number) or number, reported.append)  # type: ignore[misc]
+        executor.submit(partial(work, number), reported.append)
     assert worked == []
     loop.run_for(1)
     assert worked == reported == list(range(20))

@@ -113,7 +113,8 @@ def test_an_exception_that_nobody_takes_ends_the_run() -> None:
 
 
 def test_a_killed_process_never_runs_again_not_even_its_finally_blocks() -> None:
-    loop, process, seen = new_loop(), Process("node-1"), []
+    loop, process = new_loop(), Process("node-1")
+    seen: list[object] = []
 
     async def work() -> None:
         try:
@@ -134,7 +135,8 @@ def test_a_killed_process_never_runs_again_not_even_its_finally_blocks() -> None
 
 
 def test_a_paused_process_misses_nothing() -> None:
-    loop, process, seen = new_loop(), Process("node-1"), []
+    loop, process = new_loop(), Process("node-1")
+    seen: list[object] = []
     process.run(loop.call_later, 1, seen.append, "a")
     process.run(loop.call_later, 2, seen.append, "b")
     loop.call_later(3, seen.append, "world")
@@ -148,7 +150,8 @@ def test_a_paused_process_misses_nothing() -> None:
 
 def test_timers_of_one_instant_run_in_an_order_of_the_seed() -> None:
     def order(seed: int) -> list[int]:
-        loop, seen = new_loop(seed), []
+        loop = new_loop(seed)
+        seen: list[int] = []
         for number in range(8):
             loop.call_at(1, seen.append, number)
         loop.run_for(2)

@@ -17,6 +17,7 @@ from replication.follower_events import AdvanceWatermark, AppendRecords, WantFet
 from replication.leader_events import FetchAgreed, FetchDiverged, FetchRefused
 from replication.registration import Judged
 from storage import log as storage_log
+from storage import validation
 from tests.sim import stories
 from tests.sim.checkers import Violation
 from tests.sim.world import Simulation
@@ -121,7 +122,7 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
     def prepare_follower(records: Any, **state: Any) -> Any:
         return prepare(records, **{**state, "last_epoch": -1})
 
-    original, prepare = follower.PartitionFollower._answered, storage_log.prepare_follower
+    original, prepare = follower.PartitionFollower._answered, validation.prepare_follower
     patch.setattr(storage_log, "prepare_follower", prepare_follower)
     patch.setattr(replica_fetcher.ReplicaFetcher, "_receive", receive)
     patch.setattr(replica_fetcher.ReplicaFetcher, "want", want)

@@ -34,7 +34,7 @@ from tidelog.errors import (
 )
 from tidelog.records import build_batch, iter_batches
 from tidelog.records.record import Record
-from tidelog.types import Endpoint, Offset
+from tidelog.types import Endpoint, Millis, Offset
 from tidelog.v1 import admin_pb2, data_pb2
 
 RETRY_MS = (20, 250)
@@ -210,7 +210,7 @@ class Client:
             self._streams[leader.endpoint] = stream
         batch_id = next(self._batch_ids)
         record = Record(
-            offset=Offset(0), timestamp=WORLD_BEGAN_MS + self.loop.now_us // 1000, key=None, value=sent.value
+            offset=Offset(0), timestamp=Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000), key=None, value=sent.value
         )
         entry = PartitionProduce(
             batch_id=batch_id,
@@ -274,7 +274,7 @@ class Client:
         fetched = answer.partitions[0]
         if fetched.error is not None:
             raise status.from_proto(fetched.error)
-        records = []
+        records: list[Record] = []
         for batch in iter_batches(fetched.records):
             batch.ensure_valid()
             if not batch.is_control:

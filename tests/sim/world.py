@@ -10,7 +10,7 @@ import contextlib
 import gc
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -112,7 +112,7 @@ class Simulation:
             self.restart(number)
         self.run_until(lambda: len(self._unfenced()) == nodes, within=30, what="every node is unfenced")
         for topic in topics:
-            self.create_topic(topic, partitions=partitions, min_insync=min_insync, **configs)
+            self.create_topic(topic, partitions=partitions, min_insync=min_insync, configs=configs)
 
     def create_topic(
         self,
@@ -123,10 +123,10 @@ class Simulation:
         min_insync: int | None = None,
         client: Client | None = None,
         wait: bool = True,
-        **configs: str,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic (configs with `_` for `.`). wait: until all its replicas are in sync and it has leaders."""
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        settings = {key.replace("_", "."): value for key, value in (configs or {}).items()}
         settings.setdefault("segment.index.bytes", "16384")
         settings["min.insync.replicas"] = str(self.min_insync if min_insync is None else min_insync)
         count = min(3, len(self.machines)) if replicas is None else replicas
