@@ -7,7 +7,8 @@ Kept true:
   1. A fetch number is never used twice in a process: an answer cannot be taken for another fetch's.
   2. A stream that ends, breaks or stays silent for longer than its fetches may wait is closed; every fetch that was
      open on it is wanted again on the next.
-  3. Reconnecting pauses longer each time, up to a bound, and not in step with other nodes.
+  3. A request never tells of a partition both a fetch and an older report: what the fetch says it holds is the newest.
+  4. Reconnecting pauses longer each time, up to a bound, and not in step with other nodes.
 
 Left to others: what to fetch and what to believe of an answer (replication/follower.py).
 """
@@ -71,8 +72,9 @@ class ReplicaFetcher:
     # --- what the followers want ---
 
     def want(self, partition: Partition) -> None:
-        """The partition has a fetch to send."""
+        """The partition has a fetch to send. It says what is held: an unsent report may say more, if the log was cut."""
         self._wanted[partition] = None
+        self._held.pop(partition, None)
         self._wake.set()
 
     def report(self, partition: Partition, held: Offset) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Iterator
 
 import pytest
 
-from tests.node.wires import Cluster, batch
+from tests.node.wires import Cluster, WireStream, batch
 from tidelog._wire import Buffer
 from tidelog.errors import (
     NotEnoughReplicas,
@@ -15,6 +16,8 @@ from tidelog.errors import (
     RequestTimedOut,
 )
 from tidelog.records import iter_batches
+from tidelog.types import NodeId
+from tidelog.v1 import data_pb2
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def test_a_record_goes_through_at_once_not_with_the_clock(cluster: Cluster) -> N
 
 def test_a_flush_that_a_full_disk_refused_is_tried_again(cluster: Cluster) -> None:
     cluster.run(0.2)
-    cluster.machines[1].disk.fail("sync", "t-0", error=errno.ENOSPC)
+    cluster.machines[1].disk.fail("write", "leader-epoch-checkpoint", error=errno.ENOSPC)
     waiting = cluster.append(1, batch(b"a"))
     cluster.run(0.01)
     assert not waiting.done()
@@ -201,3 +204,38 @@ def test_a_silent_stream_is_given_up(cluster: Cluster) -> None:
     assert not waiting.done()
     cluster.until(waiting.done, within=4.0)
     assert cluster.state().isr == (1, 2, 3)
+
+
+def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster) -> None:
+    """Scenario 2: what node 3 held of a lost epoch must not count for what took its place. Method: its fsync ends
+    while its first fetch of the new epoch is open and its stream takes nothing more; the answer to that fetch cuts."""
+    cluster.produce(1, batch(b"a"))
+    disk = cluster.machines[3].executor
+    disk.holding = True
+    cluster.set(leader=3, publish=False)
+    cluster.publish(3)
+    cluster.append(3, batch(b"lost"), batch(b"lost too"))
+    cluster.set(leader=1, publish=False)
+    cluster.publish(1)
+    waiting = cluster.append(1, batch(b"b"), batch(b"c"), batch(b"d"))
+    stream = cluster.manager(3)._fetchers[NodeId(1)]._stream
+    assert isinstance(stream, WireStream)
+    send, takes_more = stream.send, asyncio.Event()
+
+    async def take_one(message: data_pb2.FetchRequest) -> None:
+        await send(message)
+        if not takes_more.is_set():
+            disk.release()
+            disk.holding = True
+            await takes_more.wait()
+
+    stream.send = take_one  # type: ignore[method-assign, assignment]
+    cluster.publish()
+    cluster.until(lambda: cluster.log(3).log_end_offset == 1, what="node 3 drops what only it had")
+    takes_more.set()
+    cluster.until(lambda: cluster.log(3).log_end_offset == 4)
+    cluster.run(0.5)
+    assert (cluster.log(3).held, cluster.watermark(1)) == (1, 1)
+    disk.release()
+    cluster.until(waiting.done, within=1.0)
+    assert cluster.contents(3) == cluster.contents(1)
