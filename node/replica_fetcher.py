@@ -72,7 +72,7 @@ class ReplicaFetcher:
     # --- what the followers want ---
 
     def want(self, partition: Partition) -> None:
-        """The partition has a fetch to send. It says what is held: an unsent report may say more, if the log was cut."""
+        """The partition has a fetch to send. It says what is held: an unsent report may say more, if it was cut."""
         self._wanted[partition] = None
         self._held.pop(partition, None)
         self._wake.set()

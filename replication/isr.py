@@ -167,7 +167,7 @@ class InSyncSet:
         book = self._books.get(report.replica)
         if book is None or book.incarnation != report.incarnation or book.session != report.session:
             return False
-        if report.held > self.log_end:
+        if report.held > book.log_end:  # its log end cannot have moved: its fetch is open
             return False
         book.held = report.held
         return True

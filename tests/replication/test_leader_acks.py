@@ -17,7 +17,7 @@ def test_acks_all_waits_for_the_watermark() -> None:
     first, effects = leader.await_ack(110)
     second, _ = leader.await_ack(120)
     assert acknowledged(effects) == []
-    assert acknowledged(leader.fetch(2, 119)) == [first]
+    assert acknowledged(leader.fetch(2, 120, held=119)) == [first]
     assert acknowledged(leader.hears(2, 120)) == [second]
     assert leader.core.waiting == 0
 

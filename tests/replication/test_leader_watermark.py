@@ -228,6 +228,17 @@ def test_a_follower_that_claims_more_than_the_leader_has_is_not_believed() -> No
     assert leader.watermark == 100
 
 
+def test_a_report_of_more_than_its_fetch_had_does_not_count() -> None:
+    """Scenario 2, variant: a report from before a cut comes behind the fetch that followed the cut."""
+    leader = Leader(isr=(1, 2))
+    leader.append(120)
+    leader.fetch(2, 105, held=90)
+    leader.hears(2, 110)
+    assert leader.watermark == 90
+    leader.hears(2, 105)
+    assert leader.watermark == 105
+
+
 # --- against an obvious twin ---
 
 
