@@ -138,6 +138,42 @@ def test_a_builder_goes_on_after_building_and_keeps_nothing_of_what_it_refused()
     assert (builder.count, builder.estimated_size, builder.max_timestamp) == (2, len(builder.build()), NOW)
 
 
+@given(
+    st.lists(st.tuples(some_bytes, some_bytes | st.just(bytes(9_000)), timestamps, header_lists), max_size=12),
+    st.integers(0, 12),
+    st.sampled_from((0, 100, 8_185)),
+)
+def test_many_records_at_once_make_the_bytes_that_one_by_one_they_make(
+    records: list[tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]], cut: int, before: int
+) -> None:
+    """The slow, obvious twin: `append`. `before`: so many records come first, up to where offsets take a byte more."""
+    one_by_one, at_once = RecordBatchBuilder(base_offset=7), RecordBatchBuilder(base_offset=7)
+    first = [(None, b"", NOW, ())] * before
+    for key, value, timestamp, headers in [*first, *records]:
+        one_by_one.append(key=key, value=value, timestamp=timestamp, headers=headers)
+    for some in (first, records[:cut], records[cut:]):
+        at_once.extend(some)
+    assert at_once.count == one_by_one.count
+    assert at_once.estimated_size == one_by_one.estimated_size
+    assert at_once.max_timestamp == one_by_one.max_timestamp
+    if one_by_one.count:
+        assert at_once.build() == one_by_one.build()
+
+
+def test_of_many_records_with_a_bad_one_none_is_kept() -> None:
+    builder = RecordBatchBuilder()
+    builder.extend([(None, b"a", NOW, ())])
+    before = builder.build()
+    for bad, error in [
+        ((None, b"x", -2, ()), InvalidTimestamp),
+        ((None, b"x", NOW, (("\ud800", b""),)), InvalidRecord),
+    ]:
+        with pytest.raises(error):
+            builder.extend([(None, b"good", NOW + 9, ()), bad])
+    assert builder.build() == before
+    assert (builder.count, builder.max_timestamp) == (1, NOW)
+
+
 def test_an_empty_builder_and_a_batch_without_timestamp_type_are_refused() -> None:
     with pytest.raises(InvalidRequest):
         RecordBatchBuilder().build()

@@ -9,7 +9,7 @@ Source: KIP-98; Kafka's MemoryRecordsBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
@@ -17,7 +17,7 @@ from tidelog.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import checked_level, compress
 from tidelog.records.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_MIN
-from tidelog.records.record import Header, Record, encode_record
+from tidelog.records.record import Header, Record, Unplaced, encode_record, encode_records
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
 
@@ -71,6 +71,7 @@ class RecordBatchBuilder:
             | (CONTROL_BIT if is_control else 0)
         )
         self._parts: list[bytes] = []
+        self._count = 0
         self._size = HEADER_BYTES
         self._last_offset = base_offset - 1
         self._base_timestamp: int = NO_TIMESTAMP
@@ -79,7 +80,7 @@ class RecordBatchBuilder:
     @property
     def count(self) -> int:
         """Records appended so far."""
-        return len(self._parts)
+        return self._count
 
     @property
     def estimated_size(self) -> int:
@@ -105,9 +106,7 @@ class RecordBatchBuilder:
         Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
         """
         if timestamp < NO_TIMESTAMP:
-            raise InvalidTimestamp(
-                f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none"
-            )
+            raise _before_1970(timestamp)
         if offset is None:
             offset = self._last_offset + 1
         elif offset <= self._last_offset:
@@ -115,7 +114,7 @@ class RecordBatchBuilder:
                 f"offset {offset} does not follow {self._last_offset}: offsets grow within a batch"
             )
         offset_delta = offset - self._base_offset
-        base_timestamp = self._base_timestamp if self._parts else timestamp
+        base_timestamp = self._base_timestamp if self._count else timestamp
         data = encode_record(offset_delta, timestamp - base_timestamp, key, value, headers)
         if offset_delta > INT32_MAX or self._size + len(data) > INT32_MAX:
             raise RecordTooLarge(
@@ -123,9 +122,34 @@ class RecordBatchBuilder:
                 f"begins at offset {self._base_offset}: build this batch and begin another"
             )
         self._parts.append(data)
+        self._count += 1
         self._size += len(data)
         self._last_offset, self._base_timestamp = offset, base_timestamp
         self._max_timestamp = max(self._max_timestamp, timestamp)
+
+    def extend(self, records: Sequence[Unplaced]) -> None:
+        """Add many records, each at the next offset, as `append` would one by one. Raises as that does, and then none
+        of them was added."""
+        if not records:
+            return
+        timestamps = [record[2] for record in records]
+        if min(timestamps) < NO_TIMESTAMP:
+            raise _before_1970(min(timestamps))
+        base_timestamp = self._base_timestamp if self._count else timestamps[0]
+        first = self._last_offset + 1
+        pieces, size = encode_records(records, offset_delta=first - self._base_offset, base_timestamp=base_timestamp)
+        last_offset = self._last_offset + len(records)
+        if last_offset - self._base_offset > INT32_MAX or self._size + size > INT32_MAX:
+            raise RecordTooLarge(
+                f"{len(records)} records of {size} bytes at offset {first} do not fit a batch of {self._size} bytes "
+                f"that begins at offset {self._base_offset}: build this batch and begin another"
+            )
+        self._parts += pieces
+        self._count += len(records)
+        self._size += size
+        self._last_offset, self._base_timestamp = last_offset, base_timestamp
+        timestamps.append(self._max_timestamp)
+        self._max_timestamp = max(timestamps)
 
     def build(self) -> bytes:
         """The whole batch. May be called again, with more records appended in between.
@@ -134,24 +158,25 @@ class RecordBatchBuilder:
         """
         if not self._parts:
             raise InvalidRequest("a batch needs at least one record: append one first")
-        records = b"".join(self._parts)
+        parts = self._parts
         if self._codec is not Codec.NONE:
-            records = compress(self._codec, records, self._level)
+            parts = [compress(self._codec, b"".join(parts), self._level)]
         fields = (
             self._attributes,
             self._last_offset - self._base_offset,
             self._base_timestamp,
             self._max_timestamp,
             *self._producer,
-            len(self._parts),
+            self._count,
         )
-        out = bytearray(HEADER_BYTES + len(records))
-        out[HEADER_BYTES:] = records
-        length = LENGTH_MIN + len(records)
-        HEADER.pack_into(out, 0, self._base_offset, length, self._leader_epoch, MAGIC, 0, *fields)
-        crc = crc32c(memoryview(out)[ATTRIBUTES_AT:])
-        HEADER.pack_into(out, 0, self._base_offset, length, self._leader_epoch, MAGIC, crc, *fields)
-        return bytes(out)
+        body = b"".join((HEADER.pack(0, 0, 0, 0, 0, *fields)[ATTRIBUTES_AT:], *parts))  # what the checksum covers
+        length = LENGTH_MIN - HEADER_BYTES + ATTRIBUTES_AT + len(body)
+        head = HEADER.pack(self._base_offset, length, self._leader_epoch, MAGIC, crc32c(body), *fields)
+        return head[:ATTRIBUTES_AT] + body
+
+
+def _before_1970(timestamp: int) -> InvalidTimestamp:
+    return InvalidTimestamp(f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none")
 
 
 def build_batch(

@@ -12,14 +12,25 @@ Source: KIP-98 and KIP-82; Kafka's DefaultRecord.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
-from tidelog.records.varint import INT32_MAX, INT64_MAX, INT64_MIN, UNFOLDED, encode_varint, read_varint, read_varlong
-from tidelog.types import Millis, Offset
+from tidelog.records.varint import (
+    ENCODED,
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    UNFOLDED,
+    encode_varint,
+    read_varint,
+    read_varlong,
+)
+from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
 Header: TypeAlias = tuple[str, bytes | None]
+Unplaced: TypeAlias = tuple[bytes | None, bytes | None, int, Sequence[Header]]
+"""A record without an offset: key, value, timestamp, headers."""
 
 
 class Record(NamedTuple):
@@ -52,8 +63,43 @@ def encode_record(
         parts.append(b"\x00")
     body = b"".join(parts)
     if len(body) > INT32_MAX:
-        raise RecordTooLarge(f"a record of {len(body)} bytes does not fit the format's 2 GiB: send it in pieces")
+        raise _too_large(len(body))
     return encode_varint(len(body)) + body
+
+
+def encode_records(records: Iterable[Unplaced], *, offset_delta: int, base_timestamp: int) -> tuple[list[bytes], int]:
+    """The bytes of many records, the offset delta of the first being `offset_delta`, in pieces to be joined, and their
+    length. Each as `encode_record` writes it, in a third of the time. Raises as that does."""
+    pieces: list[bytes] = []
+    total = 0
+    known, small = NO_TIMESTAMP - 1, len(ENCODED)
+    timestamp_part = b""
+    for delta, (key, value, timestamp, headers) in enumerate(records, offset_delta):
+        if headers or value is None:
+            whole = encode_record(delta, timestamp - base_timestamp, key, value, headers)
+            pieces.append(whole)
+            total += len(whole)
+            continue
+        if timestamp != known:  # mostly that of the record before
+            known, timestamp_part = timestamp, b"\x00" + encode_varint(timestamp - base_timestamp)
+        offset_part = ENCODED[delta] if delta < small else encode_varint(delta)
+        size = len(value)
+        length = ENCODED[size] if size < small else encode_varint(size)
+        if key is None:
+            fields = timestamp_part + offset_part + b"\x01" + length
+        else:
+            fields = timestamp_part + offset_part + encode_varint(len(key)) + key + length
+        size += len(fields) + 1
+        if size > INT32_MAX:
+            raise _too_large(size)
+        length = ENCODED[size] if size < small else encode_varint(size)
+        pieces += (length, fields, value, b"\x00")
+        total += len(length) + size
+    return pieces, total
+
+
+def _too_large(size: int) -> RecordTooLarge:
+    return RecordTooLarge(f"a record of {size} bytes does not fit the format's 2 GiB: send it in pieces")
 
 
 def _add_bytes(parts: list[bytes], data: bytes | None) -> None:

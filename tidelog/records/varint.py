@@ -40,6 +40,9 @@ UNFOLDED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
 
 _SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
 
+ENCODED: Final = _SMALL[-_SMALL_MIN:]
+"""The encodings of the numbers from 0 on: for writers that have no time for a call."""
+
 
 def encode_varint(value: int) -> bytes:
     """The bytes of a signed integer. The caller keeps it within 32 or 64 bits, as its field demands."""
