@@ -75,6 +75,7 @@ from tidelog._wire import Buffer, PartitionFetched
 from tidelog.errors import (
     CorruptLog,
     InvalidRequest,
+    LeadershipLost,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TidelogError,
@@ -238,13 +239,16 @@ class Partition:
     def produce(
         self, records: Buffer, *, acks: Acks, leader_epoch: LeaderEpoch, deadline: Millis, done: ProduceDone
     ) -> None:
-        """Append a batch. `done` is called once, maybe before this returns. Raises what refuses the batch unwritten."""
+        """Append a batch. `done` is called once, maybe before this returns. Raises what refuses the batch unwritten,
+        LeadershipLost where the disk failed right behind it."""
         leader = self.leading_in(leader_epoch)
         leader.ensure_enough(acks)
         log = self.log
         info = log.append(records, assign_offsets=True, leader_epoch=leader.leader_epoch, origin=Origin.CLIENT)
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} carries no record batch; send one whole batch")
+        if self.leader is not leader:
+            raise LeadershipLost(f"partition {self}: appended, then its data folder failed; nobody can tell what stays")
         self._tickets += 1
         ticket = Ticket(self._tickets)
         self._pending[ticket] = (done, info)

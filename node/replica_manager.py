@@ -244,7 +244,7 @@ class ReplicaManager:
         if partition is None:
             return
         self._dismiss(partition, reason)
-        if partition.offline is not None:
+        if partition.folder.offline is not None:
             return
         try:
             partition.folder.delete_log(partition.name)

@@ -294,6 +294,31 @@ def test_a_damaged_log_waits_until_nobody_counts_on_it_and_is_fetched_anew(clust
     assert len(stray_logs(cluster, 3)) == 1
 
 
+def test_a_topic_with_a_damaged_log_can_be_deleted_and_created_again(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), batch(b"b"))
+    cluster.machines[1].disk.flip_bit("/data/t-0/00000000000000000000.log", 16)  # the magic of the first batch
+    assert cluster.fetch(1, 0).error.name == "CorruptLog"
+    assert cluster.partition(1).offline is not None
+    make_again(cluster)
+    cluster.publish()
+    [answer] = cluster.produce(1, batch(b"new"), topic=AGAIN)
+    assert (answer.base_offset, answer.error.code) == (0, 0)
+    assert stray_logs(cluster, 1) == []
+
+
+def test_a_folder_that_fails_behind_an_append_leaves_its_outcome_unknown() -> None:
+    """The append rolls a segment, which asks for a flush, and that finds the disk broken."""
+    cluster = Cluster(segment_bytes="150", durability="page-cache")
+    cluster.set(leader=1)
+    cluster.produce(1, batch(b"a" * 50))
+    cluster.machines[1].disk.fail("open", ".index", skip=1)
+    [answer] = cluster.produce(1, batch(b"b" * 50))
+    assert (answer.error.name, answer.error.written) == ("NOT_LEADER_OR_FOLLOWER", 3)
+    assert cluster.folder(1).offline is not None
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
 def test_a_log_that_is_gone_is_not_made_anew_while_others_count_on_it(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.stop(3)
