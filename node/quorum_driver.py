@@ -83,8 +83,8 @@ class QuorumDriver:
     async def _lead(self, cluster_id: str) -> None:
         """One leadership. Returns after the disk was full."""
         self._full, self._epoch_opened, self._opened_at = None, False, Offset(0)
-        epoch = await self._vote()
         try:
+            epoch = await self._vote()
             self._open_epoch(epoch, cluster_id)
         except DiskFull as error:
             self._full = error
@@ -106,12 +106,15 @@ class QuorumDriver:
         self._metadata.wake()
 
     async def _vote(self) -> LeaderEpoch:
-        """Vote for this voter in a new epoch, durably."""
-        folder = self._metadata.log.path
-        before = await run_in(self._executor, lambda: read_state(self._files, folder))
-        epoch = LeaderEpoch(max(before.leader_epoch, self._metadata.log.latest_epoch, self._view.leader_epoch, 0) + 1)
-        state = QuorumState(epoch, self._me, self._me, self._voter.folder_id)
-        await run_in(self._executor, lambda: write_state(self._files, folder, state))
+        """Vote for this voter in a new epoch, durably. Raises DiskFull, KafkaStorageError, CorruptLog."""
+        log = self._metadata.log
+        try:
+            before = await run_in(self._executor, lambda: read_state(self._files, log.path))
+            epoch = LeaderEpoch(max(before.leader_epoch, log.latest_epoch, self._view.leader_epoch, 0) + 1)
+            state = QuorumState(epoch, self._me, self._me, self._voter.folder_id)
+            await run_in(self._executor, lambda: write_state(self._files, log.path, state))
+        except OSError as error:
+            raise log.folder.fail(f"voting in {log.path}", error) from error
         return epoch
 
     def _open_epoch(self, epoch: LeaderEpoch, cluster_id: str) -> None:

@@ -23,6 +23,7 @@ from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
+from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Endpoint, NodeId
 
 PORT = 9092
@@ -135,8 +136,17 @@ class Machine:
     def _exited(self, process: Process, failure: BaseException | None) -> None:
         if process is not self.process or not process.alive:
             return
+        self._note(f"{self.life_name} ends: {failure!r}")
+        excused = self._is_excused(failure)
         self.die(power_lost=False)
-        self._on_exit(self, failure)
+        self._on_exit(self, None if excused else failure)
+
+    def _is_excused(self, failure: BaseException | None) -> bool:
+        """May a process end like that? With a broken disk, yes; with a full one it may refuse to start."""
+        if isinstance(failure, KafkaStorageError):
+            return self.disk_broken
+        starting = self.node is None or self.node.replicas is None
+        return isinstance(failure, DiskFull) and starting and self.disk.capacity is not None
 
     def _executor(self, name: str, workers: int = 1) -> Executor:
         """An executor of this life, as node/node.py asks for one."""
@@ -178,6 +188,7 @@ class Machine:
         """The replicas of which something moved since this was last asked in this life."""
         return [] if self.node is None else views.moved(self.node, self._seen)
 
-    def replicas(self) -> Iterator[ReplicaView]:
+    def replicas(self, *, metadata: bool = False) -> Iterator[ReplicaView]:
+        """Every replica that the running node has loaded; with `metadata`, that of the metadata log too."""
         if self.node is not None:
-            yield from views.replicas(self.node)
+            yield from views.replicas(self.node, metadata=metadata)

@@ -78,7 +78,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
     Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
     Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),
-    Kind.DISK_FULL: lambda sim, fault: sim.fill_disk(fault.node, room=None),
+    Kind.DISK_FULL: lambda sim, fault: (sim.fill_disk(fault.node, room=None), sim.restart(fault.node)),
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),

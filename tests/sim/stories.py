@@ -8,6 +8,7 @@ Node 0 is the quorum's only voter; stories keep the partition's leader elsewhere
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from tests.sim.network import Envelope
@@ -354,6 +355,39 @@ def all_machines_lose_power(sim: Simulation) -> None:
     assert all(len(sim.read_committed(TOPIC, p)) == 6 for p in range(3))
 
 
+def voter_starts_on_a_full_disk(sim: Simulation) -> None:
+    """A full disk refuses, and nothing more: the only voter finds no room for its vote, waits, and leads once there is
+    some."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    write(sim, 0, "a", 3)
+    voter = 0
+    sim.kill(voter)
+    sim.break_disk(voter, "write", error=errno.ENOSPC, path="quorum-state", times=3)
+    sim.restart(voter)
+    sim.run_until(lambda: leads_quorum(sim, voter), what="the voter leads the quorum again")
+    sim.must_heal()
+
+
+def refused_fetch_is_sent_again(sim: Simulation) -> None:
+    """A follower that hears of a leadership before the leader does is refused, and asks again until it is not."""
+    sim.start(nodes=3, min_insync=3, topics=())
+    late = 1
+    news = sim.hold("Quorum.FetchMetadata", target=late, part="answer")
+    sim.run_for(0.02)
+    sim.create_topic(TOPIC, partitions=3, client=sim.client(nodes=(0, 2)), wait=False)
+    sim.run_for(1)
+    news.release()
+    p = sim.led_by(TOPIC, late)
+    sim.produce(TOPIC, b"a", partition=p)
+    sim.run_until(lambda: committed(sim, p) == 1, what="the first record is committed")
+    sim.must_heal()
+
+
+def leads_quorum(sim: Simulation, node: int) -> bool:
+    """Does the node lead the metadata quorum by its own books?"""
+    return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
+
+
 ALL = (
     same_epoch_other_bytes,
     stale_position,
@@ -365,4 +399,6 @@ ALL = (
     topic_made_again,
     committed_outlives_its_leader,
     all_machines_lose_power,
+    voter_starts_on_a_full_disk,
+    refused_fetch_is_sent_again,
 )

@@ -11,8 +11,8 @@ import pytest
 from tests.sim import random_world, regressions
 from tests.sim.plan import make_plan
 
-FRESH_WORLDS = 12
-"""Some 5 s each on one core; `make sim` runs more."""
+FRESH_WORLDS = 40
+"""Some 1.5 s each on one idle core; `make sim` runs more."""
 
 SAME_WORLD = """
 from tests.sim.random_world import run_seed

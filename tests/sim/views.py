@@ -20,11 +20,13 @@ Position = tuple[int, bool, object, int, int]
 METADATA_KEY = PartitionKey(METADATA_TOPIC_ID, PartitionIndex(0))
 
 
-def replicas(node: Node) -> Iterator[ReplicaView]:
-    """Every replica that the node has loaded, that of the metadata log not included."""
-    manager = node.replicas
-    for partition in () if manager is None else manager.partitions():
-        yield _view(partition)
+def replicas(node: Node, *, metadata: bool = False) -> Iterator[ReplicaView]:
+    """Every replica that the node has loaded; with `metadata`, that of the metadata log first."""
+    for part in _parts(node):
+        if isinstance(part, Partition):
+            yield _view(part)
+        elif metadata:
+            yield _metadata_view(part)
 
 
 def moved(node: Node, seen: dict[object, Position]) -> list[ReplicaView]:

@@ -7,6 +7,7 @@ seed. Node numbers are those of the configuration, from 0; node 0 forms the clus
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import logging
 import random
@@ -23,7 +24,6 @@ from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.workload import Client, Sent
-from tidelog.errors import KafkaStorageError
 from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
 
@@ -256,11 +256,11 @@ class Simulation:
     def release_disk(self, node: int) -> None:
         self.machines[node].release()
 
-    def break_disk(self, node: int, operation: str) -> None:
-        """Let the disk's next call of that kind (`sync`, `write`) fail; the node needs `mend_disk` to work again."""
+    def break_disk(self, node: int, operation: str, *, error: int = errno.EIO, path: str = "", times: int = 1) -> None:
+        """Let the disk's next calls of that kind (`sync`, `write`) fail. After an EIO the node needs `mend_disk`."""
         machine = self.machines[node]
-        machine.disk_broken = True
-        machine.disk.fail(operation)
+        machine.disk_broken = machine.disk_broken or error == errno.EIO
+        machine.disk.fail(operation, path, error=error, times=times)
 
     def mend_disk(self, node: int) -> None:
         """The disk works again, and the node is started again where it runs: a folder stays offline for its life."""
@@ -486,8 +486,7 @@ class Simulation:
         return found
 
     def _node_ended(self, machine: Machine, failure: BaseException | None) -> None:
-        self.note(f"{machine.life_name} ended: {failure!r}")
-        if failure is not None and not (machine.disk_broken and isinstance(failure, KafkaStorageError)):
+        if failure is not None:
             raise failure
         if self.healing:
             self.restart(machine.node_id)
