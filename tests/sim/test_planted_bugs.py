@@ -182,11 +182,7 @@ PLANTED: list[tuple[Plant, Callable[[Simulation], None], str]] = [
     (an_answer_counts_for_any_fetch, stories.late_answer, MIXED),
     (a_topic_is_found_by_its_name, stories.topic_made_again, MEMBER_LACKS),
     (a_leader_comes_from_all_replicas, stories.committed_outlives_its_leader, "with its log ending at"),
-    (
-        a_refused_follower_is_given_one_tick,
-        stories.all_machines_lose_power,
-        "the cluster heals: orders-0: leader 2, isr",
-    ),
+    (a_refused_follower_is_given_one_tick, stories.refused_fetch_is_sent_again, "the first record is committed"),
     (unsynced_bytes_count_as_held, stories.all_machines_lose_power, "everything below 5 was committed before"),
 ]
 """A planted bug, the story that notices, and what is said of it."""
