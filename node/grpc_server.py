@@ -1,7 +1,8 @@
 """One listener of a node: a gRPC server made from the table of RPCs and the node's services.
 
 Kept true: a `TidelogError` that a service raises reaches the caller as that error; any other exception is a defect,
-logged, and reaches the caller as UnknownServerError; a caller that goes away cancels the method that serves it.
+logged, and reaches the caller as UnknownServerError; bytes that are no message of the method are an InvalidRequest; a
+caller that goes away cancels the method that serves it.
 Stopping takes two steps, because the streams between nodes and clients never end by themselves: `refuse` takes no new
 calls, `stop` ends what is still open with NodeShuttingDown.
 Left to others: what the services do; when the node counts as ready (`node/health.py`).
@@ -15,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -24,7 +26,7 @@ from node.status import as_tidelog_error
 from node.transport import Caller
 from tidelog import _status
 from tidelog._transport import KEEPALIVE_MS, MESSAGE_BYTES_MAX
-from tidelog.errors import ConnectionLost, InvalidConfig, NodeShuttingDown, TidelogError
+from tidelog.errors import ConnectionLost, InvalidConfig, InvalidRequest, NodeShuttingDown, TidelogError
 from tidelog.types import Endpoint
 
 _log = logging.getLogger("node.grpc")
@@ -106,7 +108,7 @@ class GrpcServer:
             make, handle = grpc.stream_stream_rpc_method_handler, self._stream(method, serve)
         return make(
             handle,
-            request_deserializer=method.request.FromString,
+            request_deserializer=_reader(method),
             response_serializer=method.answer.SerializeToString,
         )
 
@@ -120,6 +122,8 @@ class GrpcServer:
             try:
                 if self._refusing:
                     raise self._shutting_down()
+                if isinstance(request, InvalidRequest):
+                    raise request
                 answer = await serve(request, Caller(self.listener, context.peer()))
             except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
                 error = as_tidelog_error(cause, doing=method)
@@ -203,6 +207,8 @@ class ServerStream:
             message = await self._context.read()
         except grpc.aio.BaseError as error:
             raise self._lost(error) from None
+        if isinstance(message, InvalidRequest):
+            raise message
         return None if message is grpc.aio.EOF else message
 
     def close(self) -> None:
@@ -234,6 +240,19 @@ class ServerStream:
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"the caller at {self._context.peer()} went away ({error})")
+
+
+def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], WireMessage | InvalidRequest]:
+    """Reads the method's requests. What cannot be read becomes the error to answer: gRPC knows no other answer to an
+    exception here than a traceback in the log."""
+
+    def read(data: bytes) -> WireMessage | InvalidRequest:
+        try:
+            return method.request.FromString(data)
+        except DecodeError as error:
+            return InvalidRequest(f"the {len(data)} bytes sent to {method} are no {method.request.__name__}: {error}")
+
+    return read
 
 
 def _seen(write: asyncio.Task[None]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import pytest
 
 from node import methods
@@ -15,6 +16,7 @@ from node.grpc_server import GrpcServer
 from node.grpc_transport import GrpcTransport
 from node.transport import Caller
 from tidelog import _wire as wire
+from tidelog._status import from_rpc_error
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -322,3 +324,21 @@ async def _error_of(waiting: Any) -> BaseException | None:
     except Exception as error:  # noqa: BLE001
         return error
     return None
+
+
+def test_bytes_that_are_no_message_are_refused_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with serving() as fixture, grpc.aio.insecure_channel(str(fixture.address)) as channel:
+            unary: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await unary(b"\xff" * 9, timeout=5)
+            assert type(from_rpc_error(refused.value, address=fixture.address, phase="a test")) is InvalidRequest
+            stream: Any = channel.stream_stream(methods.DATA_PRODUCE_STREAM.path)(timeout=5)
+            await stream.write(b"\xff" * 9)
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await stream.read()
+            assert type(from_rpc_error(ended.value, address=fixture.address, phase="a test")) is InvalidRequest
+            assert ("Data.Produce", "INVALID_REQUEST") in fixture.meter.seen
+
+    asyncio.run(story())
+    assert not [record for record in caplog.records if record.exc_info]
