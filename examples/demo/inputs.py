@@ -76,7 +76,7 @@ def file_lines(path: Path) -> Iterator[Item]:
 
 
 def title(name: str, command: Sequence[str]) -> str:
-    """A process by its name, and an interpreter by what it runs too: no other argument, it might be nobody's business."""
+    """A process by its name, an interpreter by what it runs too. Other arguments are nobody's business."""
     if command[1:2] == ["-m"] and len(command) > 2:
         return f"{name} -m {command[2]}"
     script = command[1] if len(command) > 1 else ""

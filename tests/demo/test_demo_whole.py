@@ -41,12 +41,16 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def left_over(folder: Path) -> list[str]:
-    """Processes and files of a demo that has ended."""
-    mine = str(folder / "tmp")
-    processes = [
-        process for process in psutil.process_iter(["cmdline"]) if mine in " ".join(process.info["cmdline"] or [])
-    ]
-    return [*map(str, processes), *map(str, (folder / "tmp").glob("tidelog-demo-*"))]
+    """Processes (known by the environment they inherited) and files of a demo that has ended."""
+    found = [str(process) for process in psutil.process_iter() if temporary_folder(process) == str(folder / "tmp")]
+    return [*found, *map(str, (folder / "tmp").glob("tidelog-demo-*"))]
+
+
+def temporary_folder(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("TMPDIR")
+    except psutil.Error:  # gone, or not ours
+        return None
 
 
 def report(folder: Path) -> dict[str, dict[str, int]]:
