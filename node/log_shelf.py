@@ -12,20 +12,16 @@ Left to others: what a partition does with its log (partition.py), disks (storag
 from __future__ import annotations
 
 import logging
-from typing import Final
-from uuid import UUID
 
 from replication.image import ClusterImage, PartitionState, TopicState
+from replication.metadata import LOST_FOLDER, UNKNOWN_FOLDER
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
 from tidelog.errors import TidelogError
-from tidelog.types import METADATA_TOPIC, FolderId, NodeId, PartitionKey, TopicPartition
+from tidelog.types import METADATA_TOPIC, NodeId, PartitionKey, TopicPartition
 
 _log = logging.getLogger("node.replicas")
-
-UNKNOWN_FOLDER: Final = FolderId(UUID(int=0))
-"""In the metadata: the replica's data folder is not known yet."""
 
 
 class LogShelf:
@@ -60,14 +56,16 @@ class LogShelf:
             _log.error("%s was not set aside: %s", name, error.message)
 
     def find(self, topic: TopicState, state: PartitionState) -> tuple[DataFolder, Log] | None:
-        """What recovery found for this partition, handed out once. Of several, the one in the folder that the metadata
-        name."""
+        """What recovery found for this partition in the folder that the metadata name, in any where they name none;
+        handed out once. What lies elsewhere is an older copy: with it, the replica would be judged by a folder that its
+        records are not in."""
         name = TopicPartition(topic.name, state.partition)
         wanted = state.folder_of(self._me)
-        fits = [entry for entry in self._found.pop(name, []) if entry[1].topic_id == topic.topic_id]
-        fits.sort(key=lambda entry: entry[0].folder_id != wanted)
-        for folder, _ in fits[1:]:
-            self.set_aside(folder, name, "another data folder has this log too")
+        found = [entry for entry in self._found.pop(name, []) if entry[1].topic_id == topic.topic_id]
+        fits = [entry for entry in found if wanted in (UNKNOWN_FOLDER, LOST_FOLDER, entry[0].folder_id)][:1]
+        for folder, _ in found:
+            if all(folder is not fit for fit, _ in fits):
+                self.set_aside(folder, name, "the metadata name another data folder for it")
         if not fits:
             return None
         folder, log = fits[0]

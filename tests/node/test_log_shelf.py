@@ -1,0 +1,78 @@
+"""Which log is whose, on a node with several data folders (KIP-858)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from node.log_shelf import LogShelf
+from replication.image import EMPTY, PartitionState, TopicState
+from replication.metadata import LOST_FOLDER, UNKNOWN_FOLDER
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from tests.storage.workbench import SetClock
+from tidelog.types import (
+    FolderId,
+    LeaderEpoch,
+    NodeId,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+
+ME = NodeId(1)
+TOPIC = TopicId(UUID(int=70))
+NAME = TopicPartition("t", PartitionIndex(0))
+
+
+def folder(disk: FakeDisk, name: str, *, with_log: bool) -> DataFolder:
+    opened = DataFolder.open(f"/{name}", files=disk, clock=SetClock(), rng=random.Random(name))
+    if with_log:
+        opened.create_log(NAME, TOPIC, LogConfig())
+    return opened
+
+
+def state_in(home: FolderId) -> PartitionState:
+    return PartitionState(
+        TOPIC, PartitionIndex(0), (ME,), (home,), (ME,), (), (), ME, LeaderEpoch(3), PartitionEpoch(3)
+    )
+
+
+def shelf_and_topic(folders: list[DataFolder], state: PartitionState) -> tuple[LogShelf, TopicState]:
+    topic = TopicState("t", TOPIC, {}, (state,))
+    shelf = LogShelf(ME, folders, LogConfig())
+    shelf.take_stock(replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC}))
+    return shelf, topic
+
+
+@pytest.mark.parametrize("second_has_one_too", [True, False])
+def test_a_log_in_another_folder_than_the_metadata_name_is_set_aside(second_has_one_too: bool) -> None:
+    """The first folder was gone for a while, the replica was given a place in the second: what came back is an old
+    copy. Used, it would go on under the second folder's name, and be led from nothing once the first is gone again."""
+    disk = FakeDisk()
+    first, second = folder(disk, "first", with_log=True), folder(disk, "second", with_log=second_has_one_too)
+    old = first.logs[NAME]
+    state = state_in(second.folder_id)
+    shelf, topic = shelf_and_topic([first, second], state)
+    found = shelf.find(topic, state)
+    assert (found is not None) is second_has_one_too
+    home, log = found or shelf.make(topic, state) or (None, None)
+    assert home is second
+    assert log is second.logs[NAME]
+    assert log is not old
+    assert old.closed
+    assert [name for name in disk.list("/first") if name.endswith("-stray")]
+
+
+@pytest.mark.parametrize("named", [UNKNOWN_FOLDER, LOST_FOLDER])
+def test_where_the_metadata_name_no_folder_whatever_was_found_serves(named: FolderId) -> None:
+    disk = FakeDisk()
+    first, second = folder(disk, "first", with_log=False), folder(disk, "second", with_log=True)
+    state = state_in(named)
+    shelf, topic = shelf_and_topic([first, second], state)
+    assert shelf.find(topic, state) == (second, second.logs[NAME])
