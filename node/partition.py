@@ -149,6 +149,7 @@ class Partition:
         self._followers_waiting: dict[OpenFetch, None] = {}
         self._readers_waiting: dict[OpenFetch, None] = {}
         self._told: dict[NodeId, Offset] = {}
+        self._watermark_ticked = Offset(0)
 
     def __str__(self) -> str:
         return str(self.name)
@@ -214,6 +215,7 @@ class Partition:
             _log.info("%s: leads no more in epoch %d: %s", self, core.leader_epoch, reason)
             self._lead(core.handle(LeadershipEnded(reason)))
         self._told.clear()
+        self._watermark_ticked = Offset(0)
         for fetch in (*self._followers_waiting, *self._readers_waiting):
             fetch.refuse(self._not_leading())
         self._followers_waiting.clear()
@@ -465,12 +467,21 @@ class Partition:
 
     def _tick_leader(self, leader: PartitionLeader) -> None:
         self._lead(leader.handle(Ticked(self._host.monotonic_ms())))
-        watermark = leader.high_watermark
-        for fetch in list(self._followers_waiting):
-            if fetch.follower is not None and self._told.get(fetch.follower.node_id, watermark) < watermark:
-                fetch.answer_anyway()
-        if leader.waiting:
+        if self._spread_watermark(leader.high_watermark) or leader.waiting:
             self._host.attend(self)
+
+    def _spread_watermark(self, watermark: Offset) -> bool:
+        """Answer the followers that wait and have not heard of the watermark of one tick ago: the next records would
+        have brought it. Returns whether some have not heard of the present one."""
+        overdue, self._watermark_ticked = self._watermark_ticked, watermark
+        missing = False
+        for fetch in list(self._followers_waiting):
+            assert fetch.follower is not None, "consumers wait elsewhere"
+            told = self._told.get(fetch.follower.node_id, watermark)
+            if told < overdue:
+                fetch.answer_anyway()
+            missing |= told < watermark
+        return missing
 
     # --- following ---
 
