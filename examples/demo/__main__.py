@@ -7,20 +7,19 @@ Exit code: 0 everything acknowledged was read, in order; 1 it was not, or the de
 from __future__ import annotations
 
 import argparse
-import asyncio
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import psutil
 
 from examples.demo import inputs, story
 from examples.demo.inputs import Item
+from examples.demo.interrupts import Interrupts
 from examples.demo.ledger import Ledger
 from examples.demo.meter import Meter
 from examples.demo.progress import Progress
@@ -46,16 +45,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as cause:
         print(f"demo: {cause}", file=sys.stderr)
         return UNPREPARED
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupts = Interrupts()
+    interrupts.listen()
     folder = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
         with Progress() as progress:
-            return _run(options, items, source, folder, progress)
-    except KeyboardInterrupt:
-        print("demo: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as cause:
+            return _run(options, items, source, folder, progress, interrupts)
+    except (KeyboardInterrupt, Exception) as cause:
+        if interrupts.came:  # whatever it has become on its way
+            print("demo: interrupted", file=sys.stderr)
+            return INTERRUPTED
         _save_logs(folder, options.out)
         print(f"demo: what the nodes and Spark logged is in {options.out}/logs", file=sys.stderr)
         if not isinstance(cause, (story.DemoFailed, ClusterFailed, TidelogError, OSError, ValueError)):
@@ -63,8 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"demo: FAILED: {cause}", file=sys.stderr)
         return FAILED
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # the rest is short, and has to be done
+        interrupts.ignore()
         _end_children()
         if options.keep:
             print(f"kept {folder}", file=sys.stderr)
@@ -72,28 +71,39 @@ def main(arguments: list[str] | None = None) -> int:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(options: argparse.Namespace, items: Iterator[Item], source: str, folder: Path, progress: Progress) -> int:
+def _run(
+    options: argparse.Namespace,
+    items: Iterator[Item],
+    source: str,
+    folder: Path,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> int:
     from examples.demo import report, verdict
+
+    def step(text: str) -> None:
+        interrupts.check()
+        progress.step(text)
 
     plan = story.Plan.quick(options.rate) if options.quick else story.Plan(records_per_second=options.rate)
     meter = Meter()
-    progress.step(f"starting three nodes; input: {source}")
+    step(f"starting three nodes; input: {source}")
     with LocalCluster(folder / "cluster") as cluster:
         cluster.wait_healthy()
-        progress.step(f"three nodes are up: {cluster.bootstrap}")
+        step(f"three nodes are up: {cluster.bootstrap}")
         with Ledger(folder / "ledger.parquet") as ledger:
-            told = asyncio.run(story.run(cluster, items, ledger, meter, plan, progress))
-        progress.step(f"{ledger.rows:,} records acknowledged, of {told.sent:,} sent; Spark starts and reads them")
+            told = interrupts.run(story.run(cluster, items, ledger, meter, plan, progress))
+        step(f"{ledger.rows:,} records acknowledged, of {told.sent:,} sent; Spark starts and reads them")
         findings, analysis = verdict.read_back(
             cluster.bootstrap,
             ledger.path,
             folder / "spark",
             of_lines=options.input is not None,
             planted_loss=options.plant_loss,
-            step=progress.step,
+            step=step,
         )
-        progress.step("the nodes are told to stop")
-    progress.step("the nodes have stopped")
+        step("the nodes are told to stop")
+    step("the nodes have stopped")
     run = report.Run(source, plan, told, meter, findings, analysis, options.plant_loss, progress.seconds)
     verdict.tell(run, progress)
     verdict.save(run, options.out)
@@ -146,10 +156,6 @@ def _input(path: Path | None) -> tuple[Iterator[Item], str]:
     items = inputs.file_lines(path)
     first = next(items)  # a file that cannot be read is refused before anything is started
     return chain([first], items), str(path)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _save_logs(folder: Path, out: Path) -> None:
