@@ -14,6 +14,7 @@ from uuid import UUID
 
 from node import methods, status
 from node.controller_client import ControllerClient
+from node.limits import ensure_few
 from node.metadata_log import MetadataLog
 from node.quorum_state import QuorumView
 from node.topic_settings import TopicSettings
@@ -42,6 +43,8 @@ class AdminService:
         self, request: admin_pb2.GetMetadataRequest, caller: Caller
     ) -> admin_pb2.GetMetadataResponse:
         """Nodes alive, and the topics asked for."""
+        ensure_few(request.topics, "topics")
+        ensure_few(request.topic_ids, "topic ids")
         image = self._metadata.image
         return admin_pb2.GetMetadataResponse(
             cluster_id=image.cluster_id,

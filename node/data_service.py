@@ -15,7 +15,8 @@ from typing import Final, TypeVar
 from node import status
 from node.clock import Clock
 from node.duplex import run_duplex
-from node.open_fetch import FetchDesk
+from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
+from node.open_fetch import BYTES_MAX, FetchDesk
 from node.partition import Partition
 from node.produce_desk import ProduceDesk
 from node.replica_config import ReplicaConfig
@@ -89,6 +90,8 @@ class DataService:
 
     async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
         """Read from the partitions; answer when each has enough or the time is up."""
+        for item in request.partitions:
+            item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
         desk = self._manager.open_desk(caller)
         answers: list[PartitionFetched] = []
         try:
@@ -109,6 +112,7 @@ class DataService:
                 "listing offsets with isolation level read_committed is not supported by this version yet: there "
                 "are no transactions in its logs, ask with read_uncommitted"
             )
+        ensure_few(request.partitions, "partitions")
         return data_pb2.ListOffsetsResponse(partitions=[self._listed(item, caller) for item in request.partitions])
 
     def _listed(self, item: data_pb2.ListOffsetsPartition, caller: Caller) -> data_pb2.ListedOffset:
@@ -130,6 +134,7 @@ class DataService:
         self, request: data_pb2.OffsetForLeaderEpochRequest, caller: Caller
     ) -> data_pb2.OffsetForLeaderEpochResponse:
         """Where leader epochs end."""
+        ensure_few(request.partitions, "partitions")
         answers = [self._epoch_end(question, caller) for question in request.partitions]
         return data_pb2.OffsetForLeaderEpochResponse(partitions=answers)
 
@@ -157,6 +162,7 @@ async def _send_produced(stream: MessageStream[data_pb2.ProduceResponse, Produce
 async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
     while (request := await stream.receive()) is not None:
         desk.take(request)
+        await desk.wait_room()
 
 
 def _look_up(partition: Partition, timestamp: Millis, leader_epoch: LeaderEpoch) -> tuple[Offset, Millis, LeaderEpoch]:

@@ -4,7 +4,8 @@ Kept true:
   1. A fetch is answered once, when there is enough to read, when it is refused, or when its time is up; a later fetch
      of the same partition takes the place of the earlier, which then is not answered.
   2. A follower's positions are entered in the leader's books when its fetch arrives, whenever it is answered.
-  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log.
+  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log; while
+     many answers wait to be sent nothing more is taken (`wait_room`).
 
 Left to others: the stream (data_service.py), who leads and what may be read (partition.py), the clock's ticks.
 """
@@ -19,6 +20,7 @@ from uuid import UUID
 
 from node import status
 from node.clock import Clock
+from node.limits import UNSENT_MAX, ensure_few
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
 from replication.leader_events import Session
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 BYTES_MAX: Final = 16 << 20
 """Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
+
+
+DEADLINES_MIN: Final = 1_000
+"""So many deadlines may be kept whatever is open; beyond, those of answered fetches go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ class FetchDesk:
         self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
         self._arrivals = 0
         self._wake = asyncio.Event()
+        self._room = asyncio.Event()
         self.closed = False
 
     @property
@@ -115,6 +122,8 @@ class FetchDesk:
                 "reading with isolation level read_committed is not supported by this version yet: there are no "
                 "transactions in its logs, read with read_uncommitted"
             )
+        ensure_few(request.partitions, "fetches")
+        ensure_few(request.held, "held positions")
         now = self._clock.monotonic_ms()
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
@@ -177,7 +186,17 @@ class FetchDesk:
             return
         self._arrivals += 1
         heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
+        if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
+            self._forget_deadlines()
         self.ready(fetch)
+
+    def _forget_deadlines(self) -> None:
+        """Of fetches that are answered already."""
+        self._deadlines = [entry for entry in self._deadlines if self._is_open(entry[2])]
+        heapq.heapify(self._deadlines)
+
+    def _is_open(self, fetch: OpenFetch) -> bool:
+        return self._open.get((fetch.topic_id, fetch.index)) is fetch
 
     # --- answers ---
 
@@ -210,9 +229,8 @@ class FetchDesk:
         self._wake.set()
 
     def _drop(self, fetch: OpenFetch) -> None:
-        key = (fetch.topic_id, fetch.index)
-        if self._open.get(key) is fetch:
-            del self._open[key]
+        if self._is_open(fetch):
+            del self._open[fetch.topic_id, fetch.index]
         self._ready.pop(fetch, None)
         self._short.pop(fetch, None)
         if fetch.partition is not None:
@@ -221,6 +239,7 @@ class FetchDesk:
     def collect(self, bytes_max: int) -> list[PartitionFetched]:
         """The answers that are due now, until they hold `bytes_max`; fetches with nothing to read go on waiting."""
         answers, self._refused = self._refused, []
+        self._room.set()
         size = 0
         now = self._clock.monotonic_ms()
         while self._ready and size < bytes_max:
@@ -247,12 +266,18 @@ class FetchDesk:
             self._wake.clear()
             await self._wake.wait()
 
+    async def wait_room(self) -> None:
+        """Return when few enough answers wait to be sent for more to be asked."""
+        while len(self._refused) >= UNSENT_MAX:
+            self._room.clear()
+            await self._room.wait()
+
     def tick(self, now: Millis) -> None:
         """Time goes by: fetches whose time is up are answered with what there is, short ones are looked at again."""
         heap = self._deadlines
         while heap and heap[0][0] <= now:
             fetch = heapq.heappop(heap)[2]
-            if self._open.get((fetch.topic_id, fetch.index)) is fetch:
+            if self._is_open(fetch):
                 fetch.answer_anyway()
         while self._short:
             fetch, _ = self._short.popitem()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from node import status
 from node.clock import Clock
+from node.limits import ensure_few
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
 from storage.append_info import LogAppendInfo
@@ -60,7 +61,8 @@ class ProduceDesk:
     # --- requests ---
 
     def take(self, request: ProduceRequest) -> None:
-        """Append the entries of a request. Raises the failure of an entry with acks=0."""
+        """Append the entries of a request. Raises the failure of an entry with acks=0, InvalidRequest for too many."""
+        ensure_few(request.partitions, "batches")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
         for entry in request.partitions:
             if request.acks != Acks.NONE:

@@ -19,10 +19,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from node import methods
 from node.clock import Clock
 from node.duplex import run_duplex
+from node.limits import ENTRIES_MAX
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.transport import MessageStream, Transport
@@ -32,6 +34,17 @@ from tidelog.types import Endpoint, NodeId, Offset
 from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.fetcher")
+
+
+V = TypeVar("V")
+
+
+def _first(waiting: dict[Partition, V]) -> tuple[dict[Partition, V], dict[Partition, V]]:
+    """What fits into one request, and the rest."""
+    if len(waiting) <= ENTRIES_MAX:
+        return waiting, {}
+    entries = list(waiting.items())
+    return dict(entries[:ENTRIES_MAX]), dict(entries[ENTRIES_MAX:])
 
 
 class ReplicaFetcher:
@@ -157,8 +170,8 @@ class ReplicaFetcher:
 
     def _next_request(self) -> data_pb2.FetchRequest:
         request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=self._config.fetch_wait_ms, min_bytes=1)
-        wanted, self._wanted = self._wanted, {}
-        held, self._held = self._held, {}
+        wanted, self._wanted = _first(self._wanted)
+        held, self._held = _first(self._held)
         if wanted and not self._open:
             self._silent_ticks = 0
         for partition in wanted:
