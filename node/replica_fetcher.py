@@ -152,6 +152,9 @@ class ReplicaFetcher:
             raise ConnectionFailed(f"node {self.leader} has no known address on listener {self._config.listener}")
         self._connected_to = endpoint
         stream = await self._transport.open_stream(endpoint, methods.DATA_FETCH_STREAM)
+        if self._stopping:  # told while it connected, when there was no stream to close yet
+            stream.close()
+            return
         self._stream, self._silent_ticks = stream, 0
         try:
             await run_duplex(self._receive(stream), self._send(stream))
