@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     interrupts.listen()
     folder = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
+        _prepare(options.out)
         with Progress() as progress:
             return _run(options, items, source, folder, progress, interrupts)
     except (KeyboardInterrupt, Exception) as cause:
@@ -156,6 +156,14 @@ def _input(path: Path | None) -> tuple[Iterator[Item], str]:
     items = inputs.file_lines(path)
     first = next(items)  # a file that cannot be read is refused before anything is started
     return chain([first], items), str(path)
+
+
+def _prepare(out: Path) -> None:
+    """The folder for the report, without what an earlier run said: a run that fails early must not show its verdict."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("report.json", "failover.png"):
+        (out / name).unlink(missing_ok=True)
+    shutil.rmtree(out / "logs", ignore_errors=True)
 
 
 def _save_logs(folder: Path, out: Path) -> None:
