@@ -29,7 +29,7 @@ from storage.executor import Executor
 from storage.files import Buffer
 from storage.group_commit import GroupCommit
 from storage.log import Log
-from tidelog.errors import CorruptLog
+from tidelog.errors import CorruptLog, DiskFull
 from tidelog.records import LeaderChange, control_batch
 from tidelog.types import METADATA_TOPIC, EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 
@@ -66,6 +66,8 @@ class MetadataLog:
         self.failure: BaseException | None = None
         """What made the log unusable: a failed fsync."""
         self.on_held: Callable[[], None] = _nothing
+        self.on_full: Callable[[DiskFull], None] = _ignore
+        """A flush found no room for a file beside the log: the next append asks for another."""
         self._clock = clock
         self._commit = GroupCommit(executor, self._held_moved, self._flush_failed)
         self._pending: deque[MetadataBatch] = deque()
@@ -224,6 +226,10 @@ class MetadataLog:
 
     def _flush_failed(self, error: BaseException) -> None:
         """After a failed fsync nobody can tell what is on the disk: the replica is out of use (design section 3)."""
+        if isinstance(error, DiskFull):
+            _log.error("the metadata log is not durable yet: %s", error.message)
+            self.on_full(error)
+            return
         _log.error("the metadata log cannot be made durable: %s", error)
         self.failure = error
         self.wake()
@@ -235,3 +241,7 @@ def _apply(image: ClusterImage, batch: MetadataBatch) -> ClusterImage:
 
 def _nothing() -> None:
     """Nobody has asked to be told yet."""
+
+
+def _ignore(_: DiskFull) -> None:
+    """An observer has promised nothing: it holds more again with the next record."""

@@ -72,6 +72,7 @@ class QuorumDriver:
         Raises KafkaStorageError, CorruptLog.
         """
         try:
+            self._metadata.on_full = self.refused
             while True:
                 await self._lead(cluster_id)
                 self._on_resign()
@@ -91,13 +92,16 @@ class QuorumDriver:
             _log.error("this node cannot lead the metadata quorum: %s", error.message)
             return
         await self._metadata.wait_until(lambda: self._epoch_opened or self._full is not None)
+        if not self._epoch_opened:
+            return
         self._view.follow(self._me, epoch, None)
         _log.info("leads the metadata quorum in epoch %d, from offset %d", epoch, self._metadata.end)
         self._on_lead(self._metadata.replayed())
         await self._metadata.wait_until(lambda: self._full is not None)
 
     def refused(self, error: TidelogError) -> None:
-        """The controller's append was refused: it has decided what is not in the log, so it must begin again."""
+        """The log refused what the controller appended, or to make it durable: the controller has decided what is not
+        there, or not yet, so it must begin again."""
         _log.error("this node stops leading the metadata quorum: %s", error.message)
         if isinstance(error, DiskFull):
             self._full = error

@@ -199,6 +199,25 @@ def test_a_full_disk_ends_the_controllers_leadership_and_room_brings_it_back() -
         assert world.side(0).metadata.replayed() == world.image(0)
 
 
+def test_a_disk_without_room_for_the_epochs_ends_nobody() -> None:
+    """Method: the voter begins a new quorum epoch, which wants a new leader-epoch-checkpoint on every disk."""
+    with MetadataWorld() as world:
+        world.begin()
+        for node in (0, 1):
+            world.disks[node].fail("write", path="leader-epoch-checkpoint", error=errno.ENOSPC, times=3)
+        world.disks[0].fail("write", path=".log", error=errno.ENOSPC, times=1)
+        refused = world.asking(1, methods.ADMIN_CREATE_TOPIC, create("orders"))
+        world.run_until(refused.done)
+        assert isinstance(refused.exception(), RequestTimedOut)
+        world.run_until(lambda: world.side(0).view.leader_epoch >= 3, what="the voter begins anew until it can")
+        world.wait_whole()
+        for name in ("payments", "clicks", "views", "logs"):
+            world.create(name, at=1)
+        assert [life.failure for _, life in sorted(world.lives.items())] == [None] * 3
+        log = world.side(1).metadata.log
+        world.run_until(lambda: log.held == log.log_end_offset, what="node 1 holds all, once there is room")
+
+
 def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
     with MetadataWorld() as world:
         world.begin()
