@@ -25,6 +25,8 @@ class Throughput(NamedTuple):
     records_per_second: float
     megabytes_per_second: float
     cpu_ms_per_megabyte: float
+    cores_taken_by_others: float
+    """Processor time of all other programs of the machine meanwhile, in cores."""
 
 
 class Meter:
@@ -35,15 +37,22 @@ class Meter:
         self.start()
 
     def start(self) -> None:
-        self._began, self._used = time.perf_counter(), self._cpu()
+        self._began, self._used, self._busy = time.perf_counter(), self._cpu(), _busy_seconds()
 
     def stop(self, records: int, value_bytes: int) -> Throughput:
         took = time.perf_counter() - self._began
-        megabytes = value_bytes / 1e6
-        return Throughput(records / took, megabytes / took, (self._cpu() - self._used) * 1000 / megabytes)
+        used, busy, megabytes = self._cpu() - self._used, _busy_seconds() - self._busy, value_bytes / 1e6
+        others = max(0.0, busy - used) / took
+        return Throughput(records / took, megabytes / took, used * 1000 / megabytes, others)
 
     def _cpu(self) -> float:
         return sum(map(cpu_seconds, self._processes))
+
+
+def _busy_seconds() -> float:
+    """Processor time that the whole machine has spent on anything."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + times.irq + times.softirq
 
 
 async def produce(bootstrap: str, topic: str, value_bytes: int, seconds: float, pids: list[int]) -> Throughput:
