@@ -345,6 +345,27 @@ class FakeDisk:
             if position < len(image.data):
                 image.data[position] ^= 1 << bit
 
+    def safe_end(self, path: str, start: int, end: int) -> int:
+        """Where the bytes of a file from `start` on stop being safe: those before it are what readers see now after any
+        crash. `end` where all are; `start` where the file's own name may be gone."""
+        names = _names(path)
+        folder, node = self._root, None
+        for name in names:
+            node = folder.durable.get(name)
+            if node is None or node is not folder.entries.get(name):
+                return start
+            if isinstance(node, _Folder):
+                folder = node
+        if not isinstance(node, _Inode):
+            return start
+        safe = min(end, node.durable.size)
+        for position, data in node.pending:
+            if data is None or (position < safe and node.durable.read(len(data), position) != data):
+                safe = min(safe, position)
+        if node.durable.read(safe - start, start) != node.seen.read(safe - start, start):
+            return start
+        return max(safe, start)
+
     # --- what handles use -----------------------------------------------------------------------------------------
 
     def touch(self, operation: str, path: str, life: int, inode: _Inode | None = None) -> None:

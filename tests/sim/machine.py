@@ -16,15 +16,17 @@ from node.config import ListenerConfig, NodeConfig, QuorumConfig
 from node.node import Node
 from storage.executor import Executor
 from storage.fake_disk import FakeDisk
+from storage.log import Log
 from tests.sim import views
-from tests.sim.checkers import ReplicaView
+from tests.sim.checkers import ReplicaView, Violation
 from tests.sim.clock import SimClock
+from tests.sim.durability import Safety
 from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
 from tidelog.errors import DiskFull, KafkaStorageError
-from tidelog.types import Endpoint, NodeId
+from tidelog.types import Durability, Endpoint, NodeId
 
 PORT = 9092
 FOLDER = "/data"
@@ -72,6 +74,7 @@ class Machine:
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
         self._seen: dict[object, views.Position] = {}
+        self._safety = Safety(self.disk)
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
         self._config = NodeConfig(
             node_id=NodeId(node_id),
@@ -101,6 +104,7 @@ class Machine:
         self._network.machines_off.discard(self.name)
         self._executors = []
         self._seen = {}
+        self._safety = Safety(self.disk)
         self._note(f"{self.life_name} starts")
         process.run(self._assemble, process)
 
@@ -185,8 +189,15 @@ class Machine:
     # --- what checkers and stories see ---
 
     def moved(self) -> list[ReplicaView]:
-        """The replicas of which something moved since this was last asked in this life."""
-        return [] if self.node is None else views.moved(self.node, self._seen)
+        """The replicas of which something moved since this was last asked in this life. Raises Violation where one says
+        that it holds what a crash could take."""
+        found = [] if self.node is None else views.moved(self.node, self._seen)
+        for replica in found:
+            if isinstance(replica.log, Log) and replica.durability is Durability.FSYNC:
+                lie = self._safety.lie_of(replica.log)
+                if lie is not None:
+                    raise Violation(f"{replica.name} on {self.life_name} {lie}")
+        return found
 
     def replicas(self, *, metadata: bool = False) -> Iterator[ReplicaView]:
         """Every replica that the running node has loaded; with `metadata`, that of the metadata log too."""

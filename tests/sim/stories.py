@@ -148,6 +148,35 @@ def watermark_of_a_diverging_answer(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def flush_across_a_cut(sim: Simulation) -> None:
+    """Rule 2, variant: an fsync begun before a follower's log is cut ends after it. What took the place of the cut
+    records is not held by it."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
+    old, new, follower = sim.partition(TOPIC, p).replicas
+    write(sim, p, "a", 5)
+    sim.run_until(lambda: held(sim, follower, p) == 5, what="the follower holds the first records")
+    sim.hold("Data.FetchStream", source=old, target=new, part="answer")
+    sim.run_for(0.1)
+    client = sim.client()
+    sim.produce(TOPIC, b"b0", acks="1", partition=p, client=client)
+    sim.run_until(lambda: end(sim, follower, p) == 6, what="the follower begins an fsync")
+    sim.stall_disk(follower)
+    for number in range(10):
+        sim.produce(TOPIC, f"b{number + 1}".encode(), acks="1", partition=p, client=client)
+    sim.run_until(lambda: end(sim, follower, p) == 16, what="it has fetched more")
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
+    write(sim, p, "c", 3, acks="1")
+    sim.run_until(
+        lambda: end(sim, follower, p) == end(sim, new, p), what="the follower was cut and has the new records"
+    )
+    assert held(sim, follower, p) <= 5
+    sim.release_disk(follower)
+    sim.run_until(lambda: committed(sim, p) == end(sim, new, p), what="the new records are committed")
+    sim.must_heal()
+
+
 # --- 4. joining by log end ------------------------------------------------------------------------------------------
 
 
@@ -392,6 +421,7 @@ ALL = (
     same_epoch_other_bytes,
     stale_position,
     watermark_of_a_diverging_answer,
+    flush_across_a_cut,
     join_by_log_end,
     late_proposal,
     lost_answer_to_a_proposal,

@@ -16,8 +16,8 @@ from replication import elections, follower, isr, partition_leader, registration
 from replication.follower_events import AdvanceWatermark, AppendRecords, Waited, WantFetch
 from replication.leader_events import FetchAgreed, FetchDiverged, FetchRefused
 from replication.registration import Judged
+from storage import flush, validation
 from storage import log as storage_log
-from storage import validation
 from tests.sim import stories
 from tests.sim.world import Simulation
 from tidelog.types import NO_NODE
@@ -157,6 +157,26 @@ def unsynced_bytes_count_as_held(patch: Patch) -> None:
     patch.setattr(storage_log.Log, "held", property(lambda self: self.log_end_offset))
 
 
+def a_flush_counts_beyond_a_cut(patch: Patch) -> None:
+    """An fsync that was begun before the log was cut counts as far as it was meant to."""
+
+    def lower(self: Any, offset: Any) -> None:
+        self.recovery_point = min(self.recovery_point, offset)
+        self.synced = min(self.synced, offset)
+
+    patch.setattr(flush.FlushState, "lower", lower)
+
+
+def names_are_not_synced(patch: Patch) -> None:
+    """A flush syncs files, and forgets the folder that names them."""
+
+    def run(self: Any) -> None:
+        flush.sync_all(self.handles)
+        self.epoch_file.write(self.epoch_version, self.epochs)
+
+    patch.setattr(flush.FlushTicket, "run", run)
+
+
 def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
     """A follower that pauses after a refusal is looked at once, whether its pause is over by then or not."""
 
@@ -170,6 +190,7 @@ def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
 
 
 MIXED = "is not what was committed there before"
+LOSES = "but a crash may lose"
 MEMBER_LACKS = "is in the in-sync set and (holds offsets below|has no log)"
 
 PLANTED: list[tuple[Plant, Callable[[Simulation], None], str]] = [
@@ -183,7 +204,9 @@ PLANTED: list[tuple[Plant, Callable[[Simulation], None], str]] = [
     (a_topic_is_found_by_its_name, stories.topic_made_again, MEMBER_LACKS),
     (a_leader_comes_from_all_replicas, stories.committed_outlives_its_leader, "with its log ending at"),
     (a_refused_follower_is_given_one_tick, stories.refused_fetch_is_sent_again, "the first record is committed"),
-    (unsynced_bytes_count_as_held, stories.all_machines_lose_power, "everything below 5 was committed before"),
+    (a_flush_counts_beyond_a_cut, stories.flush_across_a_cut, LOSES),
+    (names_are_not_synced, stories.all_machines_lose_power, LOSES),
+    (unsynced_bytes_count_as_held, stories.all_machines_lose_power, LOSES),
 ]
 """A planted bug, the story that notices, and what is said of it."""
 

@@ -13,8 +13,8 @@ from storage.log import Log
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
 from tidelog.types import Durability, Offset, PartitionIndex, PartitionKey
 
-Position = tuple[int, bool, object, int, int]
-"""What the checkers watch of a replica: leader epoch, whether it leads, its log, the log's end and high watermark."""
+Position = tuple[int, bool, object, int, int, int]
+"""What is watched of a replica: leader epoch, whether it leads, its log, where that ends, what it holds, watermark."""
 
 
 METADATA_KEY = PartitionKey(METADATA_TOPIC_ID, PartitionIndex(0))
@@ -51,9 +51,9 @@ def _parts(node: Node) -> Iterator[Partition | MetadataNode]:
 def _position(part: Partition | MetadataNode) -> Position:
     if isinstance(part, Partition):
         log, epoch, leads = part.log, part.leader_epoch, part.leader is not None
-        return epoch, leads, None if part.offline else log, log.log_end_offset, log.high_watermark
+        return epoch, leads, None if part.offline else log, log.log_end_offset, log.held, log.high_watermark
     log, view = part.metadata.log, part.view
-    return view.leader_epoch, view.leads, log, log.log_end_offset, log.high_watermark
+    return view.leader_epoch, view.leads, log, log.log_end_offset, log.held, log.high_watermark
 
 
 def _metadata_view(metadata: MetadataNode) -> ReplicaView:

@@ -1,0 +1,63 @@
+"""Is what a replica says it holds really safe? Asked of the fake disk itself, without waiting for a crash.
+
+Kept true: the bytes of every offset below `held`, and the names of the files they lie in, survive any crash.
+Left to others: epoch entries and marks, which only a crash puts to the test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage.fake_disk import FakeDisk
+from storage.log import Log
+from storage.segment import LogSegment
+from tidelog.records import walk_headers
+
+
+@dataclass(slots=True)
+class Verified:
+    """How much of one log has been looked at: offsets below `held`, and by segment the bytes below a position."""
+
+    held: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+
+
+class Safety:
+    """What has been verified so far, for the logs of one node's life. Cheap: only what is newly held is looked at."""
+
+    def __init__(self, disk: FakeDisk) -> None:
+        self._disk = disk
+        self._verified: dict[Log, Verified] = {}
+
+    def lie_of(self, log: Log) -> str | None:
+        """What the log says it holds and could lose; None where all is well."""
+        seen = self._verified.setdefault(log, Verified())
+        held = log.held
+        if held <= seen.held:
+            if held < seen.held:  # it was cut
+                seen.held = held
+                seen.positions.clear()
+            return None
+        segments = log.segments
+        ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+        for segment, end in zip(segments, ends, strict=True):
+            if segment.base_offset < held and end > seen.held:
+                lie = self._lie_in(segment, held, seen)
+                if lie is not None:
+                    return lie
+        seen.held = held
+        return None
+
+    def _lie_in(self, segment: LogSegment, held: int, seen: Verified) -> str | None:
+        start = end = seen.positions.get(segment.base_offset, 0)
+        content = memoryview(self._disk._file(segment.path).seen.data)
+        for header in walk_headers(content, start):
+            if header.base_offset >= held:
+                break
+            end = header.end
+        content.release()
+        safe = self._disk.safe_end(segment.path, start, end)
+        if safe < end:
+            return f"holds offsets below {held}, but a crash may lose {segment.path} from byte {safe} on, of {end}"
+        seen.positions[segment.base_offset] = end
+        return None

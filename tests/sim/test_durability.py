@@ -1,0 +1,84 @@
+"""The fake disk says what survives any crash: the ground on which "held" is judged."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from storage.fake_disk import FakeDisk
+from storage.files import File
+
+PATH = "/data/log"
+
+
+def a_file(content: bytes) -> FakeDisk:
+    """A disk with one file, contents and names synced."""
+    disk = FakeDisk()
+    disk.make_folder("/data")
+    disk.open(PATH, create=True).pwritev([content], 0)
+    disk.open(PATH).sync()
+    disk.sync_folder("/data")
+    disk.sync_folder("/")
+    return disk
+
+
+def test_what_was_synced_is_safe_and_what_was_appended_is_not() -> None:
+    disk = a_file(b"0123456789")
+    assert disk.safe_end(PATH, 0, 10) == 10
+    disk.open(PATH).pwritev([b"abc"], 10)
+    assert disk.safe_end(PATH, 0, 13) == 10
+    disk.open(PATH).sync()
+    assert disk.safe_end(PATH, 0, 13) == 13
+
+
+def test_an_overwrite_or_a_cut_that_is_not_synced_endangers_what_it_touches() -> None:
+    disk = a_file(b"0123456789")
+    disk.open(PATH).pwritev([b"x"], 4)
+    assert disk.safe_end(PATH, 0, 4) == 4
+    assert disk.safe_end(PATH, 0, 10) < 10
+    disk = a_file(b"0123456789")
+    disk.open(PATH).truncate(6)
+    assert disk.safe_end(PATH, 0, 6) == 6
+
+
+def test_a_file_without_a_durable_name_is_not_safe() -> None:
+    disk = a_file(b"0123456789")
+    disk.rename(PATH, "/data/other")
+    assert disk.safe_end("/data/other", 0, 10) == 0
+    disk.sync_folder("/data")
+    assert disk.safe_end("/data/other", 0, 10) == 10
+
+
+def test_what_a_failed_sync_lost_is_not_safe() -> None:
+    disk = a_file(b"0123456789")
+    file = disk.open(PATH)
+    file.pwritev([b"abc"], 10)
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.sync()
+    assert disk.safe_end(PATH, 0, 13) == 10
+
+
+def do_something(file: File, rng: random.Random) -> None:
+    match rng.randrange(3):
+        case 0:
+            file.pwritev([rng.randbytes(rng.randint(1, 8))], rng.randrange(14))
+        case 1:
+            file.truncate(rng.randrange(14))
+        case _:
+            file.sync()
+
+
+def test_what_is_safe_survives_every_crash() -> None:
+    for seed in range(200):
+        rng = random.Random(seed)
+        disk = a_file(b"0123456789")
+        file = disk.open(PATH)
+        for _ in range(rng.randrange(6)):
+            do_something(file, rng)
+        size = file.size()
+        before, safe = file.pread(size, 0), disk.safe_end(PATH, 0, size)
+        disk.crash(rng)
+        assert disk.open(PATH).pread(safe, 0) == before[:safe]
