@@ -48,6 +48,11 @@ def _everywhere(change: Callable[[Fault], dict[str, float]]) -> Act:
     return act
 
 
+def _make_room(sim: Simulation, fault: Fault) -> None:
+    sim.fill_disk(fault.node, room=None)
+    sim.restart(fault.node)
+
+
 BEGIN: Final[dict[Kind, Act]] = {
     Kind.KILL: lambda sim, fault: sim.kill(fault.node),
     Kind.POWER_OFF: lambda sim, fault: sim.power_off(fault.node),
@@ -78,7 +83,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
     Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
     Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),
-    Kind.DISK_FULL: lambda sim, fault: (sim.fill_disk(fault.node, room=None), sim.restart(fault.node)),
+    Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),
