@@ -30,7 +30,6 @@ from tidelog.errors import (
 from tidelog.records.batch import RecordBatch, iter_batches, set_log_append_time, stamp
 from tidelog.records.header import HEADER_BYTES
 from tidelog.types import (
-    NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Codec,
@@ -166,7 +165,7 @@ def prepare_follower(
         batch.ensure_valid()
         if header.base_offset < next_offset:
             raise OffsetsNotMonotonic(_not_growing(header.base_offset, next_offset, log_end))
-        if header.leader_epoch < epoch and header.leader_epoch != NO_LEADER_EPOCH:
+        if header.leader_epoch < epoch:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch {epoch} "
                 "came "

@@ -83,6 +83,7 @@ def test_an_epoch_that_goes_back_is_refused() -> None:
     bench = with_ten(epoch=5)
     refused(bench, stamped(10, b"a", epoch=4), error=CorruptRecord, match="epoch 4")
     refused(bench, stamped(10, b"a", epoch=6), stamped(11, b"b", epoch=5), error=CorruptRecord, match="epoch 5")
+    refused(bench, stamped(10, b"a", epoch=-1), error=CorruptRecord, match="epoch -1")
 
 
 def test_a_partial_tail_is_left_out() -> None:
