@@ -412,6 +412,25 @@ def refused_fetch_is_sent_again(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def stopped_while_connecting(sim: Simulation) -> None:
+    """A node that is told to stop while it connects to a leader ends all the same, and its stream with it."""
+    sim.start(nodes=3, min_insync=1, partitions=3)
+    leader, follower = 1, 2
+    write(sim, sim.led_by(TOPIC, leader), "a", 3)
+    sim.kill(leader)
+    sim.restart(leader)
+    sim.cut_link(follower, leader)
+    sim.stop(follower)
+    node = sim.machines[follower].node
+    assert node is not None
+    replicas = node.replicas
+    assert replicas is not None
+    sim.run_until(lambda: replicas.stopping, within=45, what="the node was drained")
+    sim.heal_link(follower, leader)
+    sim.run_until(lambda: not sim.machines[follower].up, within=45, what="the node has stopped")
+    sim.must_heal()
+
+
 def leads_quorum(sim: Simulation, node: int) -> bool:
     """Does the node lead the metadata quorum by its own books?"""
     return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
@@ -431,4 +450,5 @@ ALL = (
     all_machines_lose_power,
     voter_starts_on_a_full_disk,
     refused_fetch_is_sent_again,
+    stopped_while_connecting,
 )
