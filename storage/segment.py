@@ -206,7 +206,7 @@ class LogSegment:
 
     def find(self, offset: Offset) -> BatchHeader | None:
         """The first batch that reaches to `offset` or beyond, None where all end below it. Raises BrokenChain."""
-        for header in self.walk(self._start_for(offset)):
+        for header in self.walk(self.start_for(offset)):
             if header.last_offset >= offset:
                 return header
         return None
@@ -214,20 +214,22 @@ class LogSegment:
     def end_below(self, offset: Offset) -> Offset:
         """One past the last batch that ends below `offset`; the base offset where there is none. Raises BrokenChain."""
         end = self.base_offset
-        for header in self.walk(self._start_for(Offset(offset - 1))):
+        for header in self.walk(self.start_for(Offset(offset - 1))):
             if header.last_offset >= offset:
                 break
             end = Offset(header.last_offset + 1)
         return end
 
-    def _start_for(self, offset: Offset) -> int:
+    def start_for(self, offset: Offset) -> int:
+        """Where in the file to begin a search for `offset`: a batch at or before it, by the index. Raises BrokenChain,
+        OSError."""
         self.ensure_indexes()
         position = self.index.lookup(offset).position
         return position if position < self.size else 0
 
     def check_from(self, offset: Offset) -> BrokenChain | None:
         """Read everything from the last index entry below `offset` on, checksums included. Returns the first break."""
-        start = self._start_for(Offset(offset - 1))
+        start = self.start_for(Offset(offset - 1))
         try:
             for _ in scan_file(self.file, start, self.size, self.base_offset):
                 pass

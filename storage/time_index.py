@@ -77,8 +77,17 @@ class TimeIndex(AbstractIndex):
         slot = self.lower_slot(timestamp)
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
+    def before(self, offset: int) -> TimestampOffset:
+        """The last entry that points below `offset`; (-1, base offset) where there is none."""
+        slots = self._slots_below(offset)
+        return self.entry(slots - 1) if slots else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
     def truncate_to(self, offset: int) -> None:
-        """Forget entries that point at or above `offset`. Offsets grow with timestamps, so they are the last ones."""
+        """Forget entries that point at or above `offset`."""
+        self.truncate_entries(self._slots_below(offset))
+
+    def _slots_below(self, offset: int) -> int:
+        """How many entries point below `offset`. Offsets grow with timestamps, so they are the first ones."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -86,4 +95,4 @@ class TimeIndex(AbstractIndex):
                 low = middle + 1
             else:
                 high = middle
-        self.truncate_entries(low)
+        return low

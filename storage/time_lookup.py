@@ -96,7 +96,19 @@ def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to:
             segment.ensure_indexes()
             largest = max(largest, segment.largest.timestamp)
             continue
-        for header in segment.walk():
-            if header.last_offset >= start and header.base_offset < up_to:
-                largest = max(largest, header.max_timestamp)
+        largest = max(largest, _largest_in(segment, start, up_to))
     return find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
+
+
+def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
+    """The largest timestamp of the batches that reach into start <= offset < up_to; -1 for none."""
+    largest, position = -1, 0
+    if segment.base_offset >= start:  # what lies below the last index entry is in the time index, too
+        position = segment.start_for(Offset(up_to - 1))
+        largest = segment.time_index.before(up_to).timestamp
+    for header in segment.walk(position):
+        if header.base_offset >= up_to:
+            break
+        if header.last_offset >= start:
+            largest = max(largest, header.max_timestamp)
+    return largest

@@ -188,6 +188,28 @@ def test_the_largest_timestamp() -> None:
     assert bench.log.largest_timestamp(up_to=ALL) == (1, NOW + 80, 0)
 
 
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_the_largest_timestamp_equals_its_slow_twin(times: list[int]) -> None:
+    bench = Bench(SMALL)
+    for time in times:
+        bench.lead(b"x" * 30, timestamp=NOW + time)
+    for up_to in range(1, len(times) + 1):
+        largest = max(times[:up_to])
+        expected = (times.index(largest), NOW + largest, 0)
+        assert bench.log.largest_timestamp(up_to=Offset(up_to)) == expected
+
+
+def test_the_largest_timestamp_is_found_without_reading_the_segment() -> None:
+    """Goal: a question costs the same however large the segment is. Method: damage that only a walk would meet."""
+    bench = Bench(LogConfig(index_interval_bytes=200))
+    for i in range(300):
+        bench.lead(b"x" * 30, timestamp=NOW + i)
+    bench.disk.flip_bit(bench.segment_path, 16)  # the magic of the first batch
+    assert bench.log.largest_timestamp(up_to=ALL) == (299, NOW + 299, 0)
+    assert bench.log.largest_timestamp(up_to=Offset(150)) == (149, NOW + 149, 0)
+
+
 def test_times_inside_a_batch() -> None:
     bench = Bench()
     builder = batch(b"a", b"b")
