@@ -19,6 +19,7 @@ from replication.leader_events import FetchAgreed, FetchDiverged, FetchRefused
 from replication.registration import Judged
 from storage import flush, validation
 from storage import log as storage_log
+from storage.files import sync_all
 from tests.sim import stories
 from tests.sim.world import Simulation
 from tidelog.types import NO_NODE
@@ -172,7 +173,7 @@ def names_are_not_synced(patch: Patch) -> None:
     """A flush syncs files, and forgets the folder that names them."""
 
     def run(self: Any) -> None:
-        flush.sync_all(self.handles)
+        sync_all(self.handles)
         self.epoch_file.write(self.epoch_version, self.epochs)
 
     patch.setattr(flush.FlushTicket, "run", run)
