@@ -15,6 +15,7 @@ import gc
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -61,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_CONFIG
     logs.configure(style=config.log_format, level=config.log_level, node_id=config.node_id)
     _tune_memory()
+    _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(NodeProcess(config, until_stdin_ends=options.until_stdin_ends).run())
@@ -246,6 +248,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def _raise_file_limit() -> None:
+    """Open as many files as the machine allows: each log and each connection is one, and a log that cannot open its
+    files takes its data folder offline. Many systems begin a process with 1,024 and allow far more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 _M_MMAP_THRESHOLD: Final = -3

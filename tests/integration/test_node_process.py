@@ -174,3 +174,19 @@ def test_a_node_that_dies_is_not_waited_for(single: LocalCluster) -> None:
     os.kill(single.nodes[0].pid, signal.SIGKILL)
     with pytest.raises(ClusterFailed, match="node 0 ended by itself with exit code -9"):
         single.wait_healthy(20)
+
+
+def test_more_logs_than_the_system_lets_a_process_begin_with(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, nodes=1)
+    (node,) = cluster.nodes
+    node.wrapper = ("sh", "-c", 'ulimit -Sn 150 && exec "$0" "$@"')
+    try:
+        cluster.start()
+        cluster.wait_healthy()
+        cluster.create_topic("many", partitions=250, replicas=1)
+        cluster.wait_until(
+            lambda: len(list(node.data.glob("many-*/*.log"))) == 250, within_s=20, what="all logs have been made"
+        )
+        assert "offline" not in node.log.read_text()
+    finally:
+        cluster.kill_all()
