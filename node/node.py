@@ -206,7 +206,13 @@ class Node:
             return defaults if topic is None else LogConfig.from_topic(topic.configs, defaults)
 
         began = self._clock.monotonic_ms()
-        logs = await run_in(self._writers[folder.path], lambda: folder.load_logs(config_of))
+        try:
+            logs = await run_in(self._writers[folder.path], lambda: folder.load_logs(config_of))
+        except KafkaStorageError as error:
+            if folder is self._folders[0]:
+                raise
+            _log.error("left out: %s", error.message)
+            return
         for note in folder.notes:
             _log.warning("%s", note)
         _log.info(

@@ -164,7 +164,11 @@ class Registration:
 
     def _request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.RegisterNodeRequest:
         identity = self._identity
-        states = [FolderState(folder.folder_id, NodeEpoch(folder.last_registration)) for folder, _ in self._folders]
+        states = [
+            FolderState(folder.folder_id, NodeEpoch(folder.last_registration))
+            for folder, _ in self._folders
+            if folder.offline is None  # what cannot be used is not named: as if the disk were not there
+        ]
         return controller_pb2.RegisterNodeRequest(
             cluster_id=self._metadata.image.cluster_id,
             node_id=identity.node_id,

@@ -350,6 +350,7 @@ class DataFolder:
     def set_aside(self, tp: TopicPartition, why: str) -> str:
         """Move a log's folder out of the way, keeping all that is in it. Returns its new path. Raises
         KafkaStorageError."""
+        self._ensure_online()
         log = self.logs.pop(tp, None)
         if log is not None:
             self.commit.forget(log)

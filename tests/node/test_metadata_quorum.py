@@ -219,6 +219,22 @@ def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenc
                 assert data.pread(64, 0) == f"0\n{entry.node_epoch}\n".encode()
 
 
+def test_a_folder_that_cannot_be_used_is_not_named() -> None:
+    """Named, its number would be raised with the others': given back, it would count as an older copy of itself."""
+    with MetadataWorld(folders=2) as world:
+        world.begin()
+        before = world.image().nodes[NodeId(2)].known_folders()
+        world.kill(2)
+        world.start(2)
+        world.run_until(lambda: bool(world.lives[2].folders))
+        sound, failed = world.lives[2].folders
+        failed.offline = "a broken disk"
+        world.wait_whole()
+        entry = world.image().nodes[NodeId(2)]
+        assert [state.folder_id for state in entry.folders] == [sound.folder_id]
+        assert entry.known_folders()[failed.folder_id] == before[failed.folder_id] == failed.last_registration
+
+
 # --- changes through any node -----------------------------------------------------------------------------------
 
 
