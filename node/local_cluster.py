@@ -4,7 +4,8 @@ Each node has a folder `FOLDER/node-N` with its configuration, its data and what
 kept in the configuration, so a cluster stopped and started again in the same folder is the same cluster.
 
 Kept true: no node outlives the process that started it (it stops when its standard input ends); waiting means asking
-the nodes, and ends early, with the last lines of its log, when a node dies that should run.
+the nodes, and ends early, with the last lines of its log, when a node dies that should run. Nothing is started where
+somebody else listens already, so that no other cluster is taken for this one.
 `python -m node.local_cluster --nodes 3 --folder FOLDER` runs one until it is interrupted.
 """
 
@@ -41,6 +42,8 @@ PORTS: Final = range(18_000, 32_000)
 of a node that is down for a moment."""
 
 _POLL_S: Final = 0.05
+_SHORT_LIFE_S: Final = 10.0
+"""A node that was started again and lived no longer would only be started again and again."""
 _CALL_S: Final = 2.0
 
 
@@ -81,6 +84,11 @@ class LocalNode:
     @property
     def log(self) -> Path:
         return self.folder / "node.log"
+
+    def how_it_ended(self) -> str:
+        """Of a node that ended by itself."""
+        assert self.process is not None, f"node {self.node_id} was never started"
+        return f"node {self.node_id} {_manner(self.process.returncode)}:\n{self.log_tail()}"
 
     def log_tail(self, lines: int = 15) -> str:
         """The last lines that it logged."""
@@ -123,10 +131,47 @@ class LocalCluster:
         self.stop() if kind is None else self.kill_all()
 
     def start(self) -> None:
-        """Start all nodes that do not run."""
-        for node in self.nodes:
-            if not node.running:
-                self.start_node(node.node_id)
+        """Start all nodes that do not run. Raises ClusterFailed where somebody else has one of their addresses."""
+        resting = [node for node in self.nodes if not node.running]
+        for node in resting:
+            _ensure_free(node)
+        for node in resting:
+            self.start_node(node.node_id)
+
+    def run(self, *, ready: Callable[[], None], say: Callable[[str], None]) -> None:
+        """Start all, call `ready` once all have joined, and keep them running until SIGINT or SIGTERM; then stop all.
+
+        A node that dies is started again on its data, as Kubernetes would. Raises ClusterFailed where one cannot run.
+        """
+        told: list[int] = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda received, _frame: told.append(received))
+        try:
+            self.start()
+            what = f"all {len(self.nodes)} nodes have joined the cluster"
+            self.wait_until(lambda: told or self._joined(), within_s=60, what=what)
+            if not told:
+                ready()
+            started_again: dict[int, float] = {}
+            while not told:
+                for node in self.nodes:
+                    if not node.running:
+                        self._start_again(node, started_again, say)
+                time.sleep(_POLL_S)
+            say("stopping")
+            self.stop()
+        finally:
+            self.kill_all()
+
+    def _start_again(self, node: LocalNode, started_again: dict[int, float], say: Callable[[str], None]) -> None:
+        now = time.monotonic()
+        if now < started_again.get(node.node_id, -_SHORT_LIFE_S) + _SHORT_LIFE_S:
+            raise ClusterFailed(node.how_it_ended())
+        assert node.process is not None, "it ran before"
+        say(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
+        started_again[node.node_id] = now
+        self._end(node, signal.SIGKILL)
+        self.start_node(node.node_id)
 
     def start_node(self, node_id: int) -> None:
         """Start one node, on whatever its folder holds."""
@@ -267,6 +312,13 @@ class LocalCluster:
                 return False
         return bool(running)
 
+    def _joined(self) -> bool:
+        """Whether every node says that all are unfenced."""
+        return all(
+            len([known for known in self.describe(node.node_id).nodes if not known.fenced]) >= len(self.nodes)
+            for node in self.nodes
+        )
+
     def _in_sync(self, name: str, partitions: int) -> bool:
         for node in self.nodes:
             if node.running:
@@ -281,9 +333,7 @@ class LocalCluster:
     def _all_alive(self) -> None:
         for node in self.nodes:
             if node.process is not None and node.process.poll() is not None:
-                raise ClusterFailed(
-                    f"node {node.node_id} ended by itself with exit code {node.process.returncode}:\n{node.log_tail()}"
-                )
+                raise ClusterFailed(node.how_it_ended())
 
     def _any(self) -> LocalNode:
         return next(node for node in self.nodes if node.running)
@@ -344,11 +394,37 @@ def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
     """Client and metrics address of a node that was here before."""
     try:
         tables = tomllib.loads(config.read_text(encoding="utf-8"))
+        texts = tables["listeners"]["client"]["bind"], tables["metrics"]["bind"]
+        client, metrics = (Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts))
     except FileNotFoundError:
         return None
-    texts = tables["listeners"]["client"]["bind"], tables["metrics"]["bind"]
-    client, metrics = (Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ClusterFailed(
+            f"{config} does not say where the node listens ({error!r}): it is not as it was written here. Remove it, "
+            "and the node gets new addresses"
+        ) from error
     return client, metrics
+
+
+def _manner(code: int) -> str:
+    """How a process ended, in words."""
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended by itself with exit code {code}"
+
+
+def _ensure_free(node: LocalNode) -> None:
+    """Raise ClusterFailed where the node could not listen."""
+    for address in (node.address, node.metrics):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that lingers is no listener
+            try:
+                probe.bind((address.host, address.port))
+            except OSError as error:
+                raise ClusterFailed(
+                    f"node {node.node_id} cannot listen at {address} ({error.strerror}): is a cluster running there "
+                    "already? End it, or choose another folder and other ports"
+                ) from None
 
 
 def _free_ports(count: int) -> Iterator[int]:
@@ -374,28 +450,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, default=0, help="of the first node, the others follow (any free ones)")
     options = parser.parse_args(arguments)
-    stopping = False
-
-    def interrupted(_number: int, _frame: object) -> None:
-        nonlocal stopping
-        stopping = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupted)
-    cluster = LocalCluster(options.folder, options.nodes, first_port=options.port)
     try:
-        cluster.start()
-        cluster.wait_until(
-            lambda: stopping or cluster._healthy(in_sync=False), within_s=60, what="the cluster is healthy"
+        cluster = LocalCluster(options.folder, options.nodes, first_port=options.port)
+        cluster.run(
+            ready=lambda: print(f"ready bootstrap={cluster.bootstrap} folder={cluster.folder}", flush=True),
+            say=lambda text: print(text, file=sys.stderr, flush=True),
         )
-        print(f"ready bootstrap={cluster.bootstrap} folder={cluster.folder}", flush=True)
-        cluster.wait_until(lambda: stopping, within_s=float("inf"), what="an interrupt")
-        cluster.stop()
     except ClusterFailed as error:
         sys.stderr.write(f"tidelog: {error}\n")
         return 1
-    finally:
-        cluster.kill_all()
     return 0
 
 

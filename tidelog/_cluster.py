@@ -268,6 +268,7 @@ class Cluster:
             return known
         start = self.clock.monotonic_ms()
         grace = min(timeout_ms, UNKNOWN_TOPIC_MS)
+        said: TidelogError | None = None
         while True:
             error: TidelogError
             try:
@@ -279,10 +280,14 @@ class Cluster:
             except ConnectionFailed as cause:
                 error, end = cause, start + timeout_ms
             except TimeoutError as cause:
-                error, end = RequestTimedOut(f"no metadata of topic {topic!r} within {timeout_ms} ms"), start
-                error.__cause__ = cause
+                if said is not None:  # what the last round said is more than that this one was cut short
+                    raise said from None
+                raise RequestTimedOut(
+                    f"no metadata of topic {topic!r} within {timeout_ms} ms: no node answered in time; ask again"
+                ) from cause
             if self.clock.monotonic_ms() + BACKOFF_MS >= end:
                 raise error
+            said = error
 
     async def call_any(self, method: Method[Request, Answer], request: Request, *, timeout_ms: int = ASK_MS) -> Answer:
         """Ask one node after another until one answers, the one that answered last first.

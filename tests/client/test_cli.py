@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tidelog._real import LoopThread
-from tidelog.cli import main
+from tidelog.cli import main, records
 from tidelog.errors import InvalidRecord, LeadershipLost
 
 
@@ -157,6 +157,8 @@ def test_the_state_of_the_cluster(cluster: MemoryCluster, tidelog: Terminal) -> 
         (("produce", "orders", "--acks", "2"), 1, "acks='2'"),
         (("produce", "orders", "--on-unknown", "2"), 1, "raise or resend"),
         (("produce", "orders", "--input", "/nowhere/at/all"), 1, "No such file"),
+        (("produce", "orders", "-b", "127.0.0.1:1"), 1, "Is a node running there"),
+        (("up", "--port", "70000"), 2, "65526"),
         (("topic", "create"), 2, "Missing argument"),
         (("conjure",), 2, "No such command"),
         (("consume", "orders", "-b", "nonsense"), 1, "host:port"),
@@ -171,3 +173,56 @@ def test_errors_are_one_clear_sentence(
     assert said in tidelog.err
     assert "Traceback" not in tidelog.err
     assert tidelog.out == b""
+
+
+def test_lines_sent_before_a_mistake_are_told_of(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders")
+    assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nno separator\nb:2\n") == 1
+    assert tidelog.err.splitlines() == [
+        "1 record acknowledged",
+        "tidelog: a line has no key separator ':': 'no separator'",
+    ]
+
+
+def test_gzip_of_several_members_with_padding_is_one_file(
+    cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path
+) -> None:
+    cluster.create("orders")
+    path = tmp_path / "input.gz"
+    content = b"one\ntwo\nthree" + b"\n" * 20_000
+    path.write_bytes(gzip.compress(content[:6]) + gzip.compress(content[6:]) + b"\0" * 512)
+    assert tidelog("produce", "orders", "--input", str(path), "--compression", "lz4") == 0
+    assert tidelog("consume", "orders") == 0
+    assert tidelog.out == content
+
+
+@pytest.mark.parametrize("spoil", [lambda packed: packed[:-300], lambda packed: packed[:40] + b"damage" + packed[46:]])
+def test_damaged_gzip_is_named_and_no_interrupt(
+    cluster: MemoryCluster, tidelog: Terminal, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    cluster.create("orders")
+    path = tmp_path / "input.gz"
+    path.write_bytes(spoil(gzip.compress(b"".join(b"line %d\n" % number for number in range(5000)))))
+    assert tidelog("produce", "orders", "--input", str(path)) == 1
+    assert f"{path} is" in tidelog.err
+    assert "gzip" in tidelog.err
+
+
+def test_a_line_without_an_end_takes_bounded_memory_and_time(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("orders")
+    monkeypatch.setattr(records, "LINE_BYTES_MAX", 1000)
+    assert tidelog("produce", "orders", typed=b"short\n" + b"x" * 1001) == 1
+    assert tidelog.err.splitlines()[0] == "1 record acknowledged"
+    assert "line 2 is longer than 1000 bytes" in tidelog.err
+
+
+def test_closed_streams_are_no_defect(
+    cluster: MemoryCluster, tidelog: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("orders")
+    monkeypatch.setattr(sys, "stdout", None)
+    assert tidelog("consume", "orders") == 0
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["produce", "orders"]) == 1

@@ -187,6 +187,11 @@ def test_the_command_from_up_to_down(tmp_path: Path) -> None:
         assert (consumed.returncode, sorted(consumed.stdout.split())) == (0, [b"again", b"hello", b"world"])
         status = tidelog("cluster", "status", "--json")
         assert (status.returncode, json.loads(status.stdout)["problems"]) == (0, [])
+        victim = told["pids"][1]
+        os.kill(victim, signal.SIGKILL)
+        assert up.stderr is not None
+        assert b"was ended by SIGKILL: it is started again" in up.stderr.readline()
+        assert tidelog("produce", "greetings", "--timeout", "60", typed=b"still here\n").returncode == 0
     finally:
         up.send_signal(signal.SIGINT)
         _, complaints = up.communicate(timeout=60)
@@ -194,3 +199,50 @@ def test_the_command_from_up_to_down(tmp_path: Path) -> None:
     refused = tidelog("cluster", "status")
     assert refused.returncode == 1
     assert b"Is a node running there" in refused.stderr
+
+
+def test_an_interrupt_ends_produce_although_nobody_types(healed: LocalCluster) -> None:
+    """A person at a terminal types a line, then Ctrl-C. What was typed is sent, and said to be."""
+
+    async def topic() -> None:
+        async with Admin(healed.bootstrap) as admin:
+            await admin.create_topic("typed", replication_factor=3)
+
+    asyncio.run(topic())
+    typing = subprocess.Popen(
+        [sys.executable, "-m", "tidelog.cli", "produce", "typed", "-b", healed.bootstrap],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert typing.stdin is not None
+    assert typing.stderr is not None
+    typing.stdin.write(b"a line\n")
+    typing.stdin.flush()
+
+    async def read() -> None:
+        async with Consumer(healed.bootstrap) as consumer:
+            consumer.assign([("typed", 0)])
+            assert [record.value for record in await consumer.poll(timeout=20)] == [b"a line"]
+
+    asyncio.run(read())
+    typing.send_signal(signal.SIGINT)
+    assert typing.wait(timeout=20) == 130, "its standard input is still open"
+    assert typing.stderr.read() == b"1 record acknowledged\n"
+    typing.stdin.close()
+
+
+def test_up_does_not_take_another_cluster_for_its_own(healed: LocalCluster, tmp_path: Path) -> None:
+    port = healed.nodes[0].address.port
+    for data, wanted in ((tmp_path / "new", port), (healed.folder, 0)):
+        refused = subprocess.run(
+            [sys.executable, "-m", "tidelog.cli", "up", "--nodes", "1", "--data", str(data), "--port", str(wanted)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+            check=False,
+        )
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"tidelog: node 0 cannot listen at 127.0.0.1:{port}")
+        assert "up:" not in refused.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -32,6 +33,9 @@ _WrongCommandLine: Final[Any] = typer.BadParameter.__mro__[2]
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; every error is one sentence on standard error."""
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us: nobody wants to read it
+        nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open to the end of the process
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     command = typer.main.get_command(app)
     try:
         code = command.main(
@@ -50,6 +54,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        sys.stderr.write(f"tidelog: {error.strerror}: {error.filename}\n" if error.filename else f"tidelog: {error}\n")
+        cause = error.strerror or str(error)
+        sys.stderr.write(f"tidelog: {cause}: {error.filename}\n" if error.filename else f"tidelog: {cause}\n")
         return 1
     return code if isinstance(code, int) else 0

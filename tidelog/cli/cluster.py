@@ -7,7 +7,17 @@ import asyncio
 import typer
 
 from tidelog.admin import Admin, ClusterDescription
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, plain, print_json, print_table, say
+from tidelog.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    PATIENCE_MS,
+    Bootstrap,
+    Json,
+    counted,
+    plain,
+    print_json,
+    print_table,
+    say,
+)
 
 app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
 
@@ -45,12 +55,12 @@ def _wrong(found: ClusterDescription) -> list[str]:
     if fenced:
         wrong.append(f"fenced: node {', '.join(fenced)}")
     for count, what in (
-        (found.leaderless_partitions, "partitions without a leader"),
-        (found.under_min_isr_partitions, "partitions refuse acks=all"),
-        (found.under_replicated_partitions, "partitions under-replicated"),
+        (found.leaderless_partitions, "without a leader"),
+        (found.under_min_isr_partitions, "too few in sync for acks=all"),
+        (found.under_replicated_partitions, "under-replicated"),
     ):
         if count:
-            wrong.append(f"{count} {what}")
+            wrong.append(f"{counted(count, 'partition')} {what}")
     return wrong
 
 
@@ -68,5 +78,5 @@ def _print(found: ClusterDescription) -> None:
         )
         for node in found.nodes
     ]
-    title = f"cluster {found.cluster_id}: {found.topics} topics, {found.partitions} partitions"
+    title = f"cluster {found.cluster_id}: {counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}"
     print_table(title, ("node", "address", "state", "quorum", "leads", "replicas", "rack"), rows)

@@ -67,6 +67,11 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     Console().print(table)
 
 
+def counted(number: int, what: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def say(text: str) -> None:
     """A sentence for people, on standard error: standard output is for results."""
     sys.stderr.write(f"{text}\n")

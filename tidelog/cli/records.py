@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import sys
-from collections.abc import AsyncIterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tidelog.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, Json, print_json, say
+from tidelog.admin import Admin
+from tidelog.cli.lines import Read, lines, opened
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, say
 from tidelog.consumer import Consumer, ConsumerRecord, Place
 from tidelog.delivery import Delivery
 from tidelog.errors import InvalidConfig, InvalidRequest, OffsetOutOfRange, TidelogError
 from tidelog.producer import Producer
 from tidelog.types import TopicPartition
 
-CHUNK_BYTES = 256 * 1024
+BUFFER_BYTES = 64 * 1024 * 1024
+LINE_BYTES_MAX = BUFFER_BYTES // 2
+"""A longer line is refused while it is read; whether a shorter one fits is up to the topic."""
 Topic = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
@@ -44,7 +46,7 @@ class Tally:
         self.first = self.first or error
 
     def __str__(self) -> str:
-        parts = [f"{self.acknowledged} records acknowledged"]
+        parts = [f"{counted(self.acknowledged, 'record')} acknowledged"]
         if self.unknown:
             parts.append(f"{self.unknown} of unknown outcome")
         if self.failed:
@@ -64,6 +66,9 @@ def produce(
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     on_unknown: Annotated[str, typer.Option(help="raise, or resend: again, perhaps twice.")] = "raise",
+    timeout: Annotated[
+        int, typer.Option(min=1, max=86_400, help="Seconds within which a record is acknowledged or given up.")
+    ] = 30,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -75,10 +80,21 @@ def produce(
     wish: Literal["raise", "resend"] = "resend" if on_unknown == "resend" else "raise"
     separator = key_separator.encode() if key_separator is not None else None
 
-    async def work(tally: Tally, source: BinaryIO, progress: Any) -> None:
-        async with Producer(bootstrap, acks=acks, compression=compression, on_unknown=wish) as producer:
+    async def work(tally: Tally, read: Read, progress: Any) -> None:
+        await _reach(bootstrap)
+        async with Producer(
+            bootstrap,
+            acks=acks,
+            compression=compression,
+            on_unknown=wish,
+            buffer_bytes=BUFFER_BYTES,
+            record_bytes_max=LINE_BYTES_MAX,
+            max_block_ms=timeout * 1000,
+            delivery_timeout_ms=timeout * 1000,
+        ) as producer:
             await producer.partitions(topic)
-            async for line in _lines(source):
+            packed_name = None if source is None else str(source)
+            async for line in lines(read, packed_name=packed_name, line_bytes_max=LINE_BYTES_MAX):
                 key, value = _key_and_value(line, separator)
                 delivery = await producer.enqueue(topic, value, key, partition=partition)
                 delivery.add_done_callback(tally.note)
@@ -88,14 +104,19 @@ def produce(
             await producer.flush()
 
     tally = Tally()
-    with _opened(source) as stream, _progress(f"producing to {topic}") as progress:
+    with opened(source) as read:
         try:
-            asyncio.run(work(tally, stream, progress))
-        finally:
+            with _progress(f"producing to {topic}") as progress:
+                asyncio.run(work(tally, read, progress))
+            ended = True
+        except BaseException:
+            ended = False
+            raise
+        finally:  # however it ended: what became of the lines that were sent is what the caller has to know
             if as_json:
                 print_json({"topic": topic, **{name: n for name, n in vars(tally).items() if name != "first"}})
-    if not as_json:
-        say(str(tally))
+            elif tally.sent or ended:
+                say(str(tally))
     if tally.first is not None:
         raise tally.first
 
@@ -117,6 +138,7 @@ def consume(
     place: Place = offset if offset is not None else _place(start)
 
     async def work() -> int:
+        await _reach(bootstrap)
         async with Consumer(bootstrap) as consumer:
             everything = await consumer.partitions(topic)
             chosen = (
@@ -134,7 +156,13 @@ def consume(
 
     count = asyncio.run(work())
     if not as_json:
-        say(f"{count} records")
+        say(counted(count, "record"))
+
+
+async def _reach(bootstrap: str) -> None:
+    """Raise ConnectionFailed soon where no node answers: clients themselves are patient, a person is not."""
+    async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+        await admin.describe_cluster()
 
 
 def _partition_of(everything: list[TopicPartition], wanted: int) -> Any:
@@ -193,35 +221,6 @@ def _place(text: str) -> Place:
     except ValueError:
         raise InvalidRequest(f"--from {text!r}: use earliest, latest, or a time such as 2026-01-31T12:00:00Z") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
-    """Lines without their ends, each as soon as it is there; reading waits in a thread."""
-    rest = b""
-    read: Any = getattr(source, "read1", source.read)
-    while chunk := await asyncio.to_thread(read, CHUNK_BYTES):
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            yield line.removesuffix(b"\r")
-    if rest:
-        yield rest
-
-
-@contextmanager
-def _opened(source: Path | None) -> Any:
-    """Standard input, or a file, unpacked where it is gzip."""
-    if source is None:
-        yield sys.stdin.buffer
-        return
-    with source.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        if not packed:
-            yield file
-            return
-        with gzip.open(file) as unpacked:
-            yield unpacked
 
 
 @contextmanager

@@ -1,0 +1,129 @@
+"""Lines of standard input or of a file, plain or gzip, each as soon as it is there.
+
+Kept true: an interrupt is never held up by input that does not come (a terminal, a pipe), because reading waits in a
+thread that nobody waits for; memory stays bounded by the longest line that is allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tidelog.errors import InvalidRequest, RecordTooLarge
+
+CHUNK_BYTES: Final = 256 * 1024
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+Read = Callable[[], bytes]
+"""The next bytes; none at the end. Blocks until some are there."""
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[Read]:
+    """Standard input, or a file. Raises InvalidRequest where standard input is closed, OSError."""
+    if path is not None:
+        with path.open("rb", buffering=0) as file:
+            yield lambda: file.read(CHUNK_BYTES) or b""
+        return
+    if sys.stdin is None:
+        raise InvalidRequest("standard input is closed: give the lines there, or name a file with --input")
+    try:
+        number = sys.stdin.fileno()
+    except OSError:  # not the system's: somebody put a buffer in its place
+        yield lambda: sys.stdin.buffer.read(CHUNK_BYTES)
+        return
+    yield lambda: os.read(number, CHUNK_BYTES)
+
+
+async def lines(read: Read, *, packed_name: str | None, line_bytes_max: int) -> AsyncIterator[bytes]:
+    """Lines without their ends.
+
+    packed_name: what a message calls the source if it may be gzip, found out by its first two bytes; None: it is taken
+    as it is. Raises RecordTooLarge for a line longer than `line_bytes_max`, InvalidRequest for damaged gzip.
+    """
+    chunks = _chunks(read)
+    if packed_name is not None:
+        chunks = _unpacked(chunks, packed_name)
+    number, parts, held = 1, list[bytes](), 0
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*parts, line)).removesuffix(b"\r")
+            number, parts, held = number + 1, [], 0
+        parts.append(rest)
+        held += len(rest)
+        if held > line_bytes_max:
+            raise RecordTooLarge(
+                f"line {number} is longer than {line_bytes_max} bytes: cut it into lines that a record can hold"
+            )
+    if held:
+        yield b"".join(parts)
+
+
+async def _chunks(read: Read) -> AsyncIterator[bytes]:
+    while chunk := await _in_a_free_thread(read):
+        yield chunk
+
+
+def _in_a_free_thread(read: Read) -> asyncio.Future[bytes]:
+    """The outcome of `read`, called in a thread that may be left behind in the middle of it."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(chunk: bytes, error: OSError | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(chunk)
+        else:
+            outcome.set_exception(error)
+
+    def work() -> None:
+        chunk, failure = b"", None
+        try:
+            chunk = read()
+        except OSError as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants it any more
+            loop.call_soon_threadsafe(settle, chunk, failure)
+
+    threading.Thread(target=work, name="tidelog input", daemon=True).start()
+    return outcome
+
+
+async def _unpacked(chunks: AsyncIterator[bytes], name: str) -> AsyncIterator[bytes]:
+    """The bytes as they are or, where they begin as gzip does, unpacked: all members, one after the other."""
+    head = b""
+    async for chunk in chunks:
+        head += chunk
+        if len(head) >= len(GZIP_MAGIC):
+            break
+    if not head.startswith(GZIP_MAGIC):
+        yield head
+        async for chunk in chunks:
+            yield chunk
+        return
+    member = None
+    packed = head
+    try:
+        while packed:
+            if member is None:
+                packed = packed.lstrip(b"\0")  # zeros may fill a block after a member
+                member = zlib.decompressobj(wbits=31) if packed else None
+            else:
+                yield member.decompress(packed, CHUNK_BYTES)
+                packed = member.unconsumed_tail or member.unused_data
+                member = None if member.eof else member
+            packed = packed or await anext(chunks, b"")
+    except zlib.error as error:
+        raise InvalidRequest(f"{name} is damaged gzip ({error}): the lines before the damage were sent") from None
+    if member is not None:
+        raise InvalidRequest(f"{name} is gzip that ends too early: the lines that it held were sent")
