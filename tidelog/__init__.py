@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tidelog.records import Record
     from tidelog.types import Acks, Codec, TopicPartition
 
+__version__: Final = "0.1.0.dev0"
+
 _HOME: Final = {
     "Acks": "tidelog.types",
     "Admin": "tidelog.admin",
@@ -49,6 +51,7 @@ __all__ = [
     "TidelogError",
     "TopicDescription",
     "TopicPartition",
+    "__version__",
 ]
 
 

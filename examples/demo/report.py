@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import subprocess
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import psutil
 
+import tidelog
 from examples.demo.analysis import Result
 from examples.demo.check import Findings
 from examples.demo.meter import Latency, Meter
@@ -122,16 +122,8 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Of everything that takes part."""
-    found = {"tidelog": _own_version(), "python": platform.python_version(), "java": _java_version()}
+    found = {"tidelog": tidelog.__version__, "python": platform.python_version(), "java": _java_version()}
     return found | {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
-def _own_version() -> str:
-    try:
-        return importlib.metadata.version("tidelog")
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is run in place
-        project = Path(__file__).resolve().parents[2] / "pyproject.toml"
-        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def _java_version() -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tidelog import __version__
 from tidelog._real import LoopThread
 from tidelog.cli import main, records
 from tidelog.errors import InvalidRecord, LeadershipLost
@@ -226,3 +227,16 @@ def test_closed_streams_are_no_defect(
     assert tidelog("consume", "orders") == 0
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["produce", "orders"]) == 1
+
+
+def test_the_version_is_told(tidelog: Terminal) -> None:
+    assert tidelog("--version") == 0
+    assert tidelog.out == f"tidelog {__version__}\n".encode()
+
+
+def test_up_without_what_nodes_need_says_what_to_install(tidelog: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    for name in [name for name in sys.modules if name == "node" or name.startswith("node.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert tidelog("up") == 1
+    assert tidelog.err == "tidelog: starting nodes needs prometheus_client: pip install 'tidelog[server]'\n"

@@ -6,20 +6,38 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+import tidelog
 from tidelog.cli import cluster, records, topic, up
 from tidelog.errors import TidelogError
 
 app = typer.Typer(
     name="tidelog",
-    help="Tidelog: a replicated log. Commands ask the nodes named by --bootstrap or TIDELOG_BOOTSTRAP.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"tidelog {tidelog.__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Tidelog: a replicated log. Commands ask the nodes named by --bootstrap or TIDELOG_BOOTSTRAP."""
+    del version  # answered by its callback
+
+
 app.command("up")(up.up)
 app.add_typer(topic.app, name="topic")
 app.command("produce")(records.produce)

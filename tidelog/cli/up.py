@@ -38,6 +38,7 @@ def up(
 
     The same folder brings the same cluster back. A node that dies (kill one!) is started again.
     """
+    _server_module("process")  # what the nodes need is missed here, in one sentence, not in their logs
     local: Any = _server_module("local_cluster")
     try:
         cluster = local.LocalCluster(data, nodes, first_port=port)
