@@ -142,12 +142,13 @@ class GrpcServer:
         async def handle(_requests: Any, context: Any) -> None:
             task = asyncio.current_task()
             assert task is not None
-            stream = ServerStream(context, task)
+            caller = Caller(self.listener, context.peer())
+            stream = ServerStream(context, task, caller.peer)
             self._streams.add(stream)
             self._meter.stream_opened(name)
             outcome = "ok"
             try:
-                error = await self._serve_stream(serve(stream, Caller(self.listener, context.peer())), method, stream)
+                error = await self._serve_stream(serve(stream, caller), method, stream)
                 await stream.settle()
                 if error is not None:
                     outcome = _outcome(error)
@@ -186,8 +187,9 @@ class GrpcServer:
 class ServerStream:
     """The serving side of an open stream; see `node.transport.MessageStream`. Several tasks may send."""
 
-    def __init__(self, context: Any, task: asyncio.Task[Any]) -> None:
+    def __init__(self, context: Any, task: asyncio.Task[Any], peer: str) -> None:
         self._context = context
+        self._peer = peer  # known from the start: asking gRPC once the caller has gone ends the process (SIGSEGV)
         self._serving = task
         self._lock = asyncio.Lock()
         self._last_write: asyncio.Task[None] | None = None
@@ -239,7 +241,7 @@ class ServerStream:
                 raise self._lost(error) from None
 
     def _lost(self, error: Exception) -> ConnectionLost:
-        return ConnectionLost(f"the caller at {self._context.peer()} went away ({error})")
+        return ConnectionLost(f"the caller at {self._peer} went away ({error})")
 
 
 def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], WireMessage | InvalidRequest]:

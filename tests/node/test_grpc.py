@@ -295,6 +295,37 @@ def test_many_tasks_may_answer_on_one_stream() -> None:
     asyncio.run(story())
 
 
+class LateData(EchoData):
+    """Keeps its stream, whatever becomes of the caller."""
+
+    stream: Any = None
+
+    async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+        self.stream = stream
+        await stream.send(wire.FetchResponse())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.gone.set()
+
+
+def test_an_answer_after_the_caller_has_gone_is_an_error_that_names_it() -> None:
+    """gRPC's own call is gone by then too, and must not be asked for anything: that would end the process."""
+
+    async def story() -> None:
+        service = LateData()
+        async with serving(service) as fixture:
+            stream = await fixture.transport.open_stream(fixture.address, methods.DATA_FETCH_STREAM)
+            await stream.receive()
+            stream.close()
+            await service.gone.wait()
+            with pytest.raises(ConnectionLost, match=r"the caller at ipv4:127\.0\.0\.1:\d+ went away"):
+                while True:
+                    await service.stream.send(wire.FetchResponse())
+
+    asyncio.run(story())
+
+
 def test_a_server_that_dies_breaks_the_stream() -> None:
     async def story() -> None:
         async with serving() as at:
