@@ -349,7 +349,11 @@ class DataFolder:
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
         """Move a log's folder out of the way, keeping all that is in it. Returns its new path. Raises
-        KafkaStorageError."""
+        KafkaStorageError.
+
+        What an open log held is no claim any more: whoever sets it aside has judged it. One that cannot be opened keeps
+        its mark, so that it is missed.
+        """
         self._ensure_online()
         log = self.logs.pop(tp, None)
         if log is not None:
@@ -359,6 +363,8 @@ class DataFolder:
         aside = self._name_aside(tp, "stray")
 
         def rename() -> None:
+            if log is not None:
+                self._marks.drop(PartitionKey(log.topic_id, tp.partition))
             self.files.rename(path, aside)
             self.files.sync_folder(self.path)
 
@@ -376,7 +382,7 @@ class DataFolder:
         """No file claims anything about this log any more. Raises OSError."""
         self._marks.drop(key)
         self._found_high_watermarks.pop(tp, None)
-        for checkpoint in (self._recovery_points, self._log_starts):
+        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
             if checkpoint.claimed.get(tp):
                 self._write_now(checkpoint, {**checkpoint.claimed, tp: Offset(0)})
 

@@ -218,6 +218,37 @@ def test_the_watermark_survives_a_restart_and_is_bounded_by_the_log() -> None:
     assert bench.log.high_watermark == 5
 
 
+def test_a_log_made_again_does_not_inherit_the_watermark_of_its_name() -> None:
+    """A topic deleted and created again has the same folder name: what the file says of the old one must be gone before
+    the new one has records."""
+    bench = Bench()
+    for _ in range(5):
+        bench.lead()
+    bench.commit()
+    bench.log.advance_high_watermark(Offset(5))
+    bench.folder.write_checkpoints()
+    bench.folder.delete_log(TP)
+    again = TopicId(UUID(int=0x77))
+    bench.log = bench.folder.create_log(TP, again, SMALL)
+    for _ in range(3):
+        bench.lead()
+    bench.commit()
+    log = bench.kill()
+    assert (log.topic_id, log.log_end_offset, log.high_watermark) == (again, 3, 0)
+
+
+def test_a_log_that_was_set_aside_is_not_missed() -> None:
+    """Its node has judged it: at the next start nothing is claimed for it, so nothing is damaged."""
+    bench = Bench()
+    bench.lead()
+    bench.commit()
+    bench.folder.set_aside(TP, "the metadata name another data folder for it")
+    bench.disk.crash(random.Random(1))
+    bench.folder = bench.open_folder()
+    assert bench.folder.load_logs(lambda _tp, _id: SMALL) == {}
+    assert bench.folder.damaged() == {}
+
+
 def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else() -> None:
     bench = Bench()
     for _ in range(50):
