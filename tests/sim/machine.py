@@ -29,7 +29,7 @@ from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, Endpoint, NodeId
 
 PORT = 9092
-FOLDER = "/data"
+FOLDERS = ("/data", "/more")
 
 
 def machine_name(node_id: int) -> str:
@@ -60,6 +60,7 @@ class Machine:
         rng: random.Random,
         note: Callable[[str], None],
         on_exit: Callable[[Machine, BaseException | None], None],
+        folders: int = 1,
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
@@ -69,7 +70,8 @@ class Machine:
         self.process: Process | None = None
         self.node: Node | None = None
         self.life = 0
-        self.disk_broken = False
+        self.folders = FOLDERS[:folders]
+        self.disk_broken = self.first_folder_broken = False
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
@@ -78,7 +80,7 @@ class Machine:
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
         self._config = NodeConfig(
             node_id=NodeId(node_id),
-            data_folders=(FOLDER,),
+            data_folders=self.folders,
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(bootstrap=node_id == 0, nodes=tuple(cluster)),
             log_defaults={"segment.index.bytes": "16384"},
@@ -146,9 +148,9 @@ class Machine:
         self._on_exit(self, None if excused else failure)
 
     def _is_excused(self, failure: BaseException | None) -> bool:
-        """May a process end like that? With a broken disk, yes; with a full one it may refuse to start."""
+        """May a process end like that? Without its metadata log, yes; with a full disk it may refuse to start."""
         if isinstance(failure, KafkaStorageError):
-            return self.disk_broken
+            return self.first_folder_broken
         starting = self.node is None or self.node.replicas is None
         return isinstance(failure, DiskFull) and starting and self.disk.capacity is not None
 

@@ -64,7 +64,9 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1 + 50 * fault.amount),
     Kind.STALL_DISK: lambda sim, fault: sim.stall_disk(fault.node),
-    Kind.DISK_ERROR: lambda sim, fault: sim.break_disk(fault.node, "sync" if fault.amount < 0.7 else "write"),
+    Kind.DISK_ERROR: lambda sim, fault: sim.break_folder(
+        fault.node, fault.other, "sync" if fault.amount < 0.7 else "write"
+    ),
     Kind.DISK_FULL: lambda sim, fault: sim.fill_disk(fault.node, room=int(20_000 * fault.amount)),
     Kind.STOP: lambda sim, fault: sim.stop(fault.node),
     Kind.CLOCK_JUMP: lambda sim, fault: sim.jump_clock(fault.node, int((fault.amount - 0.5) * 600_000)),

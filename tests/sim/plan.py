@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -91,12 +91,15 @@ class Plan:
     topics: tuple[TopicPlan, ...]
     producers: int
     readers: int
+    pace: float  # a producer pauses up to so many seconds between two records
+    folders: int  # data folders of each node
+    churn: bool  # one more topic is made and deleted again and again
     faults: tuple[Fault, ...]
 
     def without(self, dropped: frozenset[int]) -> Plan:
         """The same world less some of its faults, by their index."""
         kept = tuple(fault for index, fault in enumerate(self.faults) if index not in dropped)
-        return Plan(self.seed, self.nodes, self.seconds, self.topics, self.producers, self.readers, kept)
+        return replace(self, faults=kept)
 
 
 def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Plan:
@@ -120,6 +123,9 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
         topics,
         producers=rng.randint(2, 4),
         readers=rng.randint(1, 2),
+        pace=rng.choice((0.05, 0.2, 0.5)),
+        folders=rng.choice((1, 1, 2)),
+        churn=rng.random() < 0.3,
         faults=_faults(rng, size, seconds),
     )
 

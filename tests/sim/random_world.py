@@ -12,9 +12,10 @@ from tests.sim.nemesis import Nemesis
 from tests.sim.plan import Plan, make_plan
 from tests.sim.workload import Client, Fate, Sent
 from tests.sim.world import Simulation
+from tidelog.errors import InvalidReplicationFactor, TopicExists
 from tidelog.records.record import Record
 
-PAUSE_S_MAX = 0.3  # between two records of a producer
+CHURNED = "comes-and-goes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,15 @@ class Workload:
     def __init__(self, sim: Simulation, plan: Plan) -> None:
         self._sim = sim
         self._stopping = False
-        self._running = plan.producers
+        self._running = plan.producers + plan.churn
+        self._pace = plan.pace
         self._targets = [(topic.name, number) for topic in plan.topics for number in range(topic.partitions)]
         for _ in range(plan.producers):
             client = sim.client()
             client.start(self._produce(client), "produces")
+        if plan.churn:
+            client = sim.client()
+            client.start(self._churn(client, min(plan.nodes, 3)), "makes and deletes a topic")
         for _ in range(plan.readers):
             client = sim.client()
             for topic, index in self._targets:
@@ -62,7 +67,27 @@ class Workload:
             sent = Sent(topic, partition, value, rng.choice((-1, -1, -1, 1)))
             self._sim.checkers.sending(sent)
             await client.produce(sent)
-            await client.sleep(rng.uniform(0, PAUSE_S_MAX))
+            await client.sleep(rng.uniform(0, self._pace))
+        self._running -= 1
+
+    async def _churn(self, client: Client, replicas: int) -> None:
+        """Make a topic, write a little to it, delete it: each life of it is another partition to the checkers."""
+        count = 0
+        settings = {"segment.index.bytes": "16384"}
+        while not self._stopping:
+            try:
+                await client.create_topic(CHURNED, 2, replicas, settings)
+            except TopicExists:  # the answer to its deletion was lost
+                pass
+            except InvalidReplicationFactor:  # too few nodes are there now
+                await client.pause()
+                continue
+            for _ in range(client.rng.randrange(5)):
+                count += 1
+                sent = Sent(CHURNED, client.rng.randrange(2), f"{client.process.name}-{count}".encode(), -1)
+                self._sim.checkers.sending(sent)
+                await client.produce(sent, attempts_max=20)
+            await client.delete_topic(CHURNED)
         self._running -= 1
 
     def stop(self, within: float) -> None:
@@ -78,7 +103,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     sim = Simulation(plan.seed, show=show)
     try:
         with sim:
-            sim.start(nodes=plan.nodes, topics=())
+            sim.start(nodes=plan.nodes, topics=(), folders=plan.folders)
             for topic in plan.topics:
                 sim.create_topic(
                     topic.name,

@@ -93,6 +93,7 @@ class Simulation:
         min_insync: int = 1,
         topics: tuple[str, ...] = ("orders",),
         partitions: int = 1,
+        folders: int = 1,
         **configs: str,
     ) -> None:
         """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync."""
@@ -107,6 +108,7 @@ class Simulation:
                 rng=self._rng(f"machine {number}"),
                 note=self.note,
                 on_exit=self._node_ended,
+                folders=folders,
             )
         for number in self.nodes:
             self.restart(number)
@@ -257,10 +259,18 @@ class Simulation:
         self.machines[node].release()
 
     def break_disk(self, node: int, operation: str, *, error: int = errno.EIO, path: str = "", times: int = 1) -> None:
-        """Let the disk's next calls of that kind (`sync`, `write`) fail. After an EIO the node needs `mend_disk`."""
+        """Let the disk's next calls of that kind (`sync`, `write`) fail on paths that contain `path`. After an EIO the
+        node needs `mend_disk`; it may end only where its first folder is hit, which holds the metadata log."""
         machine = self.machines[node]
-        machine.disk_broken = machine.disk_broken or error == errno.EIO
+        if error == errno.EIO:
+            machine.disk_broken = True
+            machine.first_folder_broken |= path in machine.folders[0]
         machine.disk.fail(operation, path, error=error, times=times)
+
+    def break_folder(self, node: int, number: int, operation: str) -> None:
+        """As `break_disk`, for one of the machine's data folders."""
+        folders = self.machines[node].folders
+        self.break_disk(node, operation, path=folders[number % len(folders)])
 
     def mend_disk(self, node: int) -> None:
         """The disk works again, and the node is started again where it runs: a folder stays offline for its life."""
@@ -269,7 +279,7 @@ class Simulation:
         if machine.disk_broken and machine.up:
             self.kill(node)
             self.restart(node)
-        machine.disk_broken = False
+        machine.disk_broken = machine.first_folder_broken = False
 
     def fill_disk(self, node: int, room: int | None) -> None:
         """Leave so many bytes of room on the disk; None: as much as anybody wants."""
