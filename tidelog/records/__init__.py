@@ -5,8 +5,9 @@ The public names of the package; everything else in it is its own affair.
 
 from __future__ import annotations
 
-from tidelog.records.batch import RecordBatch, iter_batches, set_log_append_time, stamp
-from tidelog.records.builder import RecordBatchBuilder, build_batch, record_bytes_max
+from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
+from tidelog.records.batches import batch_at, iter_batches, iter_records, view
+from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from tidelog.records.control import (
@@ -19,6 +20,8 @@ from tidelog.records.control import (
     encode_control,
 )
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
+from tidelog.records.message_builder import MessageSetBuilder, build_message_set
+from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.record import Header, Record
 from tidelog.records.validation import ensure_producible
 
@@ -31,21 +34,31 @@ __all__ = [
     "EndTxnMarker",
     "Header",
     "LeaderChange",
+    "LegacyRecordBatch",
+    "MessageSetBuilder",
     "Record",
     "RecordBatch",
     "RecordBatchBuilder",
     "Voter",
+    "batch_at",
     "build_batch",
+    "build_message_set",
     "compress",
     "control_batch",
     "crc32c",
     "decode_control",
     "decompress",
+    "empty_batch",
     "encode_control",
     "ensure_producible",
     "iter_batches",
+    "iter_records",
     "record_bytes_max",
     "set_log_append_time",
+    "set_max_timestamp",
+    "set_message_timestamp",
     "stamp",
+    "stamp_message",
+    "view",
     "walk_headers",
 ]

@@ -1,10 +1,12 @@
 """Builds a record batch v2 from records, byte for byte as Kafka's Java producer does.
 
-The base timestamp is that of the first record; deltas, counts and the largest timestamp follow from what is appended;
-records are compressed as a whole when the batch is built.
+The base timestamp is that of the first record, or the delete horizon where there is one; deltas, counts and the largest
+timestamp follow from what is appended; records are compressed as a whole when the batch is built. A cleaner, which
+leaves records out, keeps the batch's span of offsets, and a batch from which all are gone keeps its header:
+`empty_batch`.
 Kept true: what is built passes `RecordBatch.ensure_valid` and reads back to what was appended.
 Left to others: when a batch is full (the producer), its place in the log (`stamp`).
-Source: KIP-98; Kafka's MemoryRecordsBuilder.
+Source: KIP-98, KIP-534 (delete horizon); Kafka's MemoryRecordsBuilder and DefaultRecordBatch.writeEmptyHeader.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
-from tidelog.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from tidelog.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import checked_level, compress
 from tidelog.records.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_MIN
@@ -40,8 +42,9 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[H
 class RecordBatchBuilder:
     """One batch in the making. Nothing is kept of what `append` refused.
 
-    level: of the codec, its default where None. With LOG_APPEND_TIME readers see the largest appended timestamp on
-    every record. leader_epoch and base_offset are stamped by the leader; a producer leaves them.
+    level: of the codec, its default where None. With LOG_APPEND_TIME readers see log_append_time on every record, or
+    the largest appended timestamp where that is None. leader_epoch and base_offset are stamped by the leader; a
+    producer leaves them. delete_horizon_ms and last_offset (the span's end, whatever was appended) are the cleaner's.
     """
 
     def __init__(
@@ -57,9 +60,16 @@ class RecordBatchBuilder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
         is_control: bool = False,
+        log_append_time: int | None = None,
+        delete_horizon_ms: int | None = None,
+        last_offset: int | None = None,
     ) -> None:
         if timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
             raise InvalidRequest("a record batch v2 has a timestamp type: create time or log append time")
+        if log_append_time is not None and timestamp_type is not TimestampType.LOG_APPEND_TIME:
+            raise InvalidRequest("a log append time was given for a batch with create time: choose one")
+        if delete_horizon_ms is not None and delete_horizon_ms < 0:
+            raise InvalidTimestamp(f"delete horizon {delete_horizon_ms} lies before 1970: leave it out for none")
         checked_level(codec, level)
         self._codec, self._level = codec, level
         self._base_offset, self._leader_epoch = base_offset, leader_epoch
@@ -69,7 +79,9 @@ class RecordBatchBuilder:
             | timestamp_type << 3
             | (TRANSACTIONAL_BIT if is_transactional else 0)
             | (CONTROL_BIT if is_control else 0)
+            | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
         )
+        self._log_append_time, self._delete_horizon, self._span_end = log_append_time, delete_horizon_ms, last_offset
         self._parts: list[bytes] = []
         self._size = HEADER_BYTES
         self._last_offset = base_offset - 1
@@ -115,7 +127,9 @@ class RecordBatchBuilder:
                 f"offset {offset} does not follow {self._last_offset}: offsets grow within a batch"
             )
         offset_delta = offset - self._base_offset
-        base_timestamp = self._base_timestamp if self._parts else timestamp
+        base_timestamp = self._base_timestamp
+        if not self._parts:
+            base_timestamp = timestamp if self._delete_horizon is None else self._delete_horizon
         data = encode_record(offset_delta, timestamp - base_timestamp, key, value, headers)
         if offset_delta > INT32_MAX or self._size + len(data) > INT32_MAX:
             raise RecordTooLarge(
@@ -130,28 +144,71 @@ class RecordBatchBuilder:
     def build(self) -> bytes:
         """The whole batch. May be called again, with more records appended in between.
 
-        Raises InvalidRequest without a record, UnsupportedCompressionType where the codec's library is missing.
+        Raises InvalidRequest without a record, OffsetsNotMonotonic where the span ends before the last one,
+        UnsupportedCompressionType where the codec's library is missing.
         """
         if not self._parts:
             raise InvalidRequest("a batch needs at least one record: append one first")
+        last_offset = self._last_offset if self._span_end is None else self._span_end
+        if not 0 <= last_offset - self._last_offset <= INT32_MAX - (self._last_offset - self._base_offset):
+            raise OffsetsNotMonotonic(
+                f"a batch cannot end at offset {last_offset}: it begins at {self._base_offset} and holds a record at "
+                f"{self._last_offset}"
+            )
         records = b"".join(self._parts)
         if self._codec is not Codec.NONE:
             records = compress(self._codec, records, self._level)
-        fields = (
-            self._attributes,
-            self._last_offset - self._base_offset,
-            self._base_timestamp,
-            self._max_timestamp,
-            *self._producer,
-            len(self._parts),
+        stamped = self._log_append_time is not None
+        return _assembled(
+            records,
+            base_offset=self._base_offset,
+            leader_epoch=self._leader_epoch,
+            fields=(
+                self._attributes,
+                last_offset - self._base_offset,
+                self._base_timestamp,
+                self._log_append_time if stamped else self._max_timestamp,
+                *self._producer,
+                len(self._parts),
+            ),
         )
-        out = bytearray(HEADER_BYTES + len(records))
-        out[HEADER_BYTES:] = records
-        length = LENGTH_MIN + len(records)
-        HEADER.pack_into(out, 0, self._base_offset, length, self._leader_epoch, MAGIC, 0, *fields)
-        crc = crc32c(memoryview(out)[ATTRIBUTES_AT:])
-        HEADER.pack_into(out, 0, self._base_offset, length, self._leader_epoch, MAGIC, crc, *fields)
-        return bytes(out)
+
+
+def _assembled(records: bytes, *, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """Header and payload in one piece. fields: those of the header behind the checksum."""
+    out = bytearray(HEADER_BYTES + len(records))
+    out[HEADER_BYTES:] = records
+    length = LENGTH_MIN + len(records)
+    HEADER.pack_into(out, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
+    crc = crc32c(memoryview(out)[ATTRIBUTES_AT:])
+    HEADER.pack_into(out, 0, base_offset, length, leader_epoch, MAGIC, crc, *fields)
+    return bytes(out)
+
+
+def empty_batch(batch: RecordBatch) -> bytes:
+    """What the cleaner leaves of a batch all of whose records are gone, where its producer's last sequence or the log's
+    last offset hangs on it: the header alone, without codec and base timestamp.
+
+    Raises OffsetsNotMonotonic for a batch that spans no offsets.
+    """
+    if batch.last_offset < batch.base_offset:
+        raise OffsetsNotMonotonic(f"the batch at offset {batch.base_offset} ends at {batch.last_offset}: it is damaged")
+    attributes = batch.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+    return _assembled(
+        b"",
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        fields=(
+            attributes,
+            batch.last_offset - batch.base_offset,
+            NO_TIMESTAMP,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            0,
+        ),
+    )
 
 
 def build_batch(
@@ -167,6 +224,9 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
+    log_append_time: int | None = None,
+    delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
 ) -> bytes:
     """One batch of these records, offsets as they say. base_offset: that of the first record where None.
 
@@ -186,6 +246,9 @@ def build_batch(
         base_sequence=base_sequence,
         is_transactional=is_transactional,
         is_control=is_control,
+        log_append_time=log_append_time,
+        delete_horizon_ms=delete_horizon_ms,
+        last_offset=last_offset,
     )
     for record in records:
         builder.append(

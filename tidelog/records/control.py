@@ -111,9 +111,10 @@ def control_batch(
     leader_epoch: int = -1,
     producer_id: int = -1,
     producer_epoch: int = -1,
+    delete_horizon_ms: int | None = None,
 ) -> bytes:
     """The batch that carries one control record. A transaction's marker needs the producer whose transaction it
-    ends."""
+    ends; the cleaner gives it a delete horizon once nothing before it hangs on it."""
     key, value = encode_control(control)
     builder = RecordBatchBuilder(
         base_offset=base_offset,
@@ -122,6 +123,7 @@ def control_batch(
         producer_epoch=producer_epoch,
         is_transactional=isinstance(control, EndTxnMarker),
         is_control=True,
+        delete_horizon_ms=delete_horizon_ms,
     )
     builder.append(key=key, value=value, timestamp=timestamp)
     return builder.build()
