@@ -393,6 +393,11 @@ def test_a_producers_batch_passes() -> None:
     ensure_producible(RecordBatch(build_batch([Record(Offset(0), Millis(-1), None, None)], Codec.LZ4)))
 
 
+def test_a_sequence_without_a_producer_id_means_nothing() -> None:
+    """aiokafka sends 0 there when it is not idempotent; Kafka does not look."""
+    ensure_producible(RecordBatch(build_batch([Record(Offset(0), Millis(0), None, None)], base_sequence=0)))
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -401,7 +406,7 @@ def test_a_producers_batch_passes() -> None:
         (with_fields(small_batch(base_offset=0), at=21, form=">h", value=0x40), "delete horizon"),
         (with_fields(small_batch(base_offset=0), at=51, form=">h", value=-1), "epoch -1"),
         (with_fields(small_batch(base_offset=0), at=53, form=">i", value=-1), "sequence -1"),
-        (with_fields(small_batch(base_offset=0), at=43, form=">q", value=-1), "no producer id"),
+        (build_batch([Record(Offset(0), Millis(0), None, None)], is_transactional=True), "no producer id"),
         (with_fields(small_batch(base_offset=0), at=21, form=">h", value=0x08), "log append time"),
         (control_batch(EndTxnMarker(committed=True, coordinator_epoch=0), timestamp=0, producer_id=1), "control batch"),
     ],

@@ -5,6 +5,8 @@ The public names of the package; everything else in it is its own affair.
 
 from __future__ import annotations
 
+from tidelog.records.analysis import Analysis, analyze
+from tidelog.records.assignment import AppendRules, Assigned, assign_offsets
 from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
 from tidelog.records.batches import batch_at, iter_batches, iter_records, view
 from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
@@ -19,35 +21,52 @@ from tidelog.records.control import (
     decode_control,
     encode_control,
 )
+from tidelog.records.conversion import Converted, Dropped, convert, down_convert
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.message_builder import MessageSetBuilder, build_message_set
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.record import Header, Record
+from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages, check_records
 from tidelog.records.validation import ensure_producible
 
 __all__ = [
     "DECOMPRESSED_BYTES_MAX",
     "HEADER_BYTES",
     "LOG_OVERHEAD",
+    "Analysis",
+    "AppendRules",
+    "Assigned",
     "BatchHeader",
     "ControlType",
+    "Converted",
+    "Dropped",
     "EndTxnMarker",
     "Header",
     "LeaderChange",
     "LegacyRecordBatch",
     "MessageSetBuilder",
+    "Problem",
+    "ProblemKind",
     "Record",
     "RecordBatch",
     "RecordBatchBuilder",
+    "RecordFacts",
+    "Rules",
     "Voter",
+    "analyze",
+    "assign_offsets",
     "batch_at",
     "build_batch",
     "build_message_set",
+    "check_messages",
+    "check_records",
     "compress",
     "control_batch",
+    "convert",
     "crc32c",
     "decode_control",
     "decompress",
+    "down_convert",
     "empty_batch",
     "encode_control",
     "ensure_producible",

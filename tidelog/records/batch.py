@@ -128,7 +128,7 @@ class RecordBatch:
             return Codec(number)
         except ValueError as error:
             raise UnsupportedCompressionType(
-                f"the batch at offset {self.base_offset} names codec {number}, which is none: "
+                f"the batch at offset {self.header.base_offset} names codec {number}, which is none: "
                 f"known are {', '.join(f'{codec.value} ({codec.name.lower()})' for codec in Codec)}"
             ) from error
 

@@ -15,10 +15,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
-from tidelog.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
+from tidelog.records.batch import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+)
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import checked_level, compress
-from tidelog.records.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_MIN
+from tidelog.records.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_MIN, BatchHeader
 from tidelog.records.record import Header, Record, encode_record
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
@@ -27,6 +34,7 @@ MAGIC: Final = 2
 RECORD_OVERHEAD_MAX: Final = 36
 """Most bytes of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
 HEADER_OVERHEAD_MAX: Final = 10
+_FIELDS_BEHIND_ATTRIBUTES: Final = BatchHeader._fields.index("attributes") + 1
 UTF8_BYTES_MAX: Final = 4
 """Most bytes of a character."""
 
@@ -208,6 +216,21 @@ def empty_batch(batch: RecordBatch) -> bytes:
             batch.base_sequence,
             0,
         ),
+    )
+
+
+def recompressed(batch: RecordBatch, data: bytes, codec: Codec, level: int | None = None) -> bytes:
+    """The batch in another codec, all else as it is. data: its records, uncompressed.
+
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType where its library is
+    missing.
+    """
+    header = batch.header
+    return _assembled(
+        compress(codec, data, level),
+        base_offset=header.base_offset,
+        leader_epoch=header.leader_epoch,
+        fields=(header.attributes & ~CODEC_BITS | codec, *header[_FIELDS_BEHIND_ATTRIBUTES:]),
     )
 
 

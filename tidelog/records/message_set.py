@@ -57,6 +57,10 @@ class LegacyRecordBatch(RecordBatch):
         super().__init__(buffer, position, header=header)
         self._first_and_count: tuple[Offset, int] | None = None
 
+    def __repr__(self) -> str:
+        kind = "wrapper" if self.is_wrapper else "message"
+        return f"LegacyRecordBatch(v{self.magic} {kind}, last offset {self.last_offset}, {self.size} bytes)"
+
     @property
     def is_wrapper(self) -> bool:
         """Whether the value is a compressed message set."""
@@ -145,7 +149,7 @@ class LegacyRecordBatch(RecordBatch):
             header = self.header
             return iter((Record(header.base_offset, header.max_timestamp, self.key, self.value),))
         data, found = self.inner_messages(max_bytes=max_bytes)
-        return self._records_of(data, found)
+        return self.records_of(data, found)
 
     def inner_messages(
         self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX, tail: InnerTail = "stop"
@@ -188,7 +192,8 @@ class LegacyRecordBatch(RecordBatch):
             )
         return shift
 
-    def _records_of(self, data: bytes, found: list[InnerMessage]) -> Iterator[Record]:
+    def records_of(self, data: bytes, found: list[InnerMessage]) -> Iterator[Record]:
+        """The records of what `inner_messages` returned. Raises CorruptRecord."""
         shift = self.offset_shift(found)
         header = self.header
         stamped = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None

@@ -94,17 +94,27 @@ def decode_records(
             if end != position:
                 raise CorruptRecord("its fields do not fill its length")
         except (CorruptRecord, IndexError) as error:
-            reason = str(error) if isinstance(error, CorruptRecord) else "the data end inside it"
-            raise CorruptRecord(
-                f"record {index + 1} of {count} in the batch at offset {base_offset} cannot be read: {reason}; "
-                "it was damaged or written by a faulty producer"
-            ) from error
+            raise unreadable(index, count, base_offset, error) from error
         yield record
     if position != size:
-        raise CorruptRecord(
-            f"the batch at offset {base_offset} declares {count} records, but {size - position} bytes follow the last: "
-            "it was damaged or written by a faulty producer"
-        )
+        raise left_over(size - position, count, base_offset)
+
+
+def unreadable(index: int, count: int, base_offset: int, error: CorruptRecord | IndexError) -> CorruptRecord:
+    """The error for bytes that are no record: which one of the batch, and why."""
+    reason = str(error) if isinstance(error, CorruptRecord) else "the data end inside it"
+    return CorruptRecord(
+        f"record {index + 1} of {count} in the batch at offset {base_offset} cannot be read: {reason}; "
+        "it was damaged or written by a faulty producer"
+    )
+
+
+def left_over(size: int, count: int, base_offset: int) -> CorruptRecord:
+    """The error for bytes behind the last record."""
+    return CorruptRecord(
+        f"the batch at offset {base_offset} declares {count} records, but {size} bytes follow the last: "
+        "it was damaged or written by a faulty producer"
+    )
 
 
 def _read_record(
