@@ -1,5 +1,5 @@
-"""What Kafka's leader made of producers' batches, made again: each stored batch is put back into what its producer sent,
-as far as that can be told, and assigned anew. The result must be the bytes that Kafka stored.
+"""What Kafka's leader made of producers' batches, made again: each stored batch is put back into what its producer
+sent, as far as that can be told, and assigned anew. The result must be the bytes that Kafka stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def offsets_from_0(records: list[Record]) -> list[Record]:
     return [record._replace(offset=Offset(index)) for index, record in enumerate(records)]
 
 
-NEW = [(folder, partition) for folder, partition in PARTITIONS if any(b.magic == 2 for b in appended(folder, partition))]
+NEW = [
+    (folder, partition) for folder, partition in PARTITIONS if any(b.magic == 2 for b in appended(folder, partition))
+]
 OLD = [(folder, partition) for folder, partition in PARTITIONS if any(b.magic < 2 for b in appended(folder, partition))]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -241,14 +243,15 @@ def test_a_builder_goes_on_after_building_and_keeps_nothing_of_what_it_refused(c
 
 
 def test_what_no_message_set_can_be_is_refused() -> None:
-    for call, error in [
+    calls: list[tuple[Callable[[], object], type[TidelogError]]] = [
         (lambda: MessageSetBuilder(2), UnsupportedForMessageFormat),
         (lambda: MessageSetBuilder(1, Codec.ZSTD), UnsupportedCompressionType),
         (lambda: MessageSetBuilder(1, timestamp_type=TimestampType.NO_TIMESTAMP_TYPE), InvalidRequest),
         (lambda: MessageSetBuilder(1, timestamp_type=TimestampType.LOG_APPEND_TIME), InvalidRequest),
         (lambda: MessageSetBuilder(1, log_append_time=NOW), InvalidRequest),
         (lambda: MessageSetBuilder(0).build(), InvalidRequest),
-    ]:
+    ]
+    for call, error in calls:
         with pytest.raises(error):
             call()
 
@@ -286,17 +289,16 @@ def test_a_timestamp_is_stamped_with_a_new_checksum_only_where_it_changes() -> N
 def test_stamps_of_the_wrong_format_are_refused_and_change_nothing() -> None:
     old, new = bytearray(build_message_set(some_records(0), 0)), bytearray(build_batch(some_records(1)))
     before = bytes(old), bytes(new)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: stamp_message(new, 0, offset=1),
         lambda: set_message_timestamp(new, 0, TimestampType.CREATE_TIME, 1),
         lambda: set_message_timestamp(old, 0, TimestampType.CREATE_TIME, 1),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(UnsupportedForMessageFormat):
             call()
     with pytest.raises(InvalidTimestamp):
-        set_message_timestamp(
-            bytearray(build_message_set(some_records(1), 1)), 0, TimestampType.NO_TIMESTAMP_TYPE, -1
-        )
+        set_message_timestamp(bytearray(build_message_set(some_records(1), 1)), 0, TimestampType.NO_TIMESTAMP_TYPE, -1)
     assert (bytes(old), bytes(new)) == before
 
 
@@ -436,9 +438,7 @@ def test_every_flipped_bit_is_noticed_where_the_format_allows(magic: int, codec:
         field, outcome = bit // 8, _outcome(bytes(flipped))
         if field < 8:
             assert outcome == ("believed" if bit else "refused by the check"), bit
-        elif field < 12:
-            assert outcome in ("partial", "refused by the walk", "refused by the check"), bit
-        elif field == 16:  # v0 and v1 for each other, v2, or a magic that no format has
+        elif field < 12 or field == 16:
             assert outcome in ("partial", "refused by the walk", "refused by the check"), bit
         else:
             assert outcome == "refused by the check", bit
@@ -460,10 +460,8 @@ def test_any_message_set_inside_a_wrapper_gives_records_or_the_documented_error(
 def test_any_compressed_value_gives_records_or_the_documented_errors(value: bytes, magic: int, codec: Codec) -> None:
     batch = batch_at(raw_message(0, magic, codec, None, value))
     batch.ensure_valid()
-    try:
+    with suppress(CorruptRecord, RecordTooLarge):
         assert all(isinstance(found, Record) for found in batch.records(max_bytes=10_000))
-    except (CorruptRecord, RecordTooLarge):
-        pass
 
 
 @given(st.lists(st.integers(0, 2**16), min_size=1, max_size=4), st.integers(0, 255), st.integers(0, 1))
@@ -471,11 +469,9 @@ def test_a_damaged_set_gives_batches_or_the_documented_errors(positions: list[in
     data = bytearray(build_message_set(some_records(magic), magic) + build_message_set(some_records(1), 1, Codec.GZIP))
     for position in positions:
         data[position % len(data)] = byte
-    try:
+    with suppress(CorruptRecord, RecordTooLarge, UnsupportedCompressionType):
         for batch in iter_batches(data):
             list(batch.records(max_bytes=10_000))
-    except (CorruptRecord, RecordTooLarge, UnsupportedCompressionType):
-        pass
 
 
 @each_compressed

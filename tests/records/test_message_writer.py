@@ -1,5 +1,5 @@
-"""Messages field by field, with lengths and checksums before what they cover. Seed document: "Kafka消息存储之MessageWriter"
-(message-writer.txt).
+"""Messages field by field, with lengths and checksums before what they cover. Seed document: message-writer.txt
+("Kafka消息存储之MessageWriter").
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ def test_timestamp_and_its_type_are_written_only_above_v0(codec: Codec, timestam
     """message-writer.txt, write: `if (magicValue > MagicValue_V0)` before both."""
     old, new = MessageWriter(), MessageWriter()
     for magic, writer in ((0, old), (1, new)):
-        writer.write_message(
-            magic, key=None, value=b"v", timestamp=NOW, timestamp_type=timestamp_type, codec=codec
-        )
+        writer.write_message(magic, key=None, value=b"v", timestamp=NOW, timestamp_type=timestamp_type, codec=codec)
     stamped = 8 if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     assert old.to_bytes() == message(0, codec, None, None, b"v")
     assert new.to_bytes() == message(1, codec | stamped, NOW, None, b"v")
@@ -124,7 +122,7 @@ def test_a_value_may_be_written_by_a_function(segment_bytes: int) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 def test_a_compressor_writes_straight_into_it(segment_bytes: int, magic: int, codec: Codec) -> None:
-    """message-format-and-validation.txt: CompressionFactory(compressionCodec, outputStream) inside messageWriter.write."""
+    """message-format-and-validation.txt: CompressionFactory(compressionCodec, outputStream) in messageWriter.write."""
     text = b"".join(b"line %d that a codec can shorten\n" % number for number in range(3000))
 
     def payload(out: MessageWriter) -> None:

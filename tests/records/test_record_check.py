@@ -26,9 +26,7 @@ def payload(*records: tuple[int, int, bytes | None, bytes | None, tuple[tuple[st
 
 
 def check(data: bytes, count: int, rules: Rules = ANY, *, base_timestamp: int = NOW, last: int = 10**6) -> RecordFacts:
-    return check_records(
-        data, count, base_offset=0, last_offset_delta=last, base_timestamp=base_timestamp, rules=rules
-    )
+    return check_records(data, count, base_offset=0, last_offset_delta=last, base_timestamp=base_timestamp, rules=rules)
 
 
 def test_the_facts_of_sound_records() -> None:

@@ -32,7 +32,7 @@ from tidelog.records.batch import RecordBatch, set_max_timestamp, stamp
 from tidelog.records.batches import iter_batches
 from tidelog.records.builder import RecordBatchBuilder, recompressed
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
-from tidelog.records.conversion import Dropped
+from tidelog.records.conversion import Dropped, checked_magic
 from tidelog.records.header import HEADER_BYTES, walk_headers
 from tidelog.records.message import InnerMessage
 from tidelog.records.message_builder import MessageSetBuilder
@@ -71,6 +71,9 @@ class AppendRules:
     key_required: bool = False
     batch_bytes_max: int | None = None
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        checked_magic(self.magic)
 
     def at(self, now: int) -> Rules:
         """The rules for single records at a time of the broker's clock."""

@@ -57,6 +57,9 @@ but touched only as far as output fills it, so a small limit stays small."""
 _ZSTD_SIZE_UNKNOWN: Final = 2**64 - 1
 _ZSTD_HEADER_BYTES_MAX: Final = 18
 _LZ4_STEP_BYTES_MIN: Final = 1024
+_GZIP_PIECE_BYTES_MIN: Final = 4096
+"""What follows a member is handed back as a copy: pieces that begin small for each keep a stream of many empty ones
+from costing the square of its length."""
 
 _per_thread = threading.local()
 
@@ -132,22 +135,25 @@ def _decompress_none(data: Input, max_bytes: int) -> bytes:
 
 
 def _decompress_gzip(data: Input, max_bytes: int) -> bytes:
+    view, position, left = memoryview(data), 0, max_bytes
     parts: list[bytes] = []
-    left = max_bytes
     while True:
-        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        try:
-            parts.append(member.decompress(data, left + 1))
-        except zlib.error as error:
-            raise _damaged(Codec.GZIP, str(error)) from error
-        left -= len(parts[-1])
-        if left < 0:
-            raise _too_large(Codec.GZIP, max_bytes)
-        if not member.eof:
-            raise _damaged(Codec.GZIP, "the stream is cut short")
-        if not member.unused_data:
+        member, step = zlib.decompressobj(16 + zlib.MAX_WBITS), _GZIP_PIECE_BYTES_MIN
+        while not member.eof:
+            piece = view[position : position + step]
+            if not piece:
+                raise _damaged(Codec.GZIP, "the stream is cut short")
+            try:
+                parts.append(member.decompress(piece, left + 1))
+            except zlib.error as error:
+                raise _damaged(Codec.GZIP, str(error)) from error
+            left -= len(parts[-1])
+            if left < 0:
+                raise _too_large(Codec.GZIP, max_bytes)
+            position, step = position + len(piece), 4 * step
+        position -= len(member.unused_data)
+        if position == len(view):
             return b"".join(parts)
-        data = member.unused_data
 
 
 def _compress_snappy(data: Input) -> bytes:

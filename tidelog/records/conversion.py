@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
+from tidelog.errors import UnsupportedForMessageFormat
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import iter_batches
 from tidelog.records.builder import RecordBatchBuilder
@@ -76,6 +77,7 @@ def down_convert(
 
 
 def _converted(buffer: ByteBuffer, magic: int, max_bytes: int, *, first_offset: Offset, keep_older: bool) -> Converted:
+    checked_magic(magic)
     parts: list[bytes] = []
     count, dropped = 0, Dropped()
     for batch in iter_batches(buffer):
@@ -92,6 +94,13 @@ def _converted(buffer: ByteBuffer, magic: int, max_bytes: int, *, first_offset: 
             parts.append(_rebuilt(batch, records, magic))
             count += len(records)
     return Converted(b"".join(parts), count, dropped)
+
+
+def checked_magic(magic: int) -> int:
+    """The magic, if it is one. Raises UnsupportedForMessageFormat."""
+    if magic not in (0, 1, 2):
+        raise UnsupportedForMessageFormat(f"there is no format v{magic}: v0, v1 and v2 are known")
+    return magic
 
 
 def what_is_lost(batch: RecordBatch, records: Iterable[Record], magic: int) -> Dropped:
