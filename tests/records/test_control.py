@@ -13,11 +13,14 @@ from tidelog.records import (
     LeaderChange,
     Record,
     RecordBatch,
+    SnapshotFooter,
+    SnapshotHeader,
     Voter,
     control_batch,
     decode_control,
     encode_control,
 )
+from tidelog.records.control import Control
 from tidelog.types import FolderId, Millis, NodeId, Offset
 
 CONTROLS = [
@@ -30,11 +33,13 @@ CONTROLS = [
         (Voter(NodeId(300), FolderId(UUID(int=300))),),
     ),
     LeaderChange(NodeId(0), (), ()),
+    SnapshotHeader(Millis(1_700_000_000_000)),
+    SnapshotFooter(),
 ]
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)
-def test_a_control_batch_says_what_was_put_in(control: EndTxnMarker | LeaderChange) -> None:
+def test_a_control_batch_says_what_was_put_in(control: Control) -> None:
     data = control_batch(control, timestamp=1700, base_offset=42, leader_epoch=3, producer_id=1000, producer_epoch=5)
     batch = RecordBatch(data)
     batch.ensure_valid()
@@ -69,7 +74,7 @@ def test_tagged_fields_of_later_releases_are_skipped() -> None:
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)
 def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
-    control: EndTxnMarker | LeaderChange,
+    control: Control,
 ) -> None:
     key, value = encode_control(control)
     for length in range(len(key)):

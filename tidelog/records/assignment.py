@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from tidelog.errors import (
@@ -276,46 +277,63 @@ def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Do
         )
     checked, problems = list[_Checked](), list[Problem]()
     count = decompressed = 0
-    for batch in batches:
-        checked.append(_check_message(batch, limits, rules.decompressed_bytes_max - decompressed))
-        facts = checked[-1].facts
+    for run in _runs(batches):
+        if run[0].is_wrapper:
+            found = _check_wrapper(run[0], limits, rules.decompressed_bytes_max - decompressed)
+        else:
+            found = _check_bare(view, run, limits)
+        checked.append(found)
         if len(problems) < PROBLEMS_MAX:
-            problems += [problem._replace(record=problem.record + count) for problem in facts.problems]
-        count += facts.record_count
-        decompressed += len(checked[-1].data)
+            problems += [problem._replace(record=problem.record + count) for problem in found.facts.problems]
+        count += found.facts.record_count
+        decompressed += len(found.data)
     _refuse(tuple(problems[:PROBLEMS_MAX]), count, limits)
-    if rules.magic == analysis.magic:
-        wrappers = sum(batch.is_wrapper for batch in batches)
-        if not wrappers and order.codec is Codec.NONE:
+    if rules.magic == analysis.magic and len(checked) == 1:
+        if not batches[0].is_wrapper and order.codec is Codec.NONE:
             return _stamp_bare(view, batches, order)
-        if wrappers == len(batches) == 1 and _may_stay(checked[0], order):
+        if batches[0].is_wrapper and _may_stay(checked[0], order):
             return _stamp_wrapper(view, checked[0].facts, order, decompressed)
     return _built(_numbered(checked), order, decompressed)
 
 
 class _Checked(NamedTuple):
-    """An outer message that passed, and what is inside it: nothing where it is bare."""
+    """Outer messages that passed: one wrapper with what is inside it, or a run of bare ones."""
 
-    batch: LegacyRecordBatch
+    batches: list[LegacyRecordBatch]
     facts: RecordFacts
     data: bytes = b""
     inner: list[InnerMessage] | None = None
 
 
-def _check_message(batch: LegacyRecordBatch, limits: Rules, max_bytes: int) -> _Checked:
-    if batch.is_wrapper:
-        data, found = batch.inner_messages(max_bytes=max_bytes, tail="raise")
-        what = f"the wrapper at offset {batch.last_offset}"
-        return _Checked(batch, check_messages(data, found, batch.magic, limits, what=what), data, found)
-    header = batch.header
-    message = InnerMessage(0, header.crc, header.magic, header.attributes, header.max_timestamp, 0, header.size)
-    facts = check_messages(batch.buffer, [message], batch.magic, limits, what="the message set", check_crcs=False)
-    return _Checked(batch, facts)
+def _runs(batches: list[LegacyRecordBatch]) -> Iterator[list[LegacyRecordBatch]]:
+    """Each wrapper by itself, bare messages as long as no wrapper comes."""
+    for is_wrapper, run in groupby(batches, key=lambda batch: batch.is_wrapper):
+        if is_wrapper:
+            yield from ([wrapper] for wrapper in run)
+        else:
+            yield list(run)
+
+
+def _check_wrapper(batch: LegacyRecordBatch, limits: Rules, max_bytes: int) -> _Checked:
+    data, found = batch.inner_messages(max_bytes=max_bytes, tail="raise")
+    what = f"the wrapper at offset {batch.last_offset}"
+    return _Checked([batch], check_messages(data, found, batch.magic, limits, what=what), data, found)
+
+
+def _check_bare(view: memoryview, batches: list[LegacyRecordBatch], limits: Rules) -> _Checked:
+    messages = (
+        InnerMessage(h.base_offset, h.crc, h.magic, h.attributes, h.max_timestamp, h.position, h.end)
+        for h in (batch.header for batch in batches)
+    )
+    what = "the message set"
+    facts = check_messages(view, messages, batches[0].magic, limits, what=what, check_crcs=False)
+    return _Checked(batches, facts)
 
 
 def _may_stay(wrapper: _Checked, order: _Order) -> bool:
     """Whether a wrapper's compressed bytes serve as they are: under v0 they never do, inner offsets are absolute."""
-    return wrapper.batch.magic == 1 and wrapper.batch.codec is order.codec and wrapper.facts.consecutive
+    (batch,) = wrapper.batches
+    return batch.magic == 1 and batch.codec is order.codec and wrapper.facts.consecutive
 
 
 def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Order) -> _Done:
@@ -336,8 +354,9 @@ def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order, decompre
 
 
 def _numbered(checked: list[_Checked]) -> Iterator[Record]:
-    for batch, _, data, inner in checked:
-        yield from batch.records() if inner is None else batch.records_of(data, inner)
+    for batches, _, data, inner in checked:
+        for batch in batches:
+            yield from batch.records() if inner is None else batch.records_of(data, inner)
 
 
 # --- both --------------------------------------------------------------------------------------------------------

@@ -64,8 +64,9 @@ MAX_TIMESTAMP_AT: Final = 35
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH: Final = Struct(">qi")
-_MESSAGE_V0: Final = Struct(">qiIBB")
-_MESSAGE_V1: Final = Struct(">qiIBBq")
+_MESSAGE: Final = Struct(">qiIBB")
+_TIMESTAMP: Final = Struct(">q")
+_LENGTHS_MIN: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)
 _MESSAGE_ATTRIBUTES: Final = (0x07, 0x0F)
 """By magic, the attribute bits that mean something: codec; in v1 the timestamp type too."""
 
@@ -118,13 +119,13 @@ def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: Partial
     size = len(buffer)
     unpack = HEADER.unpack_from
     while position < size:
-        if size - position >= HEADER_BYTES:
+        if size - position >= HEADER_BYTES and buffer[position + MAGIC_AT] == 2:
             fields = unpack(buffer, position)
-            if fields[3] == 2 and fields[1] >= LENGTH_MIN:
+            if fields[1] >= LENGTH_MIN:
                 end = position + LOG_OVERHEAD + fields[1]
                 if end > size:
                     break
-                yield BatchHeader(position, *fields)
+                yield tuple.__new__(BatchHeader, (position, *fields))  # as its own, less a call
                 position = end
                 continue
         header = _message_header(buffer, position, size)
@@ -149,26 +150,18 @@ def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader
     """What begins at `position` and is no whole v2 batch: the header of a v0 or v1 message, or None where the buffer
     cuts a batch short. What could not become one by more bytes is refused."""
     left = size - position
-    if left < LOG_OVERHEAD:
+    if left < _MESSAGE.size:
+        _check_beginning(buffer, position, left)
         return None
-    offset, length = _OFFSET_LENGTH.unpack_from(buffer, position)
-    magic = buffer[position + MAGIC_AT] if left > MAGIC_AT else None
-    if length < LENGTH_MIN_V0:
-        raise _impossible(position, offset, f"a length of {length}, less than any format has")
-    if magic is None:
-        return None
-    if magic > 2:
-        raise _impossible(position, offset, f"magic {magic}, which no format has")
-    if length < (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)[magic]:
-        raise _impossible(position, offset, f"a length of {length}, less than format v{magic} has")
+    offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, position)
+    if length < LENGTH_MIN_V0 or magic > 2 or length < _LENGTHS_MIN[magic]:
+        raise _impossible(position, offset, length, magic)
     if magic == 2 or LOG_OVERHEAD + length > left:
         return None
-    timestamp = NO_TIMESTAMP
-    if magic == 0:
-        _, _, crc, _, attributes = _MESSAGE_V0.unpack_from(buffer, position)
-    else:
-        _, _, crc, _, attributes, timestamp = _MESSAGE_V1.unpack_from(buffer, position)
-    return BatchHeader(
+    timestamp: int = NO_TIMESTAMP
+    if magic == 1:
+        (timestamp,) = _TIMESTAMP.unpack_from(buffer, position + _MESSAGE.size)
+    fields = (
         position,
         offset,
         length,
@@ -184,7 +177,22 @@ def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader
         NO_SEQUENCE,
         UNKNOWN_COUNT if attributes & 0x07 else 1,
     )
+    return tuple.__new__(BatchHeader, fields)
 
 
-def _impossible(position: int, offset: int, claim: str) -> CorruptRecord:
+def _check_beginning(buffer: ByteBuffer, position: int, left: int) -> None:
+    """Refuse the first bytes of a batch, fewer than any batch has, if what they hold already is impossible."""
+    if left >= LOG_OVERHEAD:
+        offset, length = _OFFSET_LENGTH.unpack_from(buffer, position)
+        magic = buffer[position + MAGIC_AT] if left > MAGIC_AT else 0
+        if magic > 2 or length < _LENGTHS_MIN[magic]:
+            raise _impossible(position, offset, length, magic)
+
+
+def _impossible(position: int, offset: int, length: int, magic: int) -> CorruptRecord:
+    claim = f"a length of {length}, less than format v{magic} has"
+    if length < LENGTH_MIN_V0:
+        claim = f"a length of {length}, less than any format has"
+    elif magic > 2:
+        claim = f"magic {magic}, which no format has"
     return CorruptRecord(f"the batch at byte {position}, offset {offset}, claims {claim}: the bytes are damaged")

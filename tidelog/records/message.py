@@ -29,6 +29,7 @@ CODEC_BITS: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
 
 OFFSET_AT: Final = 0
+SIZE_AT: Final = 8
 CRC_AT: Final = 12
 MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = 17
@@ -80,9 +81,14 @@ def payload_bounds(buffer: ByteBuffer, at: int, end: int, magic: int) -> tuple[i
     return start, -1 if length < 0 else behind, value_at
 
 
-def read_payload(data: bytes, at: int, end: int, magic: int) -> tuple[bytes | None, bytes | None]:
+def read_payload(data: ByteBuffer, at: int, end: int, magic: int) -> tuple[bytes | None, bytes | None]:
     """Key and value of the message between `at` and `end`. Raises as `payload_bounds`."""
     start, behind, value_at = payload_bounds(data, at, end, magic)
+    if not isinstance(data, bytes):
+        view = memoryview(data)
+        return (None if behind < 0 else bytes(view[start:behind])), (
+            None if value_at < 0 else bytes(view[value_at:end])
+        )
     return (None if behind < 0 else data[start:behind]), (None if value_at < 0 else data[value_at:end])
 
 
@@ -94,24 +100,26 @@ def walk_set(data: bytes, *, partial_tail_ends: bool) -> list[InnerMessage]:
     """
     found: list[InnerMessage] = []
     at, total = 0, len(data)
-    while at < total:
-        left = total - at
-        size = _INT32.unpack_from(data, at + 8)[0] if left >= LOG_OVERHEAD else LENGTH_MIN_V0
-        if size < LENGTH_MIN_V0:
-            raise CorruptRecord(f"its message {len(found) + 1} claims a size of {size}, less than any format has")
+    unpack, unpack_timestamp = _INNER.unpack_from, _INT64.unpack_from
+    while total - at >= _INNER.size:
+        offset, size, crc, magic, attributes = unpack(data, at)
         end = at + LOG_OVERHEAD + size
-        if left < LOG_OVERHEAD or end > total:
-            if partial_tail_ends:
-                break
-            raise CorruptRecord(f"its message {len(found) + 1} is cut short: {left} bytes of it are there")
-        offset, size, crc, magic, attributes = _INNER.unpack_from(data, at)
+        if size < LENGTH_MIN_V0 or end > total:
+            break
         timestamp: int = NO_TIMESTAMP
         if magic == 1 and size >= LENGTH_MIN_V1:
-            (timestamp,) = _INT64.unpack_from(data, at + TIMESTAMP_AT)
+            (timestamp,) = unpack_timestamp(data, at + TIMESTAMP_AT)
         elif magic != 0:
             raise CorruptRecord(f"its message {len(found) + 1} of {size} bytes claims magic {magic}")
         found.append(tuple.__new__(InnerMessage, (offset, crc, magic, attributes, timestamp, at, end)))
         at = end
+    if at < total:
+        left = total - at
+        size = _INT32.unpack_from(data, at + SIZE_AT)[0] if left >= LOG_OVERHEAD else LENGTH_MIN_V0
+        if size < LENGTH_MIN_V0:
+            raise CorruptRecord(f"its message {len(found) + 1} claims a size of {size}, less than any format has")
+        if not partial_tail_ends:
+            raise CorruptRecord(f"its message {len(found) + 1} is cut short: {left} bytes of it are there")
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from tidelog.errors import CorruptRecord, InvalidTimestamp, UnsupportedForMessageFormat
 from tidelog.records.batch import RecordBatch
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
-from tidelog.records.header import BatchHeader, ByteBuffer, read_header
+from tidelog.records.header import ByteBuffer, read_header
 from tidelog.records.message import (
     ATTRIBUTES_AT,
     CODEC_BITS,
@@ -53,9 +53,7 @@ class LegacyRecordBatch(RecordBatch):
 
     _magics = MAGICS
 
-    def __init__(self, buffer: ByteBuffer, position: int = 0, *, header: BatchHeader | None = None) -> None:
-        super().__init__(buffer, position, header=header)
-        self._first_and_count: tuple[Offset, int] | None = None
+    _first_and_count: tuple[Offset, int]
 
     def __repr__(self) -> str:
         kind = "wrapper" if self.is_wrapper else "message"
@@ -135,7 +133,7 @@ class LegacyRecordBatch(RecordBatch):
             _, _, value_at = payload_bounds(self._data, self.header.position, self.header.end, self.header.magic)
         except CorruptRecord as error:
             raise self._unreadable(error) from error
-        if self.codec is not Codec.NONE and value_at < 0:
+        if self.is_wrapper and self.codec is not Codec.NONE and value_at < 0:
             raise CorruptRecord(f"{self._name()} is a wrapper around nothing: its writer is faulty")
 
     def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
@@ -147,7 +145,11 @@ class LegacyRecordBatch(RecordBatch):
         """
         if not self.is_wrapper:
             header = self.header
-            return iter((Record(header.base_offset, header.max_timestamp, self.key, self.value),))
+            try:
+                key, value = read_payload(self._data, header.position, header.end, header.magic)
+            except CorruptRecord as error:
+                raise self._unreadable(error) from error
+            return iter((tuple.__new__(Record, (header.base_offset, header.max_timestamp, key, value, ())),))
         data, found = self.inner_messages(max_bytes=max_bytes)
         return self.records_of(data, found)
 
@@ -213,10 +215,12 @@ class LegacyRecordBatch(RecordBatch):
             yield tuple.__new__(Record, (offset, timestamp, key, value, ()))
 
     def _deep_facts(self) -> tuple[Offset, int]:
-        if self._first_and_count is None:
+        try:
+            return self._first_and_count
+        except AttributeError:
             _, found = self.inner_messages()
             self._first_and_count = Offset(found[0].offset + self.offset_shift(found)), len(found)
-        return self._first_and_count
+            return self._first_and_count
 
     def _payload(self) -> tuple[memoryview | None, memoryview | None]:
         """Key and value of the outer message, no copy."""

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from tidelog.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
 from tidelog.records.buffering_output_stream import BufferingOutputStream, ReservedOutput, Segment
-from tidelog.records.message import MESSAGE_OVERHEAD, TIMESTAMP_TYPE_BIT
+from tidelog.records.message import TIMESTAMP_TYPE_BIT
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_TIMESTAMP, Codec, TimestampType
 
@@ -25,8 +25,9 @@ _INT8: Final = Struct(">b")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
 _INT64: Final = Struct(">q")
-_V0: Final = Struct(">bb")
-_V1: Final = Struct(">bbq")
+_ENTRY: Final = Struct(">qiI")
+_V0: Final = Struct(">bbi")
+_V1: Final = Struct(">bbqi")
 _NULL: Final = _INT32.pack(-1)
 
 
@@ -65,32 +66,15 @@ class MessageWriter(BufferingOutputStream):
         A timestamp and its type are written in v1 only; v0 has no place for them. Raises
         UnsupportedForMessageFormat for another magic, InvalidTimestamp below -1, RecordTooLarge beyond 2 GiB.
         """
-        if magic not in (0, 1):
-            raise UnsupportedForMessageFormat(f"there are no messages of format v{magic}: write a record batch")
-        if timestamp < NO_TIMESTAMP:
-            raise InvalidTimestamp(
-                f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none"
-            )
-        _check_size(MESSAGE_OVERHEAD[magic] + len(key or b"") + (len(value) if isinstance(value, bytes) else 0))
-        with Crc32Prefix(self):
-            if magic == 0:
-                self.write(_V0.pack(magic, codec))
-            else:
-                stamped = timestamp_type is TimestampType.LOG_APPEND_TIME
-                self.write(_V1.pack(magic, codec | TIMESTAMP_TYPE_BIT if stamped else codec, timestamp))
-            if key is None:
-                self.write(_NULL)
-            else:
-                self.write(_INT32.pack(len(key)))
-                self.write(key)
-            if value is None:
-                self.write(_NULL)
-            else:
+        head = _head(magic, codec, timestamp, timestamp_type, key)
+        if callable(value):
+            with Crc32Prefix(self):
+                self.write(head)
                 with LengthPrefix(self):
-                    if isinstance(value, bytes):
-                        self.write(value)
-                    else:
-                        value(self)
+                    value(self)
+        else:
+            message = _known(head, value)
+            self.write(_UINT32.pack(zlib.crc32(message)) + message)
 
     def write_entry(
         self,
@@ -104,11 +88,39 @@ class MessageWriter(BufferingOutputStream):
         codec: Codec = Codec.NONE,
     ) -> None:
         """One message with its offset and size before it, as a message set holds it. Raises as `write_message`."""
-        self.write(_INT64.pack(offset))
-        with LengthPrefix(self):
-            self.write_message(
-                magic, key=key, value=value, timestamp=timestamp, timestamp_type=timestamp_type, codec=codec
-            )
+        if callable(value):
+            self.write(_INT64.pack(offset))
+            with LengthPrefix(self):
+                self.write_message(
+                    magic, key=key, value=value, timestamp=timestamp, timestamp_type=timestamp_type, codec=codec
+                )
+        else:
+            message = _known(_head(magic, codec, timestamp, timestamp_type, key), value)
+            self.write(_ENTRY.pack(offset, len(message) + _UINT32.size, zlib.crc32(message)) + message)
+
+
+def _head(magic: int, codec: Codec, timestamp: int, timestamp_type: TimestampType, key: bytes | None) -> bytes:
+    """The fields of a message that the checksum covers, up to the key."""
+    if timestamp < NO_TIMESTAMP:
+        raise InvalidTimestamp(f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none")
+    length = -1 if key is None else len(key)
+    _check_size(length)
+    if magic == 1:
+        attributes = codec | TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else codec
+        head = _V1.pack(magic, attributes, timestamp, length)
+    elif magic == 0:
+        head = _V0.pack(magic, codec, length)
+    else:
+        raise UnsupportedForMessageFormat(f"there are no messages of format v{magic}: write a record batch")
+    return head + key if key else head
+
+
+def _known(head: bytes, value: bytes | None) -> bytes:
+    """All that the checksum covers, of a message whose value is there already: nothing needs to be reserved then."""
+    if value is None:
+        return head + _NULL
+    _check_size(len(head) + len(value))
+    return b"".join((head, _INT32.pack(len(value)), value))
 
 
 Payload: TypeAlias = bytes | Callable[[MessageWriter], object] | None
