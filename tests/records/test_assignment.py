@@ -22,6 +22,7 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records import (
+    HEADER_BYTES,
     AppendRules,
     Assigned,
     EndTxnMarker,
@@ -389,6 +390,33 @@ def test_timestamps_too_far_off_are_listed(codec: Codec) -> None:
             assign(data, magic=magic, timestamp_after_max_ms=-100)
         assert [error.index for error in caught.value.record_errors] == [1]
         assert stored(assign(data, magic=magic, timestamp_type=STAMPED, timestamp_before_max_ms=0))
+
+
+@each_codec
+def test_a_timestamp_before_1970_is_refused_where_it_is_and_is_none(codec: Codec) -> None:
+    for magic in (1, 2):
+        data = build([record(0, timestamp=NOW), record(1, timestamp=-1), record(2, timestamp=7)], magic)
+        wrong = data.replace(struct.pack(">q", 7), struct.pack(">q", -7)) if magic == 1 else _moved_to_1969(data)
+        wrong = _with_right_checksums(wrong, magic)
+        ways: list[dict[str, Any]] = [{}, {"timestamp_type": STAMPED}, {"codec": codec}, {"magic": 3 - magic}]
+        for rules in ways:
+            with pytest.raises(InvalidTimestamp, match="out of range") as caught:
+                assign(wrong, **{"magic": magic, **rules})
+            assert [error.index for error in caught.value.record_errors] == [2]
+
+
+def _moved_to_1969(batch: bytes) -> bytes:
+    """The same three records, the last one 7 ms before 1970."""
+    payload = b"".join(encode_record(i, t - NOW, b"k", b"v") for i, t in enumerate((NOW, -1, -7)))
+    return struct.pack(">qi", 0, 49 + len(payload)) + batch[12:HEADER_BYTES] + payload
+
+
+def _with_right_checksums(data: bytes, magic: int) -> bytes:
+    changed = bytearray(data)
+    for batch in iter_batches(data):
+        crc = batch.computed_crc()
+        struct.pack_into(">I", changed, batch.position + (17 if magic == 2 else 12), crc)
+    return bytes(changed)
 
 
 def test_a_producer_does_not_stamp_for_the_broker() -> None:

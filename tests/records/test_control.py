@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidelog.errors import CorruptRecord, TidelogError
+from tidelog.errors import CorruptRecord, TidelogError, UnsupportedVersion
 from tidelog.records import (
     ControlType,
     EndTxnMarker,
@@ -83,6 +86,15 @@ def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
     for length in range(len(value) - 1):
         with pytest.raises(CorruptRecord):
             decode_control(_record(key, value[:length]))
+
+
+@given(st.integers(0, 7), st.none() | st.binary(max_size=60), st.binary(max_size=6))
+def test_any_control_record_says_something_or_is_refused_with_a_documented_error(
+    kind: int, value: bytes | None, key: bytes
+) -> None:
+    for control_key in (b"\0\0\0" + bytes([kind]), key):
+        with suppress(CorruptRecord, UnsupportedVersion):
+            decode_control(_record(control_key, value))
 
 
 def test_a_null_key_is_corrupt() -> None:

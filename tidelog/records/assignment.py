@@ -49,7 +49,7 @@ from tidelog.records.record_check import (
     check_records,
 )
 from tidelog.records.validation import ensure_producible
-from tidelog.records.varint import INT64_MAX, INT64_MIN
+from tidelog.records.varint import INT64_MAX
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, RecordError, TimestampType
 
 
@@ -77,13 +77,13 @@ class AppendRules:
         checked_magic(self.magic)
 
     def at(self, now: int) -> Rules:
-        """The rules for single records at a time of the broker's clock."""
+        """The rules for single records at a time of the broker's clock. Before 1970 there is only -1, for none."""
         before = after = None
         if self.timestamp_type is TimestampType.CREATE_TIME:
             before, after = self.timestamp_before_max_ms, self.timestamp_after_max_ms
         return Rules(
             key_required=self.key_required,
-            timestamp_min=INT64_MIN if before is None else now - before,
+            timestamp_min=0 if before is None else max(0, now - before),
             timestamp_max=INT64_MAX if after is None else now + after,
         )
 
@@ -130,6 +130,7 @@ def assign_offsets(
     RecordTooLarge, UnsupportedForMessageFormat, UnsupportedCompressionType.
     """
     assert analysis.batch_count, "a buffer without a batch has nothing to assign"
+    assert not memoryview(buffer).readonly, "stamping in place takes a buffer that can be written"
     if analysis.magic is None:
         raise InvalidRecord("the records were refused: they mix message formats; send one format at a time")
     target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)

@@ -1,13 +1,15 @@
-"""CRC-32C (Castagnoli), the checksum of a v2 batch.
+"""The checksums: CRC-32C (Castagnoli) of a v2 batch, CRC-32 (that of Ethernet and zip) of a v0 or v1 message.
 
-The `crc32c` package computes it with the processor's own instruction, beyond 10 GB/s; where it cannot be imported,
-`crcmod` serves, 0.4 GB/s compiled and some 10 MB/s in pure Python, with a warning, since a node would crawl.
-Source: RFC 3720, appendix B.4 (the polynomial and check values); KIP-98 (its use).
+CRC-32 is zlib's, which every Python has. CRC-32C comes from the `crc32c` package, which has the processor's own
+instruction compute it, beyond 10 GB/s; where it cannot be imported, `crcmod` serves, 0.4 GB/s compiled and some 10 MB/s
+in pure Python, with a warning, since a node would crawl.
+Source: RFC 3720, appendix B.4 (CRC-32C and its check values), RFC 1952, section 8 (CRC-32); KIP-98.
 """
 
 from __future__ import annotations
 
 import warnings
+import zlib
 from collections.abc import Callable
 from typing import cast
 
@@ -45,3 +47,6 @@ def choose_crc32c() -> CrcFunction:
 
 crc32c = choose_crc32c()
 """CRC-32C of a buffer, 0 to 2**32 - 1."""
+
+crc32 = zlib.crc32
+"""CRC-32 of a buffer, 0 to 2**32 - 1; a second argument goes on from what came before."""

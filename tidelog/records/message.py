@@ -17,11 +17,11 @@ Source: KIP-31 (relative offsets), KIP-32 (timestamps); Kafka's LegacyRecord.
 
 from __future__ import annotations
 
-import zlib
 from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.errors import CorruptRecord
+from tidelog.records.checksum import crc32
 from tidelog.records.header import LENGTH_MIN_V0, LENGTH_MIN_V1, LOG_OVERHEAD, ByteBuffer
 from tidelog.types import NO_TIMESTAMP
 
@@ -125,4 +125,4 @@ def walk_set(data: bytes, *, partial_tail_ends: bool) -> list[InnerMessage]:
 
 def message_crc(buffer: ByteBuffer, at: int, end: int) -> int:
     """CRC-32 of the message between `at` and `end`, as it should stand in it."""
-    return zlib.crc32(memoryview(buffer)[at + MAGIC_AT : end])
+    return crc32(memoryview(buffer)[at + MAGIC_AT : end])

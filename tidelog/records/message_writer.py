@@ -9,7 +9,6 @@ Source: the seed document on Kafka's MessageWriter; KIP-31, KIP-32.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from struct import Struct
 from types import TracebackType
@@ -17,6 +16,7 @@ from typing import Final, TypeAlias
 
 from tidelog.errors import InvalidTimestamp, RecordTooLarge, UnsupportedForMessageFormat
 from tidelog.records.buffering_output_stream import BufferingOutputStream, ReservedOutput, Segment
+from tidelog.records.checksum import crc32
 from tidelog.records.message import TIMESTAMP_TYPE_BIT
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_TIMESTAMP, Codec, TimestampType
@@ -74,7 +74,7 @@ class MessageWriter(BufferingOutputStream):
                     value(self)
         else:
             message = _known(head, value)
-            self.write(_UINT32.pack(zlib.crc32(message)) + message)
+            self.write(_UINT32.pack(crc32(message)) + message)
 
     def write_entry(
         self,
@@ -96,7 +96,7 @@ class MessageWriter(BufferingOutputStream):
                 )
         else:
             message = _known(_head(magic, codec, timestamp, timestamp_type, key), value)
-            self.write(_ENTRY.pack(offset, len(message) + _UINT32.size, zlib.crc32(message)) + message)
+            self.write(_ENTRY.pack(offset, len(message) + _UINT32.size, crc32(message)) + message)
 
 
 def _head(magic: int, codec: Codec, timestamp: int, timestamp_type: TimestampType, key: bytes | None) -> bytes:
@@ -172,7 +172,7 @@ class Crc32Prefix:
         if kind is None:
             crc = 0
             for piece in self._writer.pieces(self._mark):
-                crc = zlib.crc32(piece, crc)
+                crc = crc32(piece, crc)
             self._place.write(_UINT32.pack(crc))
 
 
