@@ -263,6 +263,8 @@ def test_what_is_meant_for_v2_refuses_messages_and_changes_nothing() -> None:
     buffer = bytearray(message)
     with pytest.raises(UnsupportedForMessageFormat):
         stamp(buffer, 0, base_offset=5, leader_epoch=1)
+    with pytest.raises(UnsupportedForMessageFormat):
+        set_log_append_time(buffer, 0, NOW + 1)
     assert buffer == message
 
 

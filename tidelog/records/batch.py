@@ -246,10 +246,7 @@ def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, le
 
     Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message (`message_set.stamp_message`).
     """
-    if buffer[position + MAGIC_AT] != 2:
-        raise UnsupportedForMessageFormat(
-            f"the batch at byte {position} is of format v{buffer[position + MAGIC_AT]}: it has no leader epoch to stamp"
-        )
+    _ensure_v2(buffer, position)
     struct.pack_into(">q", buffer, position + BASE_OFFSET_AT, base_offset)
     struct.pack_into(">i", buffer, position + LEADER_EPOCH_AT, leader_epoch)
 
@@ -266,7 +263,12 @@ def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, timestamp_type: TimestampType, timestamp: int
 ) -> None:
     """Set type and largest timestamp of the v2 batch at `position`, in place. Only where that changes something is the
-    checksum computed anew."""
+    checksum computed anew.
+
+    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message
+    (`message_set.set_message_timestamp`).
+    """
+    _ensure_v2(buffer, position)
     header = read_header(buffer, position)
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
     if (attributes, timestamp) == (header.attributes, header.max_timestamp):
@@ -274,3 +276,10 @@ def set_max_timestamp(
     struct.pack_into(">h", buffer, position + ATTRIBUTES_AT, attributes)
     struct.pack_into(">q", buffer, position + MAX_TIMESTAMP_AT, timestamp)
     struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : header.end]))
+
+
+def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
+    """Where v2 has its leader epoch and its timestamps, a v0 or v1 message has other fields."""
+    magic = buffer[position + MAGIC_AT]
+    if magic != 2:
+        raise UnsupportedForMessageFormat(f"the batch at byte {position} is of format v{magic}: only v2 is stamped so")
