@@ -24,11 +24,12 @@ from tidelog.records.control import (
     encode_control,
 )
 from tidelog.records.conversion import Converted, Dropped, convert, down_convert
+from tidelog.records.fast_paths import RecordsBuffer, check_records, implementation
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.message_builder import MessageSetBuilder, build_message_set
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.record import Header, Record
-from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages, check_records
+from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages
 from tidelog.records.validation import ensure_producible
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "RecordBatch",
     "RecordBatchBuilder",
     "RecordFacts",
+    "RecordsBuffer",
     "Rules",
     "SnapshotFooter",
     "SnapshotHeader",
@@ -74,6 +76,7 @@ __all__ = [
     "empty_batch",
     "encode_control",
     "ensure_producible",
+    "implementation",
     "iter_batches",
     "iter_records",
     "record_bytes_max",

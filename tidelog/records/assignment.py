@@ -32,13 +32,14 @@ from tidelog.records.analysis import Analysis
 from tidelog.records.batch import RecordBatch, set_max_timestamp, stamp
 from tidelog.records.batches import iter_batches
 from tidelog.records.builder import RecordBatchBuilder, recompressed
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec
 from tidelog.records.conversion import Dropped, checked_magic
-from tidelog.records.header import HEADER_BYTES, walk_headers
+from tidelog.records.fast_paths import check_records, decode_records
+from tidelog.records.header import walk_headers
 from tidelog.records.message import InnerMessage
 from tidelog.records.message_builder import MessageSetBuilder
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
-from tidelog.records.record import Record, decode_records
+from tidelog.records.record import Record
 from tidelog.records.record_check import (
     PROBLEMS_MAX,
     Problem,
@@ -46,7 +47,6 @@ from tidelog.records.record_check import (
     RecordFacts,
     Rules,
     check_messages,
-    check_records,
 )
 from tidelog.records.validation import ensure_producible
 from tidelog.records.varint import INT64_MAX
@@ -213,7 +213,7 @@ def _assign_batch(view: memoryview, analysis: Analysis, order: _Order, *, by_bro
         ensure_producible(batch)
     elif batch.count != batch.last_offset_delta + 1:
         raise InvalidRecord(f"the batch was refused: {batch.count} records span {batch.last_offset_delta + 1} offsets")
-    data = decompress(batch.codec, batch.buffer[HEADER_BYTES:], rules.decompressed_bytes_max)
+    data = batch.payload(max_bytes=rules.decompressed_bytes_max)
     limits = rules.at(order.now)
     facts = check_records(
         data,

@@ -17,6 +17,7 @@ from typing import Final
 from tidelog.errors import CorruptRecord, UnsupportedCompressionType, UnsupportedForMessageFormat
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from tidelog.records.fast_paths import decode_records, record_list
 from tidelog.records.header import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -29,7 +30,7 @@ from tidelog.records.header import (
     ByteBuffer,
     read_header,
 )
-from tidelog.records.record import Record, decode_records
+from tidelog.records.record import Record
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_SEQUENCE, Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
 
@@ -226,19 +227,41 @@ class RecordBatch:
         for a codec that is unknown or not installed.
         """
         header = self.header
+        return decode_records(
+            self.payload(max_bytes=max_bytes),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self.append_time,
+        )
+
+    def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+        """All records at once, in less time than one by one. Raises as `records`."""
+        header = self.header
+        return record_list(
+            self.payload(max_bytes=max_bytes),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self.append_time,
+        )
+
+    @property
+    def append_time(self) -> Millis | None:
+        """The timestamp of every record where the broker's clock counts, else None."""
+        return self.header.max_timestamp if self.header.attributes & TIMESTAMP_TYPE_BIT else None
+
+    def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
+        """The records as bytes, decompressed; a view of the buffer where they are not compressed. Raises as `records`,
+        for a negative number of records too."""
+        header = self.header
         if header.record_count < 0:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} declares {header.record_count} records: it is damaged"
             )
-        data: bytes
-        payload = memoryview(self._data)[header.position + HEADER_BYTES : header.end]
+        data = memoryview(self._data)[header.position + HEADER_BYTES : header.end]
         codec = self.codec
-        if codec is Codec.NONE:
-            data = bytes(payload)
-        else:
-            data = decompress(codec, payload, max_bytes)
-        append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-        return decode_records(data, header.record_count, header.base_offset, header.base_timestamp, append_time)
+        return data if codec is Codec.NONE else decompress(codec, data, max_bytes)
 
 
 def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:

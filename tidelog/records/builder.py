@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
+from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic
 from tidelog.records.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -23,10 +23,11 @@ from tidelog.records.batch import (
     TRANSACTIONAL_BIT,
     RecordBatch,
 )
-from tidelog.records.checksum import crc32c
 from tidelog.records.compression import checked_level, compress
-from tidelog.records.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_MIN, BatchHeader
-from tidelog.records.record import Header, Record, encode_record
+from tidelog.records.fast_paths import RecordsBuffer
+from tidelog.records.header import HEADER, HEADER_BYTES, LENGTH_MIN, BatchHeader
+from tidelog.records.record import Header, Record
+from tidelog.records.records_buffer import Fields, with_checksum
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
 
@@ -89,27 +90,23 @@ class RecordBatchBuilder:
             | (CONTROL_BIT if is_control else 0)
             | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
         )
-        self._log_append_time, self._delete_horizon, self._span_end = log_append_time, delete_horizon_ms, last_offset
-        self._parts: list[bytes] = []
-        self._size = HEADER_BYTES
-        self._last_offset = base_offset - 1
-        self._base_timestamp: int = NO_TIMESTAMP
-        self._max_timestamp: int = NO_TIMESTAMP
+        self._log_append_time, self._span_end = log_append_time, last_offset
+        self.records = RecordsBuffer(base_offset, delete_horizon_ms)
 
     @property
     def count(self) -> int:
         """Records appended so far."""
-        return len(self._parts)
+        return self.records.count
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch if it were built now without compression."""
-        return self._size
+        """Bytes of the batch if it were built now without compression: exactly."""
+        return HEADER_BYTES + self.records.size
 
     @property
     def max_timestamp(self) -> int:
         """Largest timestamp appended so far, -1 before the first."""
-        return self._max_timestamp
+        return self.records.max_timestamp
 
     def append(
         self,
@@ -124,30 +121,12 @@ class RecordBatchBuilder:
 
         Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
         """
-        if timestamp < NO_TIMESTAMP:
-            raise InvalidTimestamp(
-                f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none"
-            )
-        if offset is None:
-            offset = self._last_offset + 1
-        elif offset <= self._last_offset:
-            raise OffsetsNotMonotonic(
-                f"offset {offset} does not follow {self._last_offset}: offsets grow within a batch"
-            )
-        offset_delta = offset - self._base_offset
-        base_timestamp = self._base_timestamp
-        if not self._parts:
-            base_timestamp = timestamp if self._delete_horizon is None else self._delete_horizon
-        data = encode_record(offset_delta, timestamp - base_timestamp, key, value, headers)
-        if offset_delta > INT32_MAX or self._size + len(data) > INT32_MAX:
-            raise RecordTooLarge(
-                f"a record of {len(data)} bytes at offset {offset} does not fit a batch of {self._size} bytes that "
-                f"begins at offset {self._base_offset}: build this batch and begin another"
-            )
-        self._parts.append(data)
-        self._size += len(data)
-        self._last_offset, self._base_timestamp = offset, base_timestamp
-        self._max_timestamp = max(self._max_timestamp, timestamp)
+        self.records.append(key, value, timestamp, headers, offset)
+
+    def extend(self, records: Iterable[Fields]) -> None:
+        """Add records as (key, value, timestamp, headers), in one call. Raises as `append`, with the records before the
+        refused one kept."""
+        self.records.extend(records)
 
     def build(self) -> bytes:
         """The whole batch. May be called again, with more records appended in between.
@@ -155,42 +134,39 @@ class RecordBatchBuilder:
         Raises InvalidRequest without a record, OffsetsNotMonotonic where the span ends before the last one,
         UnsupportedCompressionType where the codec's library is missing.
         """
-        if not self._parts:
+        if not self.records.count:
             raise InvalidRequest("a batch needs at least one record: append one first")
-        last_offset = self._last_offset if self._span_end is None else self._span_end
-        if not 0 <= last_offset - self._last_offset <= INT32_MAX - (self._last_offset - self._base_offset):
+        last_held = self.records.last_offset
+        last_offset = last_held if self._span_end is None else self._span_end
+        if not 0 <= last_offset - last_held <= INT32_MAX - (last_held - self._base_offset):
             raise OffsetsNotMonotonic(
                 f"a batch cannot end at offset {last_offset}: it begins at {self._base_offset} and holds a record at "
-                f"{self._last_offset}"
+                f"{last_held}"
             )
-        records = b"".join(self._parts)
-        if self._codec is not Codec.NONE:
-            records = compress(self._codec, records, self._level)
         stamped = self._log_append_time is not None
-        return _assembled(
-            records,
-            base_offset=self._base_offset,
-            leader_epoch=self._leader_epoch,
-            fields=(
-                self._attributes,
-                last_offset - self._base_offset,
-                self._base_timestamp,
-                self._log_append_time if stamped else self._max_timestamp,
-                *self._producer,
-                len(self._parts),
-            ),
+        fields = (
+            self._attributes,
+            last_offset - self._base_offset,
+            self.records.base_timestamp,
+            self._log_append_time if stamped else self.records.max_timestamp,
+            *self._producer,
+            self.records.count,
         )
+        if self._codec is Codec.NONE:
+            return self.records.batch(_head(self.records.size, self._base_offset, self._leader_epoch, fields))
+        with memoryview(self.records.payload()) as payload:
+            records = compress(self._codec, payload, self._level)
+        return _assembled(records, self._base_offset, self._leader_epoch, fields)
 
 
-def _assembled(records: bytes, *, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
-    """Header and payload in one piece. fields: those of the header behind the checksum."""
-    out = bytearray(HEADER_BYTES + len(records))
-    out[HEADER_BYTES:] = records
-    length = LENGTH_MIN + len(records)
-    HEADER.pack_into(out, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
-    crc = crc32c(memoryview(out)[ATTRIBUTES_AT:])
-    HEADER.pack_into(out, 0, base_offset, length, leader_epoch, MAGIC, crc, *fields)
-    return bytes(out)
+def _head(size: int, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """A header but for the checksum. size: bytes of the records. fields: those behind the checksum."""
+    return HEADER.pack(base_offset, LENGTH_MIN + size, leader_epoch, MAGIC, 0, *fields)
+
+
+def _assembled(records: bytes, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """Header and records in one piece."""
+    return with_checksum(_head(len(records), base_offset, leader_epoch, fields), records)
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
@@ -204,9 +180,9 @@ def empty_batch(batch: RecordBatch) -> bytes:
     attributes = batch.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
     return _assembled(
         b"",
-        base_offset=batch.base_offset,
-        leader_epoch=batch.partition_leader_epoch,
-        fields=(
+        batch.base_offset,
+        batch.partition_leader_epoch,
+        (
             attributes,
             batch.last_offset - batch.base_offset,
             NO_TIMESTAMP,
@@ -219,7 +195,7 @@ def empty_batch(batch: RecordBatch) -> bytes:
     )
 
 
-def recompressed(batch: RecordBatch, data: bytes, codec: Codec, level: int | None = None) -> bytes:
+def recompressed(batch: RecordBatch, data: bytes | memoryview, codec: Codec, level: int | None = None) -> bytes:
     """The batch in another codec, all else as it is. data: its records, uncompressed.
 
     Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType where its library is
@@ -228,9 +204,9 @@ def recompressed(batch: RecordBatch, data: bytes, codec: Codec, level: int | Non
     header = batch.header
     return _assembled(
         compress(codec, data, level),
-        base_offset=header.base_offset,
-        leader_epoch=header.leader_epoch,
-        fields=(header.attributes & ~CODEC_BITS | codec, *header[_FIELDS_BEHIND_ATTRIBUTES:]),
+        header.base_offset,
+        header.leader_epoch,
+        (header.attributes & ~CODEC_BITS | codec, *header[_FIELDS_BEHIND_ATTRIBUTES:]),
     )
 
 

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable
-from typing import cast
+from typing import Protocol, TypeAlias, cast
 
-CrcFunction = Callable[[bytes | bytearray | memoryview], int]
+Input: TypeAlias = bytes | bytearray | memoryview
+
+
+class CrcFunction(Protocol):
+    """The checksum of a buffer. so_far: of what lies before it, so that pieces need not be joined."""
+
+    def __call__(self, data: Input, so_far: int = 0, /) -> int: ...
 
 
 def hardware_crc32c() -> CrcFunction:
@@ -28,7 +33,7 @@ def crcmod_crc32c() -> CrcFunction:
     from crcmod.predefined import mkPredefinedCrcFun
 
     function = mkPredefinedCrcFun("crc-32c")
-    return lambda data: cast("int", function(bytes(data)))
+    return lambda data, so_far=0: cast("int", function(bytes(data), so_far))
 
 
 def choose_crc32c() -> CrcFunction:

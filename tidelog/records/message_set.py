@@ -153,6 +153,13 @@ class LegacyRecordBatch(RecordBatch):
         data, found = self.inner_messages(max_bytes=max_bytes)
         return self.records_of(data, found)
 
+    def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+        return list(self.records(max_bytes=max_bytes))
+
+    def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
+        """Refused: a message has no records behind a header. Raises UnsupportedForMessageFormat."""
+        raise UnsupportedForMessageFormat(f"{self._name()} has no payload of records: use records or inner_messages")
+
     def inner_messages(
         self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX, tail: InnerTail = "stop"
     ) -> tuple[bytes, list[InnerMessage]]:

@@ -67,11 +67,16 @@ def _add_bytes(parts: list[bytes], data: bytes | None) -> None:
 def _add_headers(parts: list[bytes], headers: tuple[Header, ...]) -> None:
     parts.append(encode_varint(len(headers)))
     for name, value in headers:
-        try:
-            _add_bytes(parts, name.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError as error:
-            raise InvalidRecord(f"the header key {name!r} cannot be written as UTF-8: give it another name") from error
+        _add_bytes(parts, header_key(name))
         _add_bytes(parts, value)
+
+
+def header_key(name: str) -> bytes:
+    """The bytes of a header's name. Raises InvalidRecord where UTF-8 cannot write it."""
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(f"the header key {name!r} cannot be written as UTF-8: give it another name") from error
 
 
 def decode_records(
@@ -86,18 +91,27 @@ def decode_records(
     position, size = 0, len(data)
     for index in range(count):
         try:
-            length, start = read_varint(data, position)
-            position = start + length
-            if length < 0 or position > size:
-                raise CorruptRecord(f"it claims {length} bytes, {size - start} are left")
-            record, end = _read_record(data, start, base_offset, base_timestamp, append_time)
-            if end != position:
-                raise CorruptRecord("its fields do not fill its length")
+            record, position = record_at(data, position, base_offset, base_timestamp, append_time)
         except (CorruptRecord, IndexError) as error:
             raise unreadable(index, count, base_offset, error) from error
         yield record
     if position != size:
         raise left_over(size - position, count, base_offset)
+
+
+def record_at(
+    data: bytes, position: int, base_offset: int, base_timestamp: int, append_time: Millis | None
+) -> tuple[Record, int]:
+    """The record that begins with its length at `position`: (record, position behind it). Raises CorruptRecord, or
+    IndexError where the data end inside it."""
+    length, start = read_varint(data, position)
+    end = start + length
+    if length < 0 or end > len(data):
+        raise CorruptRecord(f"it claims {length} bytes, {len(data) - start} are left")
+    record, at = _read_record(data, start, base_offset, base_timestamp, append_time)
+    if at != end:
+        raise CorruptRecord("its fields do not fill its length")
+    return record, end
 
 
 def unreadable(index: int, count: int, base_offset: int, error: CorruptRecord | IndexError) -> CorruptRecord:

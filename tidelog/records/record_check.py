@@ -86,7 +86,7 @@ class RecordFacts(NamedTuple):
 
 
 def check_records(
-    data: bytes,
+    data: ByteBuffer,
     count: int,
     *,
     base_offset: int,
@@ -104,22 +104,21 @@ def check_records(
     max_timestamp, max_index, with_headers, expected, in_sequence = int(NO_TIMESTAMP), -1, 0, 0, True
     for index in range(count):
         try:
-            delta, offset_delta, has_key, has_headers, position = _measure(data, position, size)
-            timestamp = base_timestamp + delta
-            if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= base_offset + offset_delta <= INT64_MAX):
-                raise CorruptRecord("its offset or timestamp exceeds 64 bits")
+            timestamp, offset_delta, has_key, has_headers, position = measure_at(
+                data, position, base_offset, base_timestamp
+            )
         except (CorruptRecord, IndexError) as error:
             raise unreadable(index, count, base_offset, error) from error
         with_headers += has_headers
         if offset_delta != expected:
             in_sequence = False
             if rules.consecutive or not expected <= offset_delta <= last_offset_delta:
-                _note(problems, index, ProblemKind.OFFSET, offset_delta)
+                note(problems, index, ProblemKind.OFFSET, offset_delta)
         expected = offset_delta + 1
         if not has_key and rules.key_required:
-            _note(problems, index, ProblemKind.NO_KEY)
+            note(problems, index, ProblemKind.NO_KEY)
         if not timestamp_min <= timestamp <= timestamp_max and timestamp != NO_TIMESTAMP:
-            _note(problems, index, ProblemKind.TIMESTAMP, timestamp)
+            note(problems, index, ProblemKind.TIMESTAMP, timestamp)
         if timestamp > max_timestamp:
             max_timestamp, max_index = timestamp, index
     if position != size:
@@ -127,17 +126,19 @@ def check_records(
     return RecordFacts(count, max_timestamp, max_index, in_sequence, with_headers, tuple(problems))
 
 
-def _note(problems: list[Problem], record: int, kind: ProblemKind, detail: int = 0) -> None:
+def note(problems: list[Problem], record: int, kind: ProblemKind, detail: int = 0) -> None:
+    """List a problem while there is room for it."""
     if len(problems) < PROBLEMS_MAX:
         problems.append(Problem(record, kind, detail))
 
 
-def _measure(data: bytes, at: int, size: int) -> tuple[int, int, bool, bool, int]:
-    """The record at `at`: (timestamp delta, offset delta, has a key, has headers, position behind it)."""
+def measure_at(data: ByteBuffer, at: int, base_offset: int, base_timestamp: int) -> tuple[int, int, bool, bool, int]:
+    """The record at `at`: (timestamp, offset delta, has a key, has headers, position behind it). Raises CorruptRecord,
+    or IndexError where the data end inside it."""
     length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
     end = at + length
-    if length < 0 or end > size:
-        raise CorruptRecord(f"it claims {length} bytes, {size - at} are left")
+    if length < 0 or end > len(data):
+        raise CorruptRecord(f"it claims {length} bytes, {len(data) - at} are left")
     delta, at = read_varlong(data, at + 1) if data[at + 1] > 0x7F else (UNFOLDED[data[at + 1]], at + 2)
     offset_delta, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
     key_length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
@@ -148,7 +149,10 @@ def _measure(data: bytes, at: int, size: int) -> tuple[int, int, bool, bool, int
     at = _skip_headers(data, at) if has_headers else at + 1
     if at != end:
         raise CorruptRecord("its fields do not fill its length")
-    return delta, offset_delta, key_length >= 0, has_headers, end
+    timestamp = base_timestamp + delta
+    if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= base_offset + offset_delta <= INT64_MAX):
+        raise CorruptRecord("its offset or timestamp exceeds 64 bits")
+    return timestamp, offset_delta, key_length >= 0, has_headers, end
 
 
 def _null(length: int, at: int) -> int:
@@ -157,7 +161,7 @@ def _null(length: int, at: int) -> int:
     return at
 
 
-def _skip_headers(data: bytes, at: int) -> int:
+def _skip_headers(data: ByteBuffer, at: int) -> int:
     """The position behind the headers that begin with their count at `at`."""
     count, at = read_varint(data, at)
     if count < 0:
@@ -204,10 +208,10 @@ def check_messages(
             ) from error
         in_sequence = in_sequence and message.offset == index
         if key_end < 0 and rules.key_required:
-            _note(problems, index, ProblemKind.NO_KEY)
+            note(problems, index, ProblemKind.NO_KEY)
         timestamp = message.timestamp
         if not rules.timestamp_min <= timestamp <= rules.timestamp_max and timestamp != NO_TIMESTAMP:
-            _note(problems, index, ProblemKind.TIMESTAMP, timestamp)
+            note(problems, index, ProblemKind.TIMESTAMP, timestamp)
         if timestamp > max_timestamp:
             max_timestamp, max_index = timestamp, index
         count += 1
