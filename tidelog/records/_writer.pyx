@@ -15,7 +15,7 @@ from cpython.bytes cimport (
 )
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from tidelog.records._varints cimport Memory, release, reserve, varint_size, write_varint
@@ -44,6 +44,52 @@ cdef Py_ssize_t PAYLOAD_BYTES_MAX = reference.PAYLOAD_BYTES_MAX
 cdef inline bytes as_bytes(data):
     """The bytes of a bytes-like object. Raises TypeError for anything else."""
     return <bytes> data if PyBytes_CheckExact(data) else bytes(memoryview(data))
+
+
+cdef class Column:
+    """One Arrow column of bytes, each value checked against the buffers before it is read."""
+
+    cdef bint _is_null
+    cdef bint _has_bits
+    cdef const uint8_t[::1] _bits
+    cdef const uint8_t[::1] _ends
+    cdef const uint8_t[::1] _data
+    cdef Py_ssize_t _first
+    cdef str _name
+
+    def __init__(self, column, Py_ssize_t count, str name):
+        self._name = name
+        self._is_null = column is None
+        self._has_bits = False
+        if self._is_null:
+            return
+        bits, ends, data, self._first = column
+        self._ends = ends if ends is not None else b""
+        self._data = data
+        if self._first < 0 or (count and self._ends.shape[0] // 4 < self._first + count + 1):
+            raise reference.damaged_column(name, self._ends.shape[0] // 4)
+        if bits is not None:
+            self._bits = bits
+            self._has_bits = True
+            if self._bits.shape[0] < (self._first + count + 7) // 8:
+                raise reference.damaged_column(name, 8 * self._bits.shape[0])
+
+    cdef inline Py_ssize_t get(self, Py_ssize_t row, const uint8_t **data) except -2:
+        """How many bytes the value has, -1 for null, and where they are."""
+        cdef Py_ssize_t at
+        cdef int32_t begin, end
+        if self._is_null:
+            return -1
+        at = self._first + row
+        if self._has_bits and not self._bits[at >> 3] >> (at & 7) & 1:
+            return -1
+        memcpy(&begin, &self._ends[4 * at], 4)
+        memcpy(&end, &self._ends[4 * at + 4], 4)
+        if begin < 0 or end < begin or end > self._data.shape[0]:
+            raise reference.damaged_column(self._name, row)
+        if end > begin:
+            data[0] = &self._data[begin]
+        return end - begin
 
 
 @cython.final
@@ -105,6 +151,36 @@ cdef class RecordsBuffer:
             if begun >= 0:
                 self._expect(records, self._size - begun)
                 begun = -1
+        return self._size
+
+    def extend_columns(self, Py_ssize_t count, key, value, timestamps, Py_ssize_t first):
+        """Add rows of Arrow columns. key, value: (validity bits or None, ends, bytes, first row), or None for all null.
+        timestamps: 64-bit numbers, of which the first row is `first`.
+
+        Raises as `append`, and CorruptRecord for ends outside the bytes.
+        """
+        cdef Column keys = Column(key, count, "key")
+        cdef Column values = Column(value, count, "value")
+        cdef Py_ssize_t row
+        cdef Py_ssize_t size = 0
+        cdef const uint8_t *key_data = NULL
+        cdef const uint8_t *value_data = NULL
+        cdef const uint8_t[::1] times = timestamps if timestamps is not None else b""
+        cdef int64_t timestamp
+        cdef Py_ssize_t key_size, value_size
+        if first < 0 or count < 0 or times.shape[0] // 8 < first + count:
+            raise reference.damaged_column("timestamp", times.shape[0] // 8)
+        self._headers.size = 0
+        for row in range(count):
+            key_size = keys.get(row, &key_data)
+            value_size = values.get(row, &value_data)
+            memcpy(&timestamp, &times[8 * (first + row)], 8)
+            if timestamp < -1:
+                raise reference.bad_timestamp(timestamp)
+            self.put(key_data, key_size, value_data, value_size, timestamp, self.last_offset + 1)
+            if row == 0:
+                size = self._size if self.count == 1 else 0
+                self._make_room(min((size + SPREAD) * count, EXPECTED_BYTES_MAX))
         return self._size
 
     def payload(self):

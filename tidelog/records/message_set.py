@@ -156,7 +156,7 @@ class LegacyRecordBatch(RecordBatch):
     def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
         return list(self.records(max_bytes=max_bytes))
 
-    def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
+    def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:  # noqa: ARG002
         """Refused: a message has no records behind a header. Raises UnsupportedForMessageFormat."""
         raise UnsupportedForMessageFormat(f"{self._name()} has no payload of records: use records or inner_messages")
 

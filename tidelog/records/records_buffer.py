@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, TypeAlias
 
-from tidelog.errors import InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
+from tidelog.errors import CorruptRecord, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
 from tidelog.records.checksum import crc32c
 from tidelog.records.header import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, ByteBuffer
 from tidelog.records.record import Header, encode_record
@@ -116,3 +116,8 @@ def too_large(size: int, offset: int, filled: int, base_offset: int) -> RecordTo
         f"a record of {size} bytes at offset {offset} does not fit a batch of {HEADER_BYTES + filled} bytes that "
         f"begins at offset {base_offset}: build this batch and begin another"
     )
+
+
+def damaged_column(what: str, row: int) -> CorruptRecord:
+    """The error for an Arrow array whose ends lie outside its bytes."""
+    return CorruptRecord(f"row {row} of the column {what} lies outside its bytes: the array is damaged")
