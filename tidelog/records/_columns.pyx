@@ -28,6 +28,7 @@ cdef extern from *:
     bint add_overflows(long long a, long long b, long long *sum) noexcept nogil
 
 cdef Py_ssize_t RELEASE_BYTES = 1 << 18
+cdef Py_ssize_t EXPECTED_BYTES_MAX = 1 << 24
 cdef Py_ssize_t RECORD_BYTES_MIN = 7
 
 
@@ -170,6 +171,11 @@ cdef class ColumnsBuffer:
     def size(self):
         """See columns.ColumnsBuffer.size."""
         return self._key.data.size + self._value.data.size + self._names.data.size + self._contents.data.size
+
+    def expect(self, Py_ssize_t size):
+        """See columns.ColumnsBuffer.expect."""
+        if self._wants_value and 0 < size <= EXPECTED_BYTES_MAX and reserve(&self._value.data, size) < 0:
+            raise MemoryError
 
     def add(
         self,

@@ -46,6 +46,11 @@ cdef inline bytes as_bytes(data):
     return <bytes> data if PyBytes_CheckExact(data) else bytes(memoryview(data))
 
 
+cdef object as_view(buffer):
+    """The unsigned bytes of a buffer, none of None."""
+    return memoryview(b"" if buffer is None else buffer).cast("B")
+
+
 cdef class Column:
     """One Arrow column of bytes, each value checked against the buffers before it is read."""
 
@@ -64,12 +69,12 @@ cdef class Column:
         if self._is_null:
             return
         bits, ends, data, self._first = column
-        self._ends = ends if ends is not None else b""
-        self._data = data
+        self._ends = as_view(ends)
+        self._data = as_view(data)
         if self._first < 0 or (count and self._ends.shape[0] // 4 < self._first + count + 1):
             raise reference.damaged_column(name, self._ends.shape[0] // 4)
         if bits is not None:
-            self._bits = bits
+            self._bits = as_view(bits)
             self._has_bits = True
             if self._bits.shape[0] < (self._first + count + 7) // 8:
                 raise reference.damaged_column(name, 8 * self._bits.shape[0])
@@ -165,7 +170,7 @@ cdef class RecordsBuffer:
         cdef Py_ssize_t size = 0
         cdef const uint8_t *key_data = NULL
         cdef const uint8_t *value_data = NULL
-        cdef const uint8_t[::1] times = timestamps if timestamps is not None else b""
+        cdef const uint8_t[::1] times = as_view(timestamps)
         cdef int64_t timestamp
         cdef Py_ssize_t key_size, value_size
         if first < 0 or count < 0 or times.shape[0] // 8 < first + count:

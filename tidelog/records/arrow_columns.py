@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp
 from tidelog.records import columns as reference
-from tidelog.records.batch import RecordBatch
+from tidelog.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.batches import view
 from tidelog.records.builder import RecordBatchBuilder
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX
@@ -80,6 +80,7 @@ class ColumnDecoder:
 
         Raises CorruptRecord, RecordTooLarge, UnsupportedCompressionType; the batches before stay gathered.
         """
+        self._buffer.expect(len(buffer))
         for header in walk_headers(buffer):
             self.add_batch(view(buffer, header))
 
@@ -88,17 +89,18 @@ class ColumnDecoder:
         header = batch.header
         if self._check_crcs:
             batch.ensure_valid()
-        if self._is_skipped(batch) or header.last_offset < self._start:
+        if self._is_skipped(batch) or header.base_offset + header.last_offset_delta < self._start:
             return
         if header.magic == 2:
             if header.base_offset < self._end:
+                stamped = header.attributes & TIMESTAMP_TYPE_BIT
                 self._buffer.add(
                     batch.payload(max_bytes=self._max_bytes),
                     header.record_count,
                     header.base_offset,
                     header.base_timestamp,
-                    batch.append_time,
-                    int(batch.timestamp_type),
+                    header.max_timestamp if stamped else None,
+                    stamped >> 3,
                     self._start,
                     self._end,
                 )
@@ -114,6 +116,8 @@ class ColumnDecoder:
 
     def _is_skipped(self, batch: RecordBatch) -> bool:
         """Whether none of its records are for the reader; keeps the books of aborted transactions."""
+        if not batch.header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or batch.header.magic < 2:
+            return False
         while self._aborted and self._aborted[-1].first_offset <= batch.header.last_offset:
             self._skipped.add(self._aborted.pop().producer_id)
         if batch.is_control:
@@ -213,10 +217,14 @@ def _milliseconds(column: Any) -> Any:
     column = _joined(column)
     try:
         if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+            if column.type.unit != "ms":
+                column = column.cast(pa.timestamp("ms"), safe=False)
+            column = column.view(pa.int64())
         elif not pa.types.is_integer(column.type):
             raise InvalidTimestamp(f"the column timestamp is {column.type}: give it as int64 milliseconds or timestamp")
-        return column.cast(pa.int64()).fill_null(-1)
+        elif not pa.types.is_int64(column.type):
+            column = column.cast(pa.int64())
+        return column.fill_null(-1) if column.null_count else column
     except pa.ArrowInvalid as error:
         raise InvalidTimestamp(f"the column timestamp cannot be milliseconds: {error}") from error
 

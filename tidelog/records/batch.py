@@ -41,6 +41,8 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 
+_CODECS: Final = tuple(Codec)
+"""By number: less time than a call of the enumeration."""
 MAGICS: Final = frozenset({2})
 
 
@@ -126,8 +128,8 @@ class RecordBatch:
         """Raises UnsupportedCompressionType for a number that names no codec of the format."""
         number = self.header.attributes & CODEC_BITS
         try:
-            return Codec(number)
-        except ValueError as error:
+            return _CODECS[number]
+        except IndexError as error:
             raise UnsupportedCompressionType(
                 f"the batch at offset {self.header.base_offset} names codec {number}, which is none: "
                 f"known are {', '.join(f'{codec.value} ({codec.name.lower()})' for codec in Codec)}"
@@ -135,7 +137,9 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType((self.header.attributes & TIMESTAMP_TYPE_BIT) >> 3)
+        if self.header.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:

@@ -79,6 +79,9 @@ class ColumnsBuffer:
     def rows(self) -> int:
         return len(self._rows)
 
+    def expect(self, size: int) -> None:
+        """Records of about that many bytes will follow: compiled code makes room for them at once."""
+
     def add(
         self,
         data: ByteBuffer,
