@@ -57,6 +57,10 @@ cdef object block_of(Memory *memory):
     return block
 
 
+cdef enum:
+    SHORT = 16
+
+
 cdef struct Binary:
     # A column of bytes: end of each value, the values, a bit for each that is not null, how many are null.
     Memory ends
@@ -75,13 +79,11 @@ cdef void drop(Binary *column) noexcept nogil:
 cdef int ready(Binary *column, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
     """Room for that many more rows of together that many bytes; all of them valid until one is cleared."""
     cdef Py_ssize_t bytes_of_bits = (column.count + rows + 7) // 8
-    if column.ends.size == 0:
-        if reserve(&column.ends, 4) < 0:
-            return -1
-        (<int32_t *> column.ends.data)[0] = 0
-        column.ends.size = 4
-    if reserve(&column.ends, 4 * rows) < 0 or reserve(&column.data, size) < 0:
+    column.ends.size = 4 * column.count
+    if reserve(&column.ends, 4 * (rows + 1)) < 0 or reserve(&column.data, size + SHORT) < 0:
         return -1
+    if column.count == 0:
+        (<int32_t *> column.ends.data)[0] = 0
     if bytes_of_bits > column.valid.size:
         if reserve(&column.valid, bytes_of_bits - column.valid.size) < 0:
             return -1
@@ -90,9 +92,13 @@ cdef int ready(Binary *column, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
     return 0
 
 
-cdef inline void put(Binary *column, const uint8_t *data, Py_ssize_t size) noexcept nogil:
-    """One more value, null where the size is -1; `ready` has made the room."""
-    if size > 0:
+cdef inline void put(Binary *column, const uint8_t *data, Py_ssize_t size, Py_ssize_t readable=0) noexcept nogil:
+    """One more value, null where the size is -1; `ready` has made the room. readable: bytes from `data` on that may be
+    read, for which a short value is copied with its neighbours, in one move."""
+    if 0 < size <= SHORT and readable >= SHORT:
+        memcpy(column.data.data + column.data.size, data, SHORT)
+        column.data.size += size
+    elif size > 0:
         memcpy(column.data.data + column.data.size, data, size)
         column.data.size += size
     elif size < 0:
@@ -100,7 +106,6 @@ cdef inline void put(Binary *column, const uint8_t *data, Py_ssize_t size) noexc
         column.nulls += 1
     column.count += 1
     (<int32_t *> column.ends.data)[column.count] = <int32_t> column.data.size
-    column.ends.size += 4
 
 
 cdef void back(Binary *column, Binary *before) noexcept nogil:
@@ -111,8 +116,6 @@ cdef void back(Binary *column, Binary *before) noexcept nogil:
         if (before.count >> 3) + 1 < column.valid.size:
             memset(column.valid.data + (before.count >> 3) + 1, 0xFF, column.valid.size - (before.count >> 3) - 1)
     column.count, column.nulls, column.data.size = before.count, before.nulls, before.data.size
-    if column.ends.size:
-        column.ends.size = 4 * (before.count + 1)
 
 
 cdef struct Scan:
@@ -257,7 +260,7 @@ cdef class ColumnsBuffer:
             (<int32_t *> self._types.data)[self.rows] = timestamp_type
         self._put_rest(offset, timestamp)
         if self._wants_headers:
-            self._put_headers(NULL, NULL)
+            self._put_no_headers()
         self.rows += 1
 
     cdef int _ready(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
@@ -356,30 +359,37 @@ cdef class ColumnsBuffer:
                 return UNSOUND
             if scan.first <= offset < scan.behind:
                 if self._wants_key:
-                    put(&self._key, key, key_length)
+                    put(&self._key, key, key_length, scan.end - key)
                 if self._wants_value:
-                    put(&self._value, value, value_length)
+                    put(&self._value, value, value_length, scan.end - value)
                 self._put_rest(offset, timestamp)
-                if self._wants_headers and self._put_headers(headers, end) < 0:
-                    return NO_MEMORY
+                if self._wants_headers:
+                    if headers[0] == 0:
+                        self._put_no_headers()
+                    elif self._put_headers(headers, end) < 0:
+                        return NO_MEMORY
                 self.rows += 1
             scan.at = end
             scan.index += 1
         return DONE
 
+    cdef inline void _put_no_headers(self) noexcept nogil:
+        self._header_valid.data[self.rows >> 3] &= <uint8_t> ~(1 << (self.rows & 7))
+        self._header_nulls += 1
+        (<int32_t *> self._header_ends.data)[self.rows + 1] = <int32_t> self._names.count
+
     cdef int _put_headers(self, const uint8_t *at, const uint8_t *end) noexcept nogil:
-        """The headers of one row, which `skip_headers` has passed; NULL for none."""
+        """The headers of one row, which `skip_headers` has passed."""
         cdef int32_t count = 0
         cdef int32_t length = 0
         cdef const uint8_t *name
-        if at != NULL:
-            at = read_varint(at, end, &count)
-            # At most three bytes for each of a name: a replacement character. No header has fewer than two.
-            if count and (ready(&self._names, count, 3 * (end - at)) < 0 or ready(&self._contents, count, end - at) < 0):
-                return -1
+        at = read_varint(at, end, &count)
         if count == 0:
-            self._header_valid.data[self.rows >> 3] &= <uint8_t> ~(1 << (self.rows & 7))
-            self._header_nulls += 1
+            self._put_no_headers()
+            return 0
+        # At most three bytes for each of a name: a replacement character.
+        if ready(&self._names, count, 3 * (end - at)) < 0 or ready(&self._contents, count, end - at) < 0:
+            return -1
         while count:
             count -= 1
             at = read_varint(at, end, &length)
@@ -446,6 +456,7 @@ cdef class ColumnsBuffer:
 cdef object _binary(pa, kind, Binary *column):
     cdef Py_ssize_t count = column.count
     cdef Py_ssize_t nulls = column.nulls
+    column.ends.size = 4 * (count + 1)
     valid = pa.py_buffer(block_of(&column.valid))
     buffers = [valid if nulls else None, pa.py_buffer(block_of(&column.ends)), pa.py_buffer(block_of(&column.data))]
     column.count = column.nulls = 0
