@@ -201,7 +201,7 @@ cdef class RecordReader:
         return records
 
     def __length_hint__(self):
-        return min(self._count - self._index, (self._end - self._at) // 7 + 1) if self._held else 0
+        return max(0, min(self._count - self._index, (self._end - self._at) // 7 + 1)) if self._held else 0
 
     cdef FastRecord _read(self):
         """The record at `_at`, or None where the reference must judge; `_at` moves only over a sound one."""
