@@ -86,8 +86,7 @@ class PendingBatch:
         """The record batch, made once however often it is sent. Raises what the builder raises."""
         if self.encoded is None:
             builder = RecordBatchBuilder(codec, level=level)
-            for key, value, timestamp, headers in self.records:
-                builder.append(key=key, value=value, timestamp=timestamp, headers=headers)
+            builder.extend(self.records)
             self.encoded = builder.build()
             self.records = []
         return self.encoded
