@@ -1,8 +1,8 @@
 """The record codec: what a batch costs to write, to read, to check, and to turn into Arrow columns.
 
 One thread; batches of 500 records with a key of 10 bytes and a value of 100, uncompressed. Contenders take turns
-and each counts with its best, in processor time, so that other load on the machine is not measured. Peers: aiokafka's compiled
-codec and kafka-python's. What both do is compared: aiokafka checks the checksum of what it reads, so do we.
+and each counts with its best, in processor time, so that other load on the machine is not measured. Peers: aiokafka's
+compiled codec and kafka-python's. What both do is compared: aiokafka checks the checksum of what it reads, so do we.
 """
 
 from __future__ import annotations
