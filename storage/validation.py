@@ -25,9 +25,11 @@ from tidelog.errors import (
     InvalidTimestamp,
     OffsetsNotMonotonic,
     RecordTooLarge,
+    UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from tidelog.records.batch import RecordBatch, iter_batches, set_log_append_time, stamp
+from tidelog.records.batch import MAGICS, RecordBatch, set_log_append_time, stamp
+from tidelog.records.batches import iter_batches
 from tidelog.records.header import HEADER_BYTES
 from tidelog.types import (
     NO_PRODUCER_ID,
@@ -75,6 +77,7 @@ def prepare_leader(
         )
     batch = batches[0]
     header = batch.header
+    _ensure_v2(batch)
     if header.size > config.max_message_bytes:
         raise RecordTooLarge(
             f"the batch has {header.size} bytes, the topic's max.message.bytes allows {config.max_message_bytes}: "
@@ -114,6 +117,14 @@ def prepare_leader(
     return Prepared(buffers, (Extent(log_end, last_offset, header.size, max_timestamp, leader_epoch),), info)
 
 
+def _ensure_v2(batch: RecordBatch) -> None:
+    if batch.magic not in MAGICS:
+        raise UnsupportedForMessageFormat(
+            f"the batch at offset {batch.header.base_offset} has message format v{batch.magic}, logs of this version "
+            "hold v2: send record batches of magic 2"
+        )
+
+
 def _check_client(batch: RecordBatch, config: LogConfig, now: Millis) -> None:
     """What only a producer can do wrong. Source: Kafka's LogValidator.validateBatch."""
     header = batch.header
@@ -131,8 +142,7 @@ def _check_client(batch: RecordBatch, config: LogConfig, now: Millis) -> None:
     if batch.is_transactional or header.producer_id != NO_PRODUCER_ID:
         raise UnsupportedVersion(
             f"the batch comes from the idempotent or transactional producer {header.producer_id}, which this version "
-            "does not "
-            "support yet: send it with producer id -1 (enable_idempotence off)"
+            "does not support yet: send it with producer id -1 (enable_idempotence off)"
         )
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidTimestamp(
@@ -162,14 +172,14 @@ def prepare_follower(
     source, count, size = Codec.NONE, 0, 0
     for batch in iter_batches(records):
         header = batch.header
+        _ensure_v2(batch)
         batch.ensure_valid()
         if header.base_offset < next_offset:
             raise OffsetsNotMonotonic(_not_growing(header.base_offset, next_offset, log_end))
         if header.leader_epoch < epoch:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch {epoch} "
-                "came "
-                "before it: fetch it again"
+                "came before it: fetch it again"
             )
         last_offset = header.last_offset
         extents.append(Extent(header.base_offset, last_offset, header.size, header.max_timestamp, header.leader_epoch))

@@ -274,7 +274,7 @@ class Consumer(Service):
         try:
             if self._check_crcs:
                 batch.ensure_valid()
-            records = [] if batch.is_control else list(batch.records())
+            records = [] if batch.is_control else batch.record_list()
         except TidelogError as error:
             where = self._cluster.view.nodes.get(cursor.leader)
             kind = type(error) if error.written is False else CorruptRecord

@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-from tidelog.types import EpochEnd, NodeAddress, TopicPartition
+from tidelog.types import EpochEnd, NodeAddress, RecordError, TopicPartition
 
 
 class Retry(Enum):
@@ -36,10 +36,19 @@ class TidelogError(Exception):
 
     leader: NodeAddress | None
     """Who leads, or who is the active controller, as far as the answering node knows; None where it does not."""
+    record_errors: tuple[RecordError, ...]
+    """Where single records were refused: which, and why. Their batch was refused whole."""
 
-    def __init__(self, message: str | None = None, *, leader: NodeAddress | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        leader: NodeAddress | None = None,
+        record_errors: tuple[RecordError, ...] = (),
+    ) -> None:
         super().__init__(*(() if message is None else (message,)))
         self.leader = leader
+        self.record_errors = record_errors
 
     def __init_subclass__(
         cls, *, code: int, kafka_name: str | None, status: str, retry: Retry, written: bool | None

@@ -153,3 +153,11 @@ class NodeAddress:
     endpoint: Endpoint
     rack: str = ""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class RecordError:
+    """One record that was refused, and why (KIP-467). `index` counts the records of the request's batch from 0."""
+
+    index: int
+    message: str

@@ -268,7 +268,7 @@ def test_a_cancelled_send_takes_nothing_back_and_harms_nobody() -> None:
 def test_an_unknown_topic_is_said_so_and_a_new_one_is_waited_for() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
-            producer = Producer(cluster.bootstrap, linger_ms=0, max_block_ms=400)
+            producer = Producer(cluster.bootstrap, linger_ms=0, max_block_ms=2_000)
             async with producer:
                 with pytest.raises(UnknownTopicOrPartition, match="nothing"):
                     await producer.send("nothing", b"1")

@@ -223,7 +223,7 @@ some_fields = st.tuples(some_bytes, some_bytes, some_headers, st.integers(0, 2**
 
 
 @each_oracle
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(some_fields, min_size=1, max_size=6), st.sampled_from(Codec))
 def test_any_records_agree_both_ways(
     oracle: Oracle,

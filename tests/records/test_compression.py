@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import sys
 import tracemalloc
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from tidelog.errors import CorruptRecord, InvalidConfig, RecordTooLarge, UnsupportedCompressionType
 from tidelog.records import compression
 from tidelog.records.compression import LEVELS, compress, decompress
+from tidelog.records.compressor import open_compressor
 from tidelog.types import Codec
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -89,6 +91,70 @@ def test_snappy_is_written_in_xerial_blocks_of_32_kib() -> None:
 )
 def test_what_other_writers_make_is_read(codec: Codec, data: bytes) -> None:
     assert decompress(codec, data) == TEXT
+
+
+def test_zstd_is_not_part_of_v0_and_v1() -> None:
+    """KIP-110."""
+    for magic in (0, 1):
+        for call in (compress, decompress):
+            with pytest.raises(UnsupportedCompressionType, match="no codec zstd"):
+                call(Codec.ZSTD, TEXT, magic=magic)
+
+
+def test_the_largest_window_that_kafka_reads_is_read_and_a_larger_one_is_refused() -> None:
+    """Level 22 has a window of 128 MiB. A frame may claim far more, and a decoder would take that memory."""
+    for window_log, error in ((27, None), (28, RecordTooLarge), (31, RecordTooLarge)):
+        parameters = zstandard.ZstdCompressionParameters(window_log=window_log, write_content_size=False)
+        compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        frame = compressor.compress(TEXT) + compressor.flush()
+        assert zstandard.get_frame_parameters(frame).window_size == 1 << window_log
+        if error is None:
+            assert decompress(Codec.ZSTD, frame, max_bytes=len(TEXT)) == TEXT
+        else:
+            with pytest.raises(error, match="window"):
+                decompress(Codec.ZSTD, frame)
+
+
+def test_a_zstd_frame_that_claims_too_much_is_refused_by_its_header() -> None:
+    header = zstandard.ZstdCompressor().compress(bytes(10_000))[:12]
+    with pytest.raises(RecordTooLarge, match="9999"):
+        decompress(Codec.ZSTD, header, max_bytes=9999)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("pieces", [[], [b""], [TEXT], [TEXT[:5], b"", TEXT[5:70_000], TEXT[70_000:]]])
+def test_what_is_compressed_piece_by_piece_comes_back(codec: Codec, magic: int, pieces: list[bytes]) -> None:
+    out = io.BytesIO()
+    compressor = open_compressor(codec, out, magic=magic)
+    for piece in pieces:
+        compressor.write(memoryview(piece))
+    compressor.close()
+    assert decompress(codec, out.getvalue(), magic=magic) == b"".join(pieces)
+
+
+@given(st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4]), st.lists(st.binary(max_size=3000)), st.integers(0, 2))
+def test_any_pieces_come_back(codec: Codec, pieces: list[bytes], magic: int) -> None:
+    out = io.BytesIO()
+    compressor = open_compressor(codec, out, magic=magic)
+    for piece in pieces:
+        compressor.write(piece * 30)
+    compressor.close()
+    assert decompress(codec, out.getvalue(), magic=magic) == b"".join(piece * 30 for piece in pieces)
+
+
+def test_levels_and_codecs_of_a_compressor_are_checked() -> None:
+    with pytest.raises(InvalidConfig, match="levels 1 to 9"):
+        open_compressor(Codec.GZIP, io.BytesIO(), 10, magic=2)
+    for codec, magic in ((Codec.ZSTD, 1), (Codec.ZSTD, 2), (Codec.NONE, 2)):
+        with pytest.raises(UnsupportedCompressionType):
+            open_compressor(codec, io.BytesIO(), magic=magic)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_many_empty_members_cost_no_more_than_their_length(codec: Codec) -> None:
+    """A hundred thousand of some 20 bytes: handing the rest on from each to the next would copy 100 GB."""
+    assert decompress(codec, compress(codec, b"") * 100_000 + compress(codec, TEXT)) == TEXT
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

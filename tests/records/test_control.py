@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidelog.errors import CorruptRecord, TidelogError
+from tidelog.errors import CorruptRecord, TidelogError, UnsupportedVersion
 from tidelog.records import (
     ControlType,
     EndTxnMarker,
     LeaderChange,
     Record,
     RecordBatch,
+    SnapshotFooter,
+    SnapshotHeader,
     Voter,
     control_batch,
     decode_control,
     encode_control,
 )
+from tidelog.records.control import Control
 from tidelog.types import FolderId, Millis, NodeId, Offset
 
 CONTROLS = [
@@ -30,11 +36,13 @@ CONTROLS = [
         (Voter(NodeId(300), FolderId(UUID(int=300))),),
     ),
     LeaderChange(NodeId(0), (), ()),
+    SnapshotHeader(Millis(1_700_000_000_000)),
+    SnapshotFooter(),
 ]
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)
-def test_a_control_batch_says_what_was_put_in(control: EndTxnMarker | LeaderChange) -> None:
+def test_a_control_batch_says_what_was_put_in(control: Control) -> None:
     data = control_batch(control, timestamp=1700, base_offset=42, leader_epoch=3, producer_id=1000, producer_epoch=5)
     batch = RecordBatch(data)
     batch.ensure_valid()
@@ -69,7 +77,7 @@ def test_tagged_fields_of_later_releases_are_skipped() -> None:
 
 @pytest.mark.parametrize("control", CONTROLS, ids=repr)
 def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
-    control: EndTxnMarker | LeaderChange,
+    control: Control,
 ) -> None:
     key, value = encode_control(control)
     for length in range(len(key)):
@@ -78,6 +86,15 @@ def test_a_control_record_cut_short_is_corrupt_or_lacks_only_its_closing_tags(
     for length in range(len(value) - 1):
         with pytest.raises(CorruptRecord):
             decode_control(_record(key, value[:length]))
+
+
+@given(st.integers(0, 7), st.none() | st.binary(max_size=60), st.binary(max_size=6))
+def test_any_control_record_says_something_or_is_refused_with_a_documented_error(
+    kind: int, value: bytes | None, key: bytes
+) -> None:
+    for control_key in (b"\0\0\0" + bytes([kind]), key):
+        with suppress(CorruptRecord, UnsupportedVersion):
+            decode_control(_record(control_key, value))
 
 
 def test_a_null_key_is_corrupt() -> None:

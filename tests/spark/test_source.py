@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.types import StructType
 
 import tidelog
 from node.local_cluster import LocalCluster
 from tidelog import sync
+from tidelog.errors import UnsupportedVersion
+from tidelog.spark import TidelogDataSource
 from tidelog.spark import schema as columns
 
 if TYPE_CHECKING:
@@ -146,11 +149,12 @@ def test_a_mistake_is_said_in_words(
         read(spark, cluster, **options).collect()
 
 
-def test_streams_and_sinks_are_refused_with_what_to_use_instead(spark: SparkSession, cluster: LocalCluster) -> None:
-    with pytest.raises(Exception, match="no streaming source"):
-        spark.readStream.format("tidelog").option("tidelog.bootstrap.servers", cluster.bootstrap).option(
-            "subscribe", "orders"
-        ).load().writeStream.format("noop").start().processAllAvailable()
+def test_streams_and_sinks_are_refused_with_what_to_use_instead(spark: SparkSession) -> None:
+    source, columns_asked = TidelogDataSource({"subscribe": "orders"}), StructType([])
+    with pytest.raises(UnsupportedVersion, match=r"no streaming source; read batches with spark\.read"):
+        source.streamReader(columns_asked)
+    with pytest.raises(UnsupportedVersion, match="no streaming sink"):
+        source.streamWriter(columns_asked, overwrite=False)
     with pytest.raises(Exception, match="no batch sink"):
         spark.range(1).write.format("tidelog").mode("append").save()
 

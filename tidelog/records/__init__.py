@@ -5,47 +5,86 @@ The public names of the package; everything else in it is its own affair.
 
 from __future__ import annotations
 
-from tidelog.records.batch import RecordBatch, iter_batches, set_log_append_time, stamp
-from tidelog.records.builder import RecordBatchBuilder, build_batch, record_bytes_max
+from tidelog.records.analysis import Analysis, analyze
+from tidelog.records.assignment import AppendRules, Assigned, assign_offsets
+from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
+from tidelog.records.batches import batch_at, iter_batches, iter_records, view
+from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from tidelog.records.control import (
     ControlType,
     EndTxnMarker,
     LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
     Voter,
     control_batch,
     decode_control,
     encode_control,
 )
+from tidelog.records.conversion import Converted, Dropped, convert, down_convert
+from tidelog.records.fast_paths import RecordsBuffer, check_records, implementation
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
+from tidelog.records.message_builder import MessageSetBuilder, build_message_set
+from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.record import Header, Record
+from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages
 from tidelog.records.validation import ensure_producible
 
 __all__ = [
     "DECOMPRESSED_BYTES_MAX",
     "HEADER_BYTES",
     "LOG_OVERHEAD",
+    "Analysis",
+    "AppendRules",
+    "Assigned",
     "BatchHeader",
     "ControlType",
+    "Converted",
+    "Dropped",
     "EndTxnMarker",
     "Header",
     "LeaderChange",
+    "LegacyRecordBatch",
+    "MessageSetBuilder",
+    "Problem",
+    "ProblemKind",
     "Record",
     "RecordBatch",
     "RecordBatchBuilder",
+    "RecordFacts",
+    "RecordsBuffer",
+    "Rules",
+    "SnapshotFooter",
+    "SnapshotHeader",
     "Voter",
+    "analyze",
+    "assign_offsets",
+    "batch_at",
     "build_batch",
+    "build_message_set",
+    "check_messages",
+    "check_records",
     "compress",
     "control_batch",
+    "convert",
     "crc32c",
     "decode_control",
     "decompress",
+    "down_convert",
+    "empty_batch",
     "encode_control",
     "ensure_producible",
+    "implementation",
     "iter_batches",
+    "iter_records",
     "record_bytes_max",
     "set_log_append_time",
+    "set_max_timestamp",
+    "set_message_timestamp",
     "stamp",
+    "stamp_message",
+    "view",
     "walk_headers",
 ]

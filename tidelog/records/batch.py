@@ -14,23 +14,23 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from tidelog.errors import CorruptRecord, UnsupportedCompressionType
+from tidelog.errors import CorruptRecord, UnsupportedCompressionType, UnsupportedForMessageFormat
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from tidelog.records.fast_paths import decode_records, record_list
 from tidelog.records.header import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
     CRC_AT,
     HEADER_BYTES,
     LEADER_EPOCH_AT,
+    MAGIC_AT,
     MAX_TIMESTAMP_AT,
     BatchHeader,
     ByteBuffer,
-    PartialTail,
     read_header,
-    walk_headers,
 )
-from tidelog.records.record import Record, decode_records
+from tidelog.records.record import Record
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_SEQUENCE, Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
 
@@ -41,13 +41,22 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 
+_CODECS: Final = tuple(Codec)
+"""By number: less time than a call of the enumeration."""
+MAGICS: Final = frozenset({2})
+
+
 class RecordBatch:
     """One batch within a buffer. It keeps a reference to the buffer: valid as long as those bytes do not change.
 
-    Raises CorruptRecord where the buffer holds no whole batch at `position`, UnsupportedForMessageFormat for v0 and v1.
+    Its properties are those of a batch of any format; `LegacyRecordBatch` is the one that v0 and v1 have, and
+    `batches.view` chooses. Raises CorruptRecord where the buffer holds no whole batch at `position`,
+    UnsupportedForMessageFormat for one of another format.
     """
 
     __slots__ = ("_data", "header")
+
+    _magics = MAGICS
 
     header: BatchHeader
     """All header fields at once, as read when the view was made; `header.position` is where the batch starts."""
@@ -56,6 +65,11 @@ class RecordBatch:
         """header: what `walk_headers` said about this very position, where the caller has it already."""
         self._data = buffer
         self.header = header if header is not None else read_header(buffer, position)
+        if self.header.magic not in self._magics:
+            raise UnsupportedForMessageFormat(
+                f"the batch at byte {self.header.position}, offset {self.header.base_offset}, is of format "
+                f"v{self.header.magic}: read it through iter_batches, which knows all formats"
+            )
 
     def __repr__(self) -> str:
         return f"RecordBatch(offsets {self.base_offset}..{self.last_offset}, {self.count} records, {self.size} bytes)"
@@ -111,19 +125,21 @@ class RecordBatch:
 
     @property
     def codec(self) -> Codec:
-        """Raises UnsupportedCompressionType for one of the three numbers that name no codec."""
+        """Raises UnsupportedCompressionType for a number that names no codec of the format."""
         number = self.header.attributes & CODEC_BITS
         try:
-            return Codec(number)
-        except ValueError as error:
+            return _CODECS[number]
+        except IndexError as error:
             raise UnsupportedCompressionType(
-                f"the batch at offset {self.base_offset} names codec {number}, which is none: "
+                f"the batch at offset {self.header.base_offset} names codec {number}, which is none: "
                 f"known are {', '.join(f'{codec.value} ({codec.name.lower()})' for codec in Codec)}"
             ) from error
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType((self.header.attributes & TIMESTAMP_TYPE_BIT) >> 3)
+        if self.header.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -215,41 +231,82 @@ class RecordBatch:
         for a codec that is unknown or not installed.
         """
         header = self.header
+        return decode_records(
+            self.payload(max_bytes=max_bytes),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self.append_time,
+        )
+
+    def record_list(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+        """All records at once, in less time than one by one. Raises as `records`."""
+        header = self.header
+        return record_list(
+            self.payload(max_bytes=max_bytes),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self.append_time,
+        )
+
+    @property
+    def append_time(self) -> Millis | None:
+        """The timestamp of every record where the broker's clock counts, else None."""
+        return self.header.max_timestamp if self.header.attributes & TIMESTAMP_TYPE_BIT else None
+
+    def payload(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes | memoryview:
+        """The records as bytes, decompressed; a view of the buffer where they are not compressed. Raises as `records`,
+        for a negative number of records too."""
+        header = self.header
         if header.record_count < 0:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} declares {header.record_count} records: it is damaged"
             )
-        data: bytes
-        payload = memoryview(self._data)[header.position + HEADER_BYTES : header.end]
+        data = memoryview(self._data)[header.position + HEADER_BYTES : header.end]
         codec = self.codec
-        if codec is Codec.NONE:
-            data = bytes(payload)
-        else:
-            data = decompress(codec, payload, max_bytes)
-        append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-        return decode_records(data, header.record_count, header.base_offset, header.base_timestamp, append_time)
-
-
-def iter_batches(buffer: ByteBuffer, *, position: int = 0, partial_tail: PartialTail = "stop") -> Iterator[RecordBatch]:
-    """Views of the batches that lie one behind the other from `position` on; headers only are read. Raises as
-    `walk_headers`."""
-    for header in walk_headers(buffer, position, partial_tail=partial_tail):
-        yield RecordBatch(buffer, header=header)
+        return data if codec is Codec.NONE else decompress(codec, data, max_bytes)
 
 
 def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at `position` its place in the log, in place: the checksum leaves these two fields out."""
+    """Give the v2 batch at `position` its place in the log, in place: the checksum leaves these two fields out.
+
+    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message (`message_set.stamp_message`).
+    """
+    _ensure_v2(buffer, position)
     struct.pack_into(">q", buffer, position + BASE_OFFSET_AT, base_offset)
     struct.pack_into(">i", buffer, position + LEADER_EPOCH_AT, leader_epoch)
 
 
 def set_log_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Make `timestamp` that of every record of the batch at `position`, in place, and compute its checksum anew.
+    """Make `timestamp` that of every record of the v2 batch at `position`, in place, and compute its checksum anew.
 
     The records keep their own timestamps in their bytes; readers go by the header (KIP-32).
     """
+    set_max_timestamp(buffer, position, TimestampType.LOG_APPEND_TIME, timestamp)
+
+
+def set_max_timestamp(
+    buffer: bytearray | memoryview, position: int, timestamp_type: TimestampType, timestamp: int
+) -> None:
+    """Set type and largest timestamp of the v2 batch at `position`, in place. Only where that changes something is the
+    checksum computed anew.
+
+    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message
+    (`message_set.set_message_timestamp`).
+    """
+    _ensure_v2(buffer, position)
     header = read_header(buffer, position)
-    attributes = header.attributes | TIMESTAMP_TYPE_BIT
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
+    if (attributes, timestamp) == (header.attributes, header.max_timestamp):
+        return
     struct.pack_into(">h", buffer, position + ATTRIBUTES_AT, attributes)
     struct.pack_into(">q", buffer, position + MAX_TIMESTAMP_AT, timestamp)
     struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : header.end]))
+
+
+def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
+    """Where v2 has its leader epoch and its timestamps, a v0 or v1 message has other fields."""
+    magic = buffer[position + MAGIC_AT]
+    if magic != 2:
+        raise UnsupportedForMessageFormat(f"the batch at byte {position} is of format v{magic}: only v2 is stamped so")

@@ -1,23 +1,33 @@
 """Builds a record batch v2 from records, byte for byte as Kafka's Java producer does.
 
-The base timestamp is that of the first record; deltas, counts and the largest timestamp follow from what is appended;
-records are compressed as a whole when the batch is built.
+The base timestamp is that of the first record, or the delete horizon where there is one; deltas, counts and the largest
+timestamp follow from what is appended; records are compressed as a whole when the batch is built. A cleaner, which
+leaves records out, keeps the batch's span of offsets, and a batch from which all are gone keeps its header:
+`empty_batch`.
 Kept true: what is built passes `RecordBatch.ensure_valid` and reads back to what was appended.
 Left to others: when a batch is full (the producer), its place in the log (`stamp`).
-Source: KIP-98; Kafka's MemoryRecordsBuilder.
+Source: KIP-98, KIP-534 (delete horizon); Kafka's MemoryRecordsBuilder and DefaultRecordBatch.writeEmptyHeader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
-from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge
-from tidelog.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
-from tidelog.records.checksum import crc32c
+from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic
+from tidelog.records.batch import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+)
 from tidelog.records.compression import checked_level, compress
-from tidelog.records.header import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_MIN
-from tidelog.records.record import Header, Record, Unplaced, encode_record, encode_records
+from tidelog.records.fast_paths import RecordsBuffer
+from tidelog.records.header import HEADER, HEADER_BYTES, LENGTH_MIN, BatchHeader
+from tidelog.records.record import Header, Record
+from tidelog.records.records_buffer import Fields, with_checksum
 from tidelog.records.varint import INT32_MAX
 from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
 
@@ -25,6 +35,7 @@ MAGIC: Final = 2
 RECORD_OVERHEAD_MAX: Final = 36
 """Most bytes of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
 HEADER_OVERHEAD_MAX: Final = 10
+_FIELDS_BEHIND_ATTRIBUTES: Final = BatchHeader._fields.index("attributes") + 1
 UTF8_BYTES_MAX: Final = 4
 """Most bytes of a character."""
 
@@ -40,8 +51,9 @@ def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[H
 class RecordBatchBuilder:
     """One batch in the making. Nothing is kept of what `append` refused.
 
-    level: of the codec, its default where None. With LOG_APPEND_TIME readers see the largest appended timestamp on
-    every record. leader_epoch and base_offset are stamped by the leader; a producer leaves them.
+    level: of the codec, its default where None. With LOG_APPEND_TIME readers see log_append_time on every record, or
+    the largest appended timestamp where that is None. leader_epoch and base_offset are stamped by the leader; a
+    producer leaves them. delete_horizon_ms and last_offset (the span's end, whatever was appended) are the cleaner's.
     """
 
     def __init__(
@@ -57,9 +69,16 @@ class RecordBatchBuilder:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
         is_control: bool = False,
+        log_append_time: int | None = None,
+        delete_horizon_ms: int | None = None,
+        last_offset: int | None = None,
     ) -> None:
         if timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
             raise InvalidRequest("a record batch v2 has a timestamp type: create time or log append time")
+        if log_append_time is not None and timestamp_type is not TimestampType.LOG_APPEND_TIME:
+            raise InvalidRequest("a log append time was given for a batch with create time: choose one")
+        if delete_horizon_ms is not None and delete_horizon_ms < 0:
+            raise InvalidTimestamp(f"delete horizon {delete_horizon_ms} lies before 1970: leave it out for none")
         checked_level(codec, level)
         self._codec, self._level = codec, level
         self._base_offset, self._leader_epoch = base_offset, leader_epoch
@@ -69,28 +88,25 @@ class RecordBatchBuilder:
             | timestamp_type << 3
             | (TRANSACTIONAL_BIT if is_transactional else 0)
             | (CONTROL_BIT if is_control else 0)
+            | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
         )
-        self._parts: list[bytes] = []
-        self._count = 0
-        self._size = HEADER_BYTES
-        self._last_offset = base_offset - 1
-        self._base_timestamp: int = NO_TIMESTAMP
-        self._max_timestamp: int = NO_TIMESTAMP
+        self._log_append_time, self._span_end = log_append_time, last_offset
+        self.records = RecordsBuffer(base_offset, delete_horizon_ms)
 
     @property
     def count(self) -> int:
         """Records appended so far."""
-        return self._count
+        return self.records.count
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch if it were built now without compression."""
-        return self._size
+        """Bytes of the batch if it were built now without compression: exactly."""
+        return HEADER_BYTES + self.records.size
 
     @property
     def max_timestamp(self) -> int:
         """Largest timestamp appended so far, -1 before the first."""
-        return self._max_timestamp
+        return self.records.max_timestamp
 
     def append(
         self,
@@ -105,78 +121,93 @@ class RecordBatchBuilder:
 
         Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
         """
-        if timestamp < NO_TIMESTAMP:
-            raise _before_1970(timestamp)
-        if offset is None:
-            offset = self._last_offset + 1
-        elif offset <= self._last_offset:
-            raise OffsetsNotMonotonic(
-                f"offset {offset} does not follow {self._last_offset}: offsets grow within a batch"
-            )
-        offset_delta = offset - self._base_offset
-        base_timestamp = self._base_timestamp if self._count else timestamp
-        data = encode_record(offset_delta, timestamp - base_timestamp, key, value, headers)
-        if offset_delta > INT32_MAX or self._size + len(data) > INT32_MAX:
-            raise RecordTooLarge(
-                f"a record of {len(data)} bytes at offset {offset} does not fit a batch of {self._size} bytes that "
-                f"begins at offset {self._base_offset}: build this batch and begin another"
-            )
-        self._parts.append(data)
-        self._count += 1
-        self._size += len(data)
-        self._last_offset, self._base_timestamp = offset, base_timestamp
-        self._max_timestamp = max(self._max_timestamp, timestamp)
+        self.records.append(key, value, timestamp, headers, offset)
 
-    def extend(self, records: Sequence[Unplaced]) -> None:
-        """Add many records, each at the next offset, as `append` would one by one. Raises as that does, and then none
-        of them was added."""
-        if not records:
-            return
-        timestamps = [record[2] for record in records]
-        if min(timestamps) < NO_TIMESTAMP:
-            raise _before_1970(min(timestamps))
-        base_timestamp = self._base_timestamp if self._count else timestamps[0]
-        first = self._last_offset + 1
-        pieces, size = encode_records(records, offset_delta=first - self._base_offset, base_timestamp=base_timestamp)
-        last_offset = self._last_offset + len(records)
-        if last_offset - self._base_offset > INT32_MAX or self._size + size > INT32_MAX:
-            raise RecordTooLarge(
-                f"{len(records)} records of {size} bytes at offset {first} do not fit a batch of {self._size} bytes "
-                f"that begins at offset {self._base_offset}: build this batch and begin another"
-            )
-        self._parts += pieces
-        self._count += len(records)
-        self._size += size
-        self._last_offset, self._base_timestamp = last_offset, base_timestamp
-        timestamps.append(self._max_timestamp)
-        self._max_timestamp = max(timestamps)
+    def extend(self, records: Iterable[Fields]) -> None:
+        """Add records as (key, value, timestamp, headers), in one call. Raises as `append`, with the records before the
+        refused one kept."""
+        self.records.extend(records)
 
     def build(self) -> bytes:
         """The whole batch. May be called again, with more records appended in between.
 
-        Raises InvalidRequest without a record, UnsupportedCompressionType where the codec's library is missing.
+        Raises InvalidRequest without a record, OffsetsNotMonotonic where the span ends before the last one,
+        UnsupportedCompressionType where the codec's library is missing.
         """
-        if not self._parts:
+        if not self.records.count:
             raise InvalidRequest("a batch needs at least one record: append one first")
-        parts = self._parts
-        if self._codec is not Codec.NONE:
-            parts = [compress(self._codec, b"".join(parts), self._level)]
+        last_held = self.records.last_offset
+        last_offset = last_held if self._span_end is None else self._span_end
+        if not 0 <= last_offset - last_held <= INT32_MAX - (last_held - self._base_offset):
+            raise OffsetsNotMonotonic(
+                f"a batch cannot end at offset {last_offset}: it begins at {self._base_offset} and holds a record at "
+                f"{last_held}"
+            )
+        stamped = self._log_append_time is not None
         fields = (
             self._attributes,
-            self._last_offset - self._base_offset,
-            self._base_timestamp,
-            self._max_timestamp,
+            last_offset - self._base_offset,
+            self.records.base_timestamp,
+            self._log_append_time if stamped else self.records.max_timestamp,
             *self._producer,
-            self._count,
+            self.records.count,
         )
-        body = b"".join((HEADER.pack(0, 0, 0, 0, 0, *fields)[ATTRIBUTES_AT:], *parts))  # what the checksum covers
-        length = LENGTH_MIN - HEADER_BYTES + ATTRIBUTES_AT + len(body)
-        head = HEADER.pack(self._base_offset, length, self._leader_epoch, MAGIC, crc32c(body), *fields)
-        return head[:ATTRIBUTES_AT] + body
+        if self._codec is Codec.NONE:
+            return self.records.batch(_head(self.records.size, self._base_offset, self._leader_epoch, fields))
+        with memoryview(self.records.payload()) as payload:
+            records = compress(self._codec, payload, self._level)
+        return _assembled(records, self._base_offset, self._leader_epoch, fields)
 
 
-def _before_1970(timestamp: int) -> InvalidTimestamp:
-    return InvalidTimestamp(f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none")
+def _head(size: int, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """A header but for the checksum. size: bytes of the records. fields: those behind the checksum."""
+    return HEADER.pack(base_offset, LENGTH_MIN + size, leader_epoch, MAGIC, 0, *fields)
+
+
+def _assembled(records: bytes, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """Header and records in one piece."""
+    return with_checksum(_head(len(records), base_offset, leader_epoch, fields), records)
+
+
+def empty_batch(batch: RecordBatch) -> bytes:
+    """What the cleaner leaves of a batch all of whose records are gone, where its producer's last sequence or the log's
+    last offset hangs on it: the header alone, without codec and base timestamp.
+
+    Raises OffsetsNotMonotonic for a batch that spans no offsets.
+    """
+    if batch.last_offset < batch.base_offset:
+        raise OffsetsNotMonotonic(f"the batch at offset {batch.base_offset} ends at {batch.last_offset}: it is damaged")
+    attributes = batch.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+    return _assembled(
+        b"",
+        batch.base_offset,
+        batch.partition_leader_epoch,
+        (
+            attributes,
+            batch.last_offset - batch.base_offset,
+            NO_TIMESTAMP,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            0,
+        ),
+    )
+
+
+def recompressed(batch: RecordBatch, data: bytes | memoryview, codec: Codec, level: int | None = None) -> bytes:
+    """The batch in another codec, all else as it is. data: its records, uncompressed.
+
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType where its library is
+    missing.
+    """
+    header = batch.header
+    return _assembled(
+        compress(codec, data, level),
+        header.base_offset,
+        header.leader_epoch,
+        (header.attributes & ~CODEC_BITS | codec, *header[_FIELDS_BEHIND_ATTRIBUTES:]),
+    )
 
 
 def build_batch(
@@ -192,6 +223,9 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
     is_control: bool = False,
+    log_append_time: int | None = None,
+    delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
 ) -> bytes:
     """One batch of these records, offsets as they say. base_offset: that of the first record where None.
 
@@ -211,6 +245,9 @@ def build_batch(
         base_sequence=base_sequence,
         is_transactional=is_transactional,
         is_control=is_control,
+        log_append_time=log_append_time,
+        delete_horizon_ms=delete_horizon_ms,
+        last_offset=last_offset,
     )
     for record in records:
         builder.append(

@@ -2,8 +2,9 @@
 
 A control batch has the control attribute and (as a rule) one record. Its key says what it is: version int16, type
 int16. Markers of transactions end a producer's transaction in a partition; a leader change opens each epoch of the
-metadata log.
-Source: KIP-98 (EndTxnMarker), KIP-595 (LeaderChangeMessage), KIP-853 (its folder ids); Kafka's ControlRecordType.
+metadata log; a snapshot of that log begins with a header and ends with a footer.
+Source: KIP-98 (EndTxnMarker), KIP-595 (LeaderChangeMessage), KIP-630 (header and footer of a snapshot), KIP-853 (folder
+ids of voters); Kafka's ControlRecordType.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from tidelog.errors import CorruptRecord, UnsupportedVersion
 from tidelog.records.builder import RecordBatchBuilder
 from tidelog.records.record import Record
 from tidelog.records.varint import encode_unsigned_varint, read_unsigned_varint
-from tidelog.types import FolderId, NodeId
+from tidelog.types import FolderId, Millis, NodeId
 
 _KEY: Final = struct.Struct(">hh")
 _MARKER: Final = struct.Struct(">hi")
 _LEADER: Final = struct.Struct(">hi")
 _INT32: Final = struct.Struct(">i")
+_SNAPSHOT_HEADER: Final = struct.Struct(">hqB")
+_SNAPSHOT_FOOTER: Final = struct.Struct(">hB")
 
 
 class ControlType(IntEnum):
@@ -63,10 +66,24 @@ class LeaderChange:
     granting_voters: tuple[Voter, ...]
 
 
-ControlRecord: TypeAlias = EndTxnMarker | LeaderChange | ControlType
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """The beginning of a snapshot. last_timestamp: when the last record that went into it was appended to the log."""
+
+    last_timestamp: Millis
 
 
-def encode_control(control: EndTxnMarker | LeaderChange) -> tuple[bytes, bytes]:
+@dataclass(frozen=True, slots=True)
+class SnapshotFooter:
+    """The end of a snapshot: without it, the snapshot is not whole."""
+
+
+Control: TypeAlias = EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter
+"""What a control batch of ours can say."""
+ControlRecord: TypeAlias = Control | ControlType
+
+
+def encode_control(control: Control) -> tuple[bytes, bytes]:
     """Key and value of the control record."""
     match control:
         case EndTxnMarker(committed, coordinator_epoch):
@@ -74,6 +91,10 @@ def encode_control(control: EndTxnMarker | LeaderChange) -> tuple[bytes, bytes]:
             return _KEY.pack(0, kind), _MARKER.pack(0, coordinator_epoch)
         case LeaderChange(leader_id, voters, granting_voters):
             return _KEY.pack(0, ControlType.LEADER_CHANGE), _encode_leader_change(leader_id, voters, granting_voters)
+        case SnapshotHeader(last_timestamp):
+            return _KEY.pack(0, ControlType.SNAPSHOT_HEADER), _SNAPSHOT_HEADER.pack(0, last_timestamp, 0)
+        case SnapshotFooter():
+            return _KEY.pack(0, ControlType.SNAPSHOT_FOOTER), _SNAPSHOT_FOOTER.pack(0, 0)
 
 
 def decode_control(record: Record) -> ControlRecord | None:
@@ -96,6 +117,12 @@ def decode_control(record: Record) -> ControlRecord | None:
             return EndTxnMarker(kind is ControlType.COMMIT, coordinator_epoch)
         if kind is ControlType.LEADER_CHANGE:
             return _decode_leader_change(value)
+        if kind is ControlType.SNAPSHOT_HEADER:
+            _version, last_timestamp, _tags = _SNAPSHOT_HEADER.unpack_from(value)
+            return SnapshotHeader(Millis(last_timestamp))
+        if kind is ControlType.SNAPSHOT_FOOTER:
+            _SNAPSHOT_FOOTER.unpack_from(value)
+            return SnapshotFooter()
     except (struct.error, IndexError, ValueError) as error:
         raise CorruptRecord(
             f"the {kind.name} record at offset {record.offset} does not hold what it should: it is damaged"
@@ -104,16 +131,17 @@ def decode_control(record: Record) -> ControlRecord | None:
 
 
 def control_batch(
-    control: EndTxnMarker | LeaderChange,
+    control: Control,
     *,
     timestamp: int,
     base_offset: int = 0,
     leader_epoch: int = -1,
     producer_id: int = -1,
     producer_epoch: int = -1,
+    delete_horizon_ms: int | None = None,
 ) -> bytes:
     """The batch that carries one control record. A transaction's marker needs the producer whose transaction it
-    ends."""
+    ends; the cleaner gives it a delete horizon once nothing before it hangs on it."""
     key, value = encode_control(control)
     builder = RecordBatchBuilder(
         base_offset=base_offset,
@@ -122,6 +150,7 @@ def control_batch(
         producer_epoch=producer_epoch,
         is_transactional=isinstance(control, EndTxnMarker),
         is_control=True,
+        delete_horizon_ms=delete_horizon_ms,
     )
     builder.append(key=key, value=value, timestamp=timestamp)
     return builder.build()

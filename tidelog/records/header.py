@@ -1,4 +1,4 @@
-"""The 61-byte header of a v2 record batch: its layout, and the one walk over a buffer of batches.
+"""The 61-byte header of a v2 record batch: its layout, and the one walk over a buffer of batches of any format.
 
     base offset        int64    0   set by the leader
     batch length       int32    8   bytes behind this field
@@ -14,8 +14,11 @@
     base sequence      int32   53
     record count       int32   57   records follow, compressed as a whole
 
+All formats have offset, length and magic in the same places, so one log may hold v0, v1 and v2 one behind the other.
+A v0 or v1 message (layout: message.py) gives a header too, with what it has no field for left at "none".
+
 Kept true: nothing is believed that the buffer does not hold; a header costs one unpack.
-Left to others: the checksum and the fields' sense (batch.py), records (record.py).
+Left to others: the checksum and the fields' sense (batch.py, message_set.py), records (record.py).
 Source: KIP-98; Kafka's DefaultRecordBatch and ByteBufferLogInputStream (which tail is partial and which is corrupt).
 """
 
@@ -25,8 +28,18 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from tidelog.errors import CorruptRecord, UnsupportedForMessageFormat
-from tidelog.types import LeaderEpoch, Millis, Offset, ProducerId
+from tidelog.errors import CorruptRecord
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    ProducerId,
+)
 
 ByteBuffer: TypeAlias = bytes | bytearray | memoryview
 PartialTail: TypeAlias = Literal["stop", "raise"]
@@ -38,6 +51,10 @@ MAGIC_AT: Final = 16
 LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD
 LENGTH_MIN_V0: Final = 14
 """Smallest length of any format: a v0 message with null key and null value."""
+LENGTH_MIN_V1: Final = 22
+"""That, and a timestamp."""
+UNKNOWN_COUNT: Final = -1
+"""The record count of a wrapper's header: only its decompressed records tell."""
 
 BASE_OFFSET_AT: Final = 0
 LEADER_EPOCH_AT: Final = 12
@@ -47,10 +64,19 @@ MAX_TIMESTAMP_AT: Final = 35
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH: Final = Struct(">qi")
+_MESSAGE: Final = Struct(">qiIBB")
+_TIMESTAMP: Final = Struct(">q")
+_LENGTHS_MIN: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)
+_MESSAGE_ATTRIBUTES: Final = (0x07, 0x0F)
+"""By magic, the attribute bits that mean something: codec; in v1 the timestamp type too."""
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one batch header as stored, and where in the buffer the batch starts."""
+    """The fields of one batch header as stored, and where in the buffer the batch starts.
+
+    Of a v0 or v1 message: `base_offset` is the message's offset, which for a wrapper is that of its *last* record
+    (`record_count` is `UNKNOWN_COUNT` then; the first offset takes decompression); both timestamps are the message's.
+    """
 
     position: int
     base_offset: Offset
@@ -84,26 +110,33 @@ class BatchHeader(NamedTuple):
 
 
 def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: PartialTail = "stop") -> Iterator[BatchHeader]:
-    """The headers of the batches that lie one behind the other from `position` on, without touching their records.
+    """The headers of the batches and messages that lie one behind the other from `position` on, of any format, without
+    touching their records.
 
     partial_tail: a batch that the buffer cuts short ends the walk ("stop"), or raises CorruptRecord ("raise").
-    Raises CorruptRecord for an impossible length or an unknown magic, even in a batch that is cut short, and
-    UnsupportedForMessageFormat for a v0 or v1 message.
+    Raises CorruptRecord for an impossible length or an unknown magic, even in a batch that is cut short.
     """
     size = len(buffer)
     unpack = HEADER.unpack_from
-    while size - position >= HEADER_BYTES:
-        fields = unpack(buffer, position)
-        length = fields[1]
-        if fields[3] != 2 or length < LENGTH_MIN:
-            _refuse(position, fields[0], length, fields[3])
-        end = position + LOG_OVERHEAD + length
-        if end > size:
+    while position < size:
+        if size - position >= HEADER_BYTES and buffer[position + MAGIC_AT] == 2:
+            fields = unpack(buffer, position)
+            if fields[1] >= LENGTH_MIN:
+                end = position + LOG_OVERHEAD + fields[1]
+                if end > size:
+                    break
+                yield tuple.__new__(BatchHeader, (position, *fields))  # as its own, less a call
+                position = end
+                continue
+        header = _message_header(buffer, position, size)
+        if header is None:
             break
-        yield BatchHeader(position, *fields)
-        position = end
-    if position < size:
-        _check_partial(buffer, position, size, partial_tail)
+        yield header
+        position += LOG_OVERHEAD + header.length
+    if position < size and partial_tail == "raise":
+        raise CorruptRecord(
+            f"the batch at byte {position} is cut short: {size - position} bytes of it are there; send it whole"
+        )
 
 
 def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
@@ -113,30 +146,53 @@ def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
     raise CorruptRecord(f"no batch at byte {position}: the buffer ends at byte {len(buffer)}")
 
 
-def _check_partial(buffer: ByteBuffer, position: int, size: int, partial_tail: PartialTail) -> None:
-    """What is left holds no whole batch: refuse what could not become one by more bytes, else do as `partial_tail`
-    says."""
+def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader | None:
+    """What begins at `position` and is no whole v2 batch: the header of a v0 or v1 message, or None where the buffer
+    cuts a batch short. What could not become one by more bytes is refused."""
     left = size - position
+    if left < _MESSAGE.size:
+        _check_beginning(buffer, position, left)
+        return None
+    offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, position)
+    if length < LENGTH_MIN_V0 or magic > 2 or length < _LENGTHS_MIN[magic]:
+        raise _impossible(position, offset, length, magic)
+    if magic == 2 or LOG_OVERHEAD + length > left:
+        return None
+    timestamp: int = NO_TIMESTAMP
+    if magic == 1:
+        (timestamp,) = _TIMESTAMP.unpack_from(buffer, position + _MESSAGE.size)
+    fields = (
+        position,
+        offset,
+        length,
+        NO_LEADER_EPOCH,
+        magic,
+        crc,
+        attributes & _MESSAGE_ATTRIBUTES[magic],
+        0,
+        timestamp,
+        timestamp,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        UNKNOWN_COUNT if attributes & 0x07 else 1,
+    )
+    return tuple.__new__(BatchHeader, fields)
+
+
+def _check_beginning(buffer: ByteBuffer, position: int, left: int) -> None:
+    """Refuse the first bytes of a batch, fewer than any batch has, if what they hold already is impossible."""
     if left >= LOG_OVERHEAD:
         offset, length = _OFFSET_LENGTH.unpack_from(buffer, position)
-        magic = buffer[position + MAGIC_AT] if left > MAGIC_AT else None
-        if length < LENGTH_MIN_V0 or magic not in (None, 2) or (magic == 2 and length < LENGTH_MIN):
-            _refuse(position, offset, length, magic)
-    if partial_tail == "raise":
-        raise CorruptRecord(f"the batch at byte {position} is cut short: {left} bytes of it are there; send it whole")
+        magic = buffer[position + MAGIC_AT] if left > MAGIC_AT else 0
+        if magic > 2 or length < _LENGTHS_MIN[magic]:
+            raise _impossible(position, offset, length, magic)
 
 
-def _refuse(position: int, offset: int, length: int, magic: int | None) -> None:
-    """Raise the error for a header whose length or magic is not that of a v2 batch."""
-    where = f"the batch at byte {position}, offset {offset},"
+def _impossible(position: int, offset: int, length: int, magic: int) -> CorruptRecord:
+    claim = f"a length of {length}, less than format v{magic} has"
     if length < LENGTH_MIN_V0:
-        raise CorruptRecord(f"{where} claims a length of {length}, less than any format has: the bytes are damaged")
-    if magic in (0, 1):
-        raise UnsupportedForMessageFormat(
-            f"{where} is a message of format v{magic}: only record batches of format v2 are read; convert it first"
-        )
-    if magic != 2:
-        raise CorruptRecord(f"{where} has magic {magic}, which no format has: the bytes are damaged")
-    raise CorruptRecord(
-        f"{where} claims a length of {length}, less than the header's {LENGTH_MIN}: the bytes are damaged"
-    )
+        claim = f"a length of {length}, less than any format has"
+    elif magic > 2:
+        claim = f"magic {magic}, which no format has"
+    return CorruptRecord(f"the batch at byte {position}, offset {offset}, claims {claim}: the bytes are damaged")

@@ -12,25 +12,14 @@ Source: KIP-98 and KIP-82; Kafka's DefaultRecord.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from tidelog.errors import CorruptRecord, InvalidRecord, RecordTooLarge
-from tidelog.records.varint import (
-    ENCODED,
-    INT32_MAX,
-    INT64_MAX,
-    INT64_MIN,
-    UNFOLDED,
-    encode_varint,
-    read_varint,
-    read_varlong,
-)
-from tidelog.types import NO_TIMESTAMP, Millis, Offset
+from tidelog.records.varint import INT32_MAX, INT64_MAX, INT64_MIN, UNFOLDED, encode_varint, read_varint, read_varlong
+from tidelog.types import Millis, Offset
 
 Header: TypeAlias = tuple[str, bytes | None]
-Unplaced: TypeAlias = tuple[bytes | None, bytes | None, int, Sequence[Header]]
-"""A record without an offset: key, value, timestamp, headers."""
 
 
 class Record(NamedTuple):
@@ -63,43 +52,8 @@ def encode_record(
         parts.append(b"\x00")
     body = b"".join(parts)
     if len(body) > INT32_MAX:
-        raise _too_large(len(body))
+        raise RecordTooLarge(f"a record of {len(body)} bytes does not fit the format's 2 GiB: send it in pieces")
     return encode_varint(len(body)) + body
-
-
-def encode_records(records: Iterable[Unplaced], *, offset_delta: int, base_timestamp: int) -> tuple[list[bytes], int]:
-    """The bytes of many records, the offset delta of the first being `offset_delta`, in pieces to be joined, and their
-    length. Each as `encode_record` writes it, in a third of the time. Raises as that does."""
-    pieces: list[bytes] = []
-    total = 0
-    known, small = NO_TIMESTAMP - 1, len(ENCODED)
-    timestamp_part = b""
-    for delta, (key, value, timestamp, headers) in enumerate(records, offset_delta):
-        if headers or value is None:
-            whole = encode_record(delta, timestamp - base_timestamp, key, value, headers)
-            pieces.append(whole)
-            total += len(whole)
-            continue
-        if timestamp != known:  # mostly that of the record before
-            known, timestamp_part = timestamp, b"\x00" + encode_varint(timestamp - base_timestamp)
-        offset_part = ENCODED[delta] if delta < small else encode_varint(delta)
-        size = len(value)
-        length = ENCODED[size] if size < small else encode_varint(size)
-        if key is None:
-            fields = timestamp_part + offset_part + b"\x01" + length
-        else:
-            fields = timestamp_part + offset_part + encode_varint(len(key)) + key + length
-        size += len(fields) + 1
-        if size > INT32_MAX:
-            raise _too_large(size)
-        length = ENCODED[size] if size < small else encode_varint(size)
-        pieces += (length, fields, value, b"\x00")
-        total += len(length) + size
-    return pieces, total
-
-
-def _too_large(size: int) -> RecordTooLarge:
-    return RecordTooLarge(f"a record of {size} bytes does not fit the format's 2 GiB: send it in pieces")
 
 
 def _add_bytes(parts: list[bytes], data: bytes | None) -> None:
@@ -113,11 +67,16 @@ def _add_bytes(parts: list[bytes], data: bytes | None) -> None:
 def _add_headers(parts: list[bytes], headers: tuple[Header, ...]) -> None:
     parts.append(encode_varint(len(headers)))
     for name, value in headers:
-        try:
-            _add_bytes(parts, name.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError as error:
-            raise InvalidRecord(f"the header key {name!r} cannot be written as UTF-8: give it another name") from error
+        _add_bytes(parts, header_key(name))
         _add_bytes(parts, value)
+
+
+def header_key(name: str) -> bytes:
+    """The bytes of a header's name. Raises InvalidRecord where UTF-8 cannot write it."""
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidRecord(f"the header key {name!r} cannot be written as UTF-8: give it another name") from error
 
 
 def decode_records(
@@ -132,25 +91,44 @@ def decode_records(
     position, size = 0, len(data)
     for index in range(count):
         try:
-            length, start = read_varint(data, position)
-            position = start + length
-            if length < 0 or position > size:
-                raise CorruptRecord(f"it claims {length} bytes, {size - start} are left")
-            record, end = _read_record(data, start, base_offset, base_timestamp, append_time)
-            if end != position:
-                raise CorruptRecord("its fields do not fill its length")
+            record, position = record_at(data, position, base_offset, base_timestamp, append_time)
         except (CorruptRecord, IndexError) as error:
-            reason = str(error) if isinstance(error, CorruptRecord) else "the data end inside it"
-            raise CorruptRecord(
-                f"record {index + 1} of {count} in the batch at offset {base_offset} cannot be read: {reason}; "
-                "it was damaged or written by a faulty producer"
-            ) from error
+            raise unreadable(index, count, base_offset, error) from error
         yield record
     if position != size:
-        raise CorruptRecord(
-            f"the batch at offset {base_offset} declares {count} records, but {size - position} bytes follow the last: "
-            "it was damaged or written by a faulty producer"
-        )
+        raise left_over(size - position, count, base_offset)
+
+
+def record_at(
+    data: bytes, position: int, base_offset: int, base_timestamp: int, append_time: Millis | None
+) -> tuple[Record, int]:
+    """The record that begins with its length at `position`: (record, position behind it). Raises CorruptRecord, or
+    IndexError where the data end inside it."""
+    length, start = read_varint(data, position)
+    end = start + length
+    if length < 0 or end > len(data):
+        raise CorruptRecord(f"it claims {length} bytes, {len(data) - start} are left")
+    record, at = _read_record(data, start, base_offset, base_timestamp, append_time)
+    if at != end:
+        raise CorruptRecord("its fields do not fill its length")
+    return record, end
+
+
+def unreadable(index: int, count: int, base_offset: int, error: CorruptRecord | IndexError) -> CorruptRecord:
+    """The error for bytes that are no record: which one of the batch, and why."""
+    reason = str(error) if isinstance(error, CorruptRecord) else "the data end inside it"
+    return CorruptRecord(
+        f"record {index + 1} of {count} in the batch at offset {base_offset} cannot be read: {reason}; "
+        "it was damaged or written by a faulty producer"
+    )
+
+
+def left_over(size: int, count: int, base_offset: int) -> CorruptRecord:
+    """The error for bytes behind the last record."""
+    return CorruptRecord(
+        f"the batch at offset {base_offset} declares {count} records, but {size} bytes follow the last: "
+        "it was damaged or written by a faulty producer"
+    )
 
 
 def _read_record(

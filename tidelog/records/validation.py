@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp
 from tidelog.records.batch import RecordBatch
-from tidelog.types import NO_PRODUCER_ID, NO_SEQUENCE, TimestampType
+from tidelog.types import NO_PRODUCER_ID, TimestampType
 
 
 def ensure_producible(batch: RecordBatch) -> None:
     """Check what only brokers may write is not in a producer's batch, and that its offsets and sequences are whole.
 
-    batch: after `ensure_valid`. Raises InvalidRecord, or InvalidTimestamp where it claims the broker's clock.
+    batch: after `ensure_valid`. A sequence without a producer id means nothing, and some clients send one (aiokafka:
+    0). Raises InvalidRecord, or InvalidTimestamp where it claims the broker's clock.
     """
     reason = None
     if batch.base_offset != 0:
@@ -32,8 +33,8 @@ def ensure_producible(batch: RecordBatch) -> None:
             f"its producer id {batch.producer_id} comes with epoch {batch.producer_epoch} and "
             f"sequence {batch.base_sequence}"
         )
-    elif batch.producer_id == NO_PRODUCER_ID and (batch.is_transactional or batch.base_sequence != NO_SEQUENCE):
-        reason = "it is transactional or has a sequence, but no producer id"
+    elif batch.producer_id == NO_PRODUCER_ID and batch.is_transactional:
+        reason = "it is transactional, but has no producer id"
     if reason is not None:
         raise InvalidRecord(f"the batch was refused: {reason}; the producer's library is at fault")
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -8,9 +8,11 @@ Source: Protocol Buffers' encoding of sint32 and sint64, used by KIP-98.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidelog.errors import CorruptRecord
+
+Data: TypeAlias = bytes | bytearray | memoryview
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -40,9 +42,6 @@ UNFOLDED: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
 
 _SMALL: Final = tuple(_encode(value) for value in range(_SMALL_MIN, _SMALL_MAX + 1))
 
-ENCODED: Final = _SMALL[-_SMALL_MIN:]
-"""The encodings of the numbers from 0 on: for writers that have no time for a call."""
-
 
 def encode_varint(value: int) -> bytes:
     """The bytes of a signed integer. The caller keeps it within 32 or 64 bits, as its field demands."""
@@ -56,24 +55,24 @@ def varint_size(value: int) -> int:
     return len(encode_varint(value))
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Data, position: int) -> tuple[int, int]:
     """One 32-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
     folded, position = _read(data, position, 32)
     return (folded >> 1) ^ -(folded & 1), position
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: Data, position: int) -> tuple[int, int]:
     """One 64-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
     folded, position = _read(data, position, 64)
     return (folded >> 1) ^ -(folded & 1), position
 
 
-def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_unsigned_varint(data: Data, position: int) -> tuple[int, int]:
     """One 32-bit integer without the folding, as KIP-482 writes lengths: (value, position behind it)."""
     return _read(data, position, 32)
 
 
-def _read(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def _read(data: Data, position: int, bits: int) -> tuple[int, int]:
     byte = data[position]
     if byte < 0x80:
         return byte, position + 1

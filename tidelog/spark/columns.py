@@ -1,33 +1,30 @@
-"""Committed bytes to Arrow: only the columns that the query asks for are built.
+"""Committed bytes to Arrow: only the columns that the query asks for are built, without an object per record.
 
 Kept true: every record with an offset in the range appears once, in order, control records never; each Arrow batch has
-exactly the schema's types. Left to others: fetching (reading.py), what is committed (the node).
+exactly the schema's types. Left to others: fetching (reading.py), what is committed (the node), the bytes of a batch
+(tidelog/records/arrow_columns.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidelog._wire import Buffer
-from tidelog.records import Record, iter_batches
+from tidelog.errors import InvalidTimestamp
+from tidelog.records import iter_batches
+from tidelog.records.arrow_columns import ColumnDecoder
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.schema import arrow_schema
 
 ROWS_PER_BATCH: Final = 10_000
 """Rows of one Arrow batch: 2,000 to 50,000 cost Spark the least per row."""
+ROWS_PER_BATCH_MAX: Final = 50_000
+"""Where one record batch alone holds more, its rows are cut into pieces of so many."""
 BYTES_PER_BATCH: Final = 32 << 20
 """Bytes of keys and values after which an Arrow batch is closed early, so that large records keep memory bounded."""
-
-_PER_RECORD: Final[dict[str, Callable[[Record], Any]]] = {
-    "key": lambda record: record.key,
-    "value": lambda record: record.value,
-    "offset": lambda record: record.offset,
-    "timestamp": lambda record: record.timestamp * 1000,
-    "headers": lambda record: [{"key": name, "value": value} for name, value in record.headers] or None,
-}
 
 
 class ColumnBuilder:
@@ -36,49 +33,46 @@ class ColumnBuilder:
     def __init__(self, within: OffsetRange, columns: tuple[str, ...]) -> None:
         self._range = within
         self._schema = arrow_schema(columns)
-        self._columns = columns
-        self._rows: list[Record] = []
-        self._types: list[int] = []
-        self._bytes = 0
+        # The offset says how many rows there are where only topic and partition are asked for.
+        decoded = {name for name in columns if name not in ("topic", "partition")} | {"offset"}
+        self._decoder = ColumnDecoder(sorted(decoded), start=within.start, end=within.end)
 
     def add(self, records: Buffer) -> Iterator[pa.RecordBatch]:
         """Take a buffer of whole batches; yields Arrow batches as they fill.
 
         Raises CorruptRecord where a batch fails its checksum or structure.
         """
-        start, end = self._range.start, self._range.end
         for batch in iter_batches(records):
-            batch.ensure_valid()
-            if batch.is_control or batch.last_offset < start or batch.base_offset >= end:
-                continue
-            timestamp_type = int(batch.timestamp_type)
-            for record in batch.records():
-                if not start <= record.offset < end:
-                    continue
-                self._rows.append(record)
-                self._types.append(timestamp_type)
-                self._bytes += len(record.key or b"") + len(record.value or b"")
-                if len(self._rows) >= ROWS_PER_BATCH or self._bytes >= BYTES_PER_BATCH:
-                    yield self._take()
+            self._decoder.add_batch(batch)
+            if self._decoder.rows >= ROWS_PER_BATCH or self._decoder.size >= BYTES_PER_BATCH:
+                yield from self._take()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What is left."""
-        if self._rows:
-            yield self._take()
+        if self._decoder.rows:
+            yield from self._take()
 
-    def _take(self) -> pa.RecordBatch:
-        arrays = [pa.array(self._column(name), type=self._schema.field(name).type) for name in self._columns]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        self._rows, self._types, self._bytes = [], [], 0
-        return batch
+    def _take(self) -> Iterator[pa.RecordBatch]:
+        found = self._decoder.take()
+        rows = len(found["offset"])
+        arrays = [self._column(name, rows, found) for name in self._schema.names]
+        whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        for first in range(0, rows, ROWS_PER_BATCH_MAX):
+            yield whole.slice(first, ROWS_PER_BATCH_MAX)
 
-    def _column(self, name: str) -> Iterable[Any]:
+    def _column(self, name: str, rows: int, found: dict[str, Any]) -> Any:
+        kind = self._schema.field(name).type
         match name:
             case "topic":
-                return [self._range.topic_partition.topic] * len(self._rows)
+                return pa.repeat(pa.scalar(self._range.topic_partition.topic, kind), rows)
             case "partition":
-                return [int(self._range.topic_partition.partition)] * len(self._rows)
-            case "timestampType":
-                return self._types
+                return pa.repeat(pa.scalar(int(self._range.topic_partition.partition), kind), rows)
+            case "timestamp":
+                try:
+                    return found[name].cast(kind)
+                except pa.ArrowInvalid as error:
+                    raise InvalidTimestamp(
+                        f"{self._range.topic_partition}: a timestamp lies too far away for microseconds: {error}"
+                    ) from error
             case _:
-                return map(_PER_RECORD[name], self._rows)
+                return found[name]

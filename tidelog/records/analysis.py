@@ -1,0 +1,109 @@
+"""What an append must know of a buffer of batches before it looks at any record: headers and checksums, no more.
+
+Kept true: nothing is decompressed and no record is read; a tail that the buffer cuts short is not counted, so the
+caller trims it to `valid_bytes`; anything that no more bytes could make valid raises.
+Left to others: the records themselves (record_check.py), offsets against the log's (storage), limits of a segment.
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords; the seed documents on appending as leader and on message format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.errors import RecordTooLarge
+from tidelog.records.batch import CODEC_BITS
+from tidelog.records.batches import view
+from tidelog.records.header import UNKNOWN_COUNT, ByteBuffer, walk_headers
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Millis, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The facts, over all batches of the buffer.
+
+    first_offset: None where the buffer begins with a v0 or v1 wrapper, whose first offset takes decompression, and
+    where there is no batch; first_batch_last_offset is known then too. last_offset: -1 without a batch.
+    batch_count: v2 batches, and outer messages of v0 and v1. record_count: None where a wrapper hides it.
+    max_timestamp, offset_of_max_timestamp: the largest of the batches, and the last offset of the first batch that has
+    it; -1 without. codec: of the last compressed batch, NONE without one. offsets_grow: each batch begins behind the
+    end of the one before. magic: of all batches, None where they differ or are none. leader_epoch: of the last batch.
+    """
+
+    first_offset: Offset | None
+    first_batch_last_offset: Offset
+    last_offset: Offset
+    batch_count: int
+    record_count: int | None
+    max_timestamp: Millis
+    offset_of_max_timestamp: Offset
+    codec: Codec
+    offsets_grow: bool
+    valid_bytes: int
+    magic: int | None
+    leader_epoch: LeaderEpoch
+
+
+_NOTHING = Analysis(
+    first_offset=None,
+    first_batch_last_offset=Offset(-1),
+    last_offset=Offset(-1),
+    batch_count=0,
+    record_count=0,
+    max_timestamp=NO_TIMESTAMP,
+    offset_of_max_timestamp=Offset(-1),
+    codec=Codec.NONE,
+    offsets_grow=True,
+    valid_bytes=0,
+    magic=None,
+    leader_epoch=NO_LEADER_EPOCH,
+)
+
+
+def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analysis:
+    """Check and describe the batches of any format in `buffer`.
+
+    batch_bytes_max: the topic's `max.message.bytes`, against the size of each batch or outer message with its 12 bytes
+    of offset and length; None for no limit (a follower takes what its leader took).
+    Raises CorruptRecord (checksum, size, structure), RecordTooLarge, UnsupportedCompressionType.
+    """
+    first = last = None
+    codec, end, records, grow, previous = 0, 0, 0, True, -1
+    max_timestamp, offset_of_max = NO_TIMESTAMP, Offset(-1)
+    magics, hidden, count = set(), False, 0
+    for header in walk_headers(buffer):
+        if batch_bytes_max is not None and header.size > batch_bytes_max:
+            raise RecordTooLarge(
+                f"the batch at offset {header.base_offset} takes {header.size} bytes, {batch_bytes_max} are allowed "
+                "(max.message.bytes): send smaller batches, or raise the topic's limit"
+            )
+        view(buffer, header).ensure_valid()
+        if first is None:
+            first = header
+        last = header
+        if header.base_offset <= previous:
+            grow = False
+        previous = header.last_offset
+        if header.max_timestamp > max_timestamp:
+            max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
+        codec = header.attributes & CODEC_BITS or codec
+        hidden = hidden or header.record_count == UNKNOWN_COUNT
+        records += header.record_count
+        magics.add(header.magic)
+        end = header.end
+        count += 1
+    if first is None or last is None:
+        return _NOTHING
+    return Analysis(
+        first_offset=None if first.record_count == UNKNOWN_COUNT else first.base_offset,
+        first_batch_last_offset=first.last_offset,
+        last_offset=last.last_offset,
+        batch_count=count,
+        record_count=None if hidden else records,
+        max_timestamp=max_timestamp,
+        offset_of_max_timestamp=offset_of_max,
+        codec=Codec(codec),
+        offsets_grow=grow,
+        valid_bytes=end,
+        magic=magics.pop() if len(magics) == 1 else None,
+        leader_epoch=last.leader_epoch,
+    )

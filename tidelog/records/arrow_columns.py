@@ -1,0 +1,237 @@
+"""Batches to Arrow columns and back: no Python object for a record where the compiled code is in use.
+
+Kept true: each record with an offset in the range appears once, in order; control records never, nor those of aborted
+transactions where the caller says which those are.
+Left to others: the columns themselves (columns.py, _columns.pyx), what is committed (the node).
+Source: Kafka's consumer (CompletedFetch: how a list of aborted transactions is used up by a fetch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.errors import InvalidRecord, InvalidTimestamp
+from tidelog.records import columns as reference
+from tidelog.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
+from tidelog.records.batches import view
+from tidelog.records.builder import RecordBatchBuilder
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX
+from tidelog.records.control import EndTxnMarker, decode_control
+from tidelog.records.fast_paths import pure_python_asked_for
+from tidelog.records.header import ByteBuffer, walk_headers
+from tidelog.records.varint import INT64_MAX
+from tidelog.types import Offset, ProducerId
+
+if TYPE_CHECKING:
+    from tidelog.records.columns import ColumnsBuffer
+else:
+    try:
+        if pure_python_asked_for():
+            raise ImportError
+        from tidelog.records._columns import ColumnsBuffer
+    except ImportError:
+        from tidelog.records.columns import ColumnsBuffer
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records a reader of committed ones skips. first_offset: of its first record."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+class ColumnDecoder:
+    """Gathers columns of the records with offsets from `start` to below `end`, over any number of buffers.
+
+    columns: names as in columns.py; only these are built. aborted: what to skip, empty for a reader of everything.
+    check_crcs: False where the checksums were compared already. max_bytes: most bytes that one batch may take when
+    decompressed.
+    """
+
+    def __init__(
+        self,
+        columns: Iterable[str] = reference.NAMES,
+        *,
+        start: int = 0,
+        end: int = INT64_MAX,
+        aborted: Iterable[AbortedTransaction] = (),
+        check_crcs: bool = True,
+        max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    ) -> None:
+        self._buffer = ColumnsBuffer(columns)
+        self._start, self._end = start, end
+        self._aborted = sorted(aborted, key=lambda aborted: aborted.first_offset, reverse=True)
+        self._skipped: set[ProducerId] = set()
+        self._check_crcs, self._max_bytes = check_crcs, max_bytes
+
+    @property
+    def rows(self) -> int:
+        """Records gathered and not taken yet."""
+        return self._buffer.rows
+
+    @property
+    def size(self) -> int:
+        """Bytes of their keys, values and headers, as far as these are wanted."""
+        return self._buffer.size
+
+    def add(self, buffer: ByteBuffer) -> None:
+        """Take the batches of any format in the buffer; one that it cuts short is left out.
+
+        Raises CorruptRecord, RecordTooLarge, UnsupportedCompressionType; the batches before stay gathered.
+        """
+        self._buffer.expect(len(buffer))
+        for header in walk_headers(buffer):
+            self.add_batch(view(buffer, header))
+
+    def add_batch(self, batch: RecordBatch) -> None:
+        """Take one batch. Raises as `add`."""
+        header = batch.header
+        if self._check_crcs:
+            batch.ensure_valid()
+        if self._is_skipped(batch) or header.base_offset + header.last_offset_delta < self._start:
+            return
+        if header.magic == 2:
+            if header.base_offset < self._end:
+                stamped = header.attributes & TIMESTAMP_TYPE_BIT
+                self._buffer.add(
+                    batch.payload(max_bytes=self._max_bytes),
+                    header.record_count,
+                    header.base_offset,
+                    header.base_timestamp,
+                    header.max_timestamp if stamped else None,
+                    stamped >> 3,
+                    self._start,
+                    self._end,
+                )
+            return
+        timestamp_type = int(batch.timestamp_type)
+        for offset, timestamp, key, value, headers in batch.records(max_bytes=self._max_bytes):
+            if self._start <= offset < self._end:
+                self._buffer.append(offset, timestamp, key, value, headers, timestamp_type)
+
+    def take(self) -> dict[str, Any]:
+        """The columns gathered so far as Arrow arrays, by name; nothing is left."""
+        return self._buffer.take()
+
+    def _is_skipped(self, batch: RecordBatch) -> bool:
+        """Whether none of its records are for the reader; keeps the books of aborted transactions."""
+        if not batch.header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or batch.header.magic < 2:
+            return False
+        while self._aborted and self._aborted[-1].first_offset <= batch.header.last_offset:
+            self._skipped.add(self._aborted.pop().producer_id)
+        if batch.is_control:
+            if self._skipped and _ends_in_abort(batch):
+                self._skipped.discard(batch.producer_id)
+            return True
+        return batch.is_transactional and batch.producer_id in self._skipped
+
+
+def _ends_in_abort(batch: RecordBatch) -> bool:
+    for record in batch.records():
+        match decode_control(record):
+            case EndTxnMarker(committed=False):
+                return True
+    return False
+
+
+def encode_columns(
+    builder: RecordBatchBuilder, *, timestamp: Any, key: Any = None, value: Any = None, headers: Any = None
+) -> None:
+    """Append rows of Arrow columns to a batch: arrays, or chunked ones, of equal length.
+
+    key, value: binary or string of any width, None for all null. timestamp: int64 milliseconds, or a timestamp of any
+    unit; null for none. headers: as columns.py has them.
+    Raises InvalidRecord for columns of other types or lengths and for a header without a key, InvalidTimestamp,
+    RecordTooLarge; rows before the refused one stay appended.
+    """
+    times = _milliseconds(timestamp)
+    count = len(times)
+    keys, values = _binary(key, count, "key"), _binary(value, count, "value")
+    if headers is not None and len(headers) != count:
+        raise _uneven("headers", len(headers), count)
+    add = getattr(builder.records, "extend_columns", None)
+    if add is not None and (headers is None or headers.null_count == count):
+        add(count, _buffers(keys), _buffers(values), times.buffers()[1], times.offset)
+        return
+    rows = [()] * count if headers is None else [_headers(row) for row in headers.to_pylist()]
+    nulls = [None] * count
+    builder.extend(
+        zip(
+            nulls if keys is None else keys.to_pylist(),
+            nulls if values is None else values.to_pylist(),
+            times.to_pylist(),
+            rows,
+            strict=True,
+        )
+    )
+
+
+def _headers(row: list[dict[str, Any] | None] | None) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = []
+    for pair in row or ():
+        if pair is None or pair["key"] is None:
+            raise InvalidRecord("a header without a key was given: give it a name, or leave it out")
+        pairs.append((pair["key"], pair["value"]))
+    return tuple(pairs)
+
+
+def _joined(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _uneven(what: str, length: int, count: int) -> InvalidRecord:
+    return InvalidRecord(f"the column {what} has {length} rows, the column timestamp {count}: they belong together")
+
+
+def _binary(column: Any, count: int, what: str) -> Any:
+    import pyarrow as pa
+
+    if column is None:
+        return None
+    if len(column) != count:
+        raise _uneven(what, len(column), count)
+    column = _joined(column)
+    kind = column.type
+    if not pa.types.is_binary(kind):
+        if not (
+            pa.types.is_string(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_large_string(kind)
+            or pa.types.is_fixed_size_binary(kind)
+            or pa.types.is_null(kind)
+        ):
+            raise InvalidRecord(f"the column {what} is {kind}: records hold bytes; cast it to binary")
+        try:
+            column = column.cast(pa.binary())
+        except pa.ArrowInvalid as error:
+            raise InvalidRecord(f"the column {what} does not fit one batch: {error}") from error
+    return column
+
+
+def _milliseconds(column: Any) -> Any:
+    import pyarrow as pa
+
+    column = _joined(column)
+    try:
+        if pa.types.is_timestamp(column.type):
+            if column.type.unit != "ms":
+                column = column.cast(pa.timestamp("ms"), safe=False)
+            column = column.view(pa.int64())
+        elif not pa.types.is_integer(column.type):
+            raise InvalidTimestamp(f"the column timestamp is {column.type}: give it as int64 milliseconds or timestamp")
+        elif not pa.types.is_int64(column.type):
+            column = column.cast(pa.int64())
+        return column.fill_null(-1) if column.null_count else column
+    except pa.ArrowInvalid as error:
+        raise InvalidTimestamp(f"the column timestamp cannot be milliseconds: {error}") from error
+
+
+def _buffers(column: Any) -> tuple[Any, Any, Any, int] | None:
+    """Validity bits, ends and bytes of a binary column, and the row at which it begins."""
+    if column is None:
+        return None
+    valid, ends, data = column.buffers()
+    return valid, ends, b"" if data is None else data, column.offset

@@ -1,0 +1,414 @@
+"""What a leader does with the bytes of a producer before they go into its log: checks them deeply, numbers and stamps
+them, and rewrites them only where codec or format must change.
+
+    v2, codec stays                         one batch: stamped in place (KIP-98)
+    v2, codec changes                       its records compressed again as they are, under a new header
+    v1 wrapper, codec stays, offsets 0..n-1 one wrapper: stamped in place, never compressed again (KIP-31)
+    bare v0 or v1 messages, none stays      each stamped in place
+    anything else, another format           read, and built anew as one batch or message set
+
+Several wrappers in one v0 or v1 set, or wrappers and bare messages, become one in the codec of the last compressed one,
+and the size is checked again (KAFKA-1718); two v2 batches are refused.
+Kept true: what raises has changed nothing in the buffer; what is appended passes `analyze` again. Nothing that the
+target format has no place for is dropped, but timestamps under v0, which the result counts; the rest is refused.
+Left to others: `analyze` before, the log around it (storage): order, sizes of segments, state of producers.
+Source: Kafka's LogValidator; the seed documents on appending as leader and on message format and validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from tidelog.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordTooLarge,
+    UnsupportedForMessageFormat,
+)
+from tidelog.records.analysis import Analysis
+from tidelog.records.batch import RecordBatch, set_max_timestamp, stamp
+from tidelog.records.batches import iter_batches
+from tidelog.records.builder import RecordBatchBuilder, recompressed
+from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec
+from tidelog.records.conversion import Dropped, checked_magic
+from tidelog.records.fast_paths import check_records, decode_records
+from tidelog.records.header import walk_headers
+from tidelog.records.message import InnerMessage
+from tidelog.records.message_builder import MessageSetBuilder
+from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
+from tidelog.records.record import Record
+from tidelog.records.record_check import (
+    PROBLEMS_MAX,
+    Problem,
+    ProblemKind,
+    RecordFacts,
+    Rules,
+    check_messages,
+)
+from tidelog.records.validation import ensure_producible
+from tidelog.records.varint import INT64_MAX
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, RecordError, TimestampType
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """What a topic asks of its records, by Kafka's names of the settings.
+
+    magic: `message.format`. codec: `compression.type`, None for "producer". level: of that codec.
+    timestamp_type: `message.timestamp.type`. timestamp_before_max_ms, timestamp_after_max_ms: `message.timestamp.
+    {before,after}.max.ms`, None for no bound. key_required: the topic is compacted. batch_bytes_max:
+    `max.message.bytes`, None for no limit. decompressed_bytes_max: most memory that one request's records may take.
+    """
+
+    magic: int = 2
+    codec: Codec | None = None
+    level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int | None = None
+    timestamp_after_max_ms: int | None = None
+    key_required: bool = False
+    batch_bytes_max: int | None = None
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        checked_magic(self.magic)
+
+    def at(self, now: int) -> Rules:
+        """The rules for single records at a time of the broker's clock. Before 1970 there is only -1, for none."""
+        before = after = None
+        if self.timestamp_type is TimestampType.CREATE_TIME:
+            before, after = self.timestamp_before_max_ms, self.timestamp_after_max_ms
+        return Rules(
+            key_required=self.key_required,
+            timestamp_min=0 if before is None else max(0, now - before),
+            timestamp_max=INT64_MAX if after is None else now + after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Records ready for the log, and the facts that change by assigning.
+
+    records: the buffer's own bytes where `rewritten` is False. offset_of_max_timestamp: last offset of the first batch
+    (v0, v1: outer message) with the largest timestamp. log_append_time: -1 with create time. record_count: how many.
+    converted: how many changed their format. decompressed_bytes: memory that checking took.
+    """
+
+    records: bytes | memoryview
+    first_offset: Offset
+    last_offset: Offset
+    max_timestamp: Millis
+    offset_of_max_timestamp: Offset
+    log_append_time: Millis
+    source_codec: Codec
+    target_codec: Codec
+    record_count: int
+    rewritten: bool
+    converted: int
+    dropped: Dropped
+    decompressed_bytes: int
+
+
+def assign_offsets(
+    buffer: bytearray | memoryview,
+    analysis: Analysis,
+    rules: AppendRules,
+    *,
+    first_offset: int,
+    leader_epoch: int,
+    now: int,
+    by_broker: bool = False,
+) -> Assigned:
+    """Check, number and stamp the batches of `buffer`, in place where nothing else must change.
+
+    analysis: what `analyze` said of this buffer; there is at least one batch. now: the broker's clock. by_broker: a
+    coordinator writes, control batches are its own.
+    Raises InvalidRecord and InvalidTimestamp (with `record_errors` where single records are meant), CorruptRecord,
+    RecordTooLarge, UnsupportedForMessageFormat, UnsupportedCompressionType.
+    """
+    assert analysis.batch_count, "a buffer without a batch has nothing to assign"
+    assert not memoryview(buffer).readonly, "stamping in place takes a buffer that can be written"
+    if analysis.magic is None:
+        raise InvalidRecord("the records were refused: they mix message formats; send one format at a time")
+    target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)
+    view = memoryview(buffer)[: analysis.valid_bytes]
+    append_time = Millis(now) if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    order = _Order(rules, target, Offset(first_offset), leader_epoch, now, append_time)
+    if analysis.magic == 2:
+        done = _assign_batch(view, analysis, order, by_broker=by_broker)
+    else:
+        done = _assign_messages(view, analysis, order)
+    max_timestamp, offset_of_max = _check_result(done, rules)
+    return Assigned(
+        records=done.records,
+        first_offset=order.first_offset,
+        last_offset=Offset(order.first_offset + done.count - 1),
+        max_timestamp=max_timestamp,
+        offset_of_max_timestamp=offset_of_max,
+        log_append_time=NO_TIMESTAMP if append_time is None else append_time,
+        source_codec=analysis.codec,
+        target_codec=done.codec,
+        record_count=done.count,
+        rewritten=done.rewritten,
+        converted=done.count if analysis.magic != rules.magic else 0,
+        dropped=Dropped(timestamps=done.timestamps if rules.magic == 0 else 0),
+        decompressed_bytes=done.decompressed_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is to be done. append_time: None with create time."""
+
+    rules: AppendRules
+    codec: Codec
+    first_offset: Offset
+    leader_epoch: int
+    now: int
+    append_time: Millis | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What was done. timestamps: how many records had one."""
+
+    records: bytes | memoryview
+    count: int
+    codec: Codec
+    rewritten: bool
+    decompressed_bytes: int
+    timestamps: int = 0
+
+
+def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
+    """The largest timestamp of what is appended, and where it is. Raises RecordTooLarge for what has grown beyond the
+    limit (KAFKA-1718)."""
+    largest, offset = NO_TIMESTAMP, Offset(-1)
+    for header in walk_headers(done.records):
+        if header.max_timestamp > largest:
+            largest, offset = header.max_timestamp, header.last_offset
+        if done.rewritten and rules.batch_bytes_max is not None and header.size > rules.batch_bytes_max:
+            raise RecordTooLarge(
+                f"the records take {header.size} bytes as the topic stores them (format v{rules.magic}, codec "
+                f"{done.codec.name.lower()}), {rules.batch_bytes_max} are allowed (max.message.bytes): send smaller "
+                "batches, or raise the topic's limit"
+            )
+    return largest, offset
+
+
+# --- v2 ----------------------------------------------------------------------------------------------------------
+
+
+def _assign_batch(view: memoryview, analysis: Analysis, order: _Order, *, by_broker: bool) -> _Done:
+    if analysis.batch_count > 1:
+        raise InvalidRecord(
+            f"the records were refused: {analysis.batch_count} batches of format v2 came at once; a request holds one "
+            "a partition"
+        )
+    batch, rules = RecordBatch(view), order.rules
+    if not by_broker:
+        ensure_producible(batch)
+    elif batch.count != batch.last_offset_delta + 1:
+        raise InvalidRecord(f"the batch was refused: {batch.count} records span {batch.last_offset_delta + 1} offsets")
+    data = batch.payload(max_bytes=rules.decompressed_bytes_max)
+    limits = rules.at(order.now)
+    facts = check_records(
+        data,
+        batch.count,
+        base_offset=batch.base_offset,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.base_timestamp,
+        rules=limits,
+    )
+    _refuse(facts.problems, facts.record_count, limits)
+    decompressed = 0 if batch.codec is Codec.NONE else len(data)
+    if rules.magic < 2:
+        _ensure_fits(batch, facts, rules.magic)
+        records = decode_records(data, batch.count, batch.base_offset, batch.base_timestamp)
+        return _built(records, order, decompressed)
+    codec = order.codec
+    if batch.is_control and batch.codec is Codec.NONE:
+        codec = Codec.NONE  # markers are not compressed unless their coordinator did so
+    if batch.codec is codec:
+        target, records_out = view, view
+    else:
+        rebuilt = bytearray(recompressed(batch, data, codec, rules.level if codec is rules.codec else None))
+        target = records_out = memoryview(rebuilt)
+    stamp(target, 0, base_offset=order.first_offset, leader_epoch=order.leader_epoch)
+    set_max_timestamp(
+        target,
+        0,
+        rules.timestamp_type,
+        facts.max_timestamp if order.append_time is None else order.append_time,
+    )
+    return _Done(records_out, facts.record_count, codec, batch.codec is not codec, decompressed)
+
+
+def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:
+    """Refuse what the older format has no place for."""
+    reason = None
+    if batch.is_control:
+        reason = "it is a control batch"
+    elif batch.is_transactional:
+        reason = "it is transactional"
+    elif batch.producer_id != NO_PRODUCER_ID:
+        reason = "its producer is idempotent"
+    elif facts.with_headers:
+        reason = f"{facts.with_headers} of its records have headers"
+    if reason is not None:
+        raise UnsupportedForMessageFormat(
+            f"the batch was refused: {reason}, which the topic's format v{magic} cannot hold; send it without, or use "
+            "a topic of format v2"
+        )
+
+
+# --- v0 and v1 ---------------------------------------------------------------------------------------------------
+
+
+def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Done:
+    rules, limits = order.rules, order.rules.at(order.now)
+    batches = [batch for batch in iter_batches(view) if isinstance(batch, LegacyRecordBatch)]
+    if any(batch.timestamp_type is TimestampType.LOG_APPEND_TIME for batch in batches):
+        raise InvalidTimestamp(
+            "the messages were refused: they claim log append time, which only a broker sets; send them with create "
+            "time"
+        )
+    checked, problems = list[_Checked](), list[Problem]()
+    count = decompressed = 0
+    for run in _runs(batches):
+        if run[0].is_wrapper:
+            found = _check_wrapper(run[0], limits, rules.decompressed_bytes_max - decompressed)
+        else:
+            found = _check_bare(view, run, limits)
+        checked.append(found)
+        if len(problems) < PROBLEMS_MAX:
+            problems += [problem._replace(record=problem.record + count) for problem in found.facts.problems]
+        count += found.facts.record_count
+        decompressed += len(found.data)
+    _refuse(tuple(problems[:PROBLEMS_MAX]), count, limits)
+    if rules.magic == analysis.magic and len(checked) == 1:
+        if not batches[0].is_wrapper and order.codec is Codec.NONE:
+            return _stamp_bare(view, batches, order)
+        if batches[0].is_wrapper and _may_stay(checked[0], order):
+            return _stamp_wrapper(view, checked[0].facts, order, decompressed)
+    return _built(_numbered(checked), order, decompressed)
+
+
+class _Checked(NamedTuple):
+    """Outer messages that passed: one wrapper with what is inside it, or a run of bare ones."""
+
+    batches: list[LegacyRecordBatch]
+    facts: RecordFacts
+    data: bytes = b""
+    inner: list[InnerMessage] | None = None
+
+
+def _runs(batches: list[LegacyRecordBatch]) -> Iterator[list[LegacyRecordBatch]]:
+    """Each wrapper by itself, bare messages as long as no wrapper comes."""
+    for is_wrapper, run in groupby(batches, key=lambda batch: batch.is_wrapper):
+        if is_wrapper:
+            yield from ([wrapper] for wrapper in run)
+        else:
+            yield list(run)
+
+
+def _check_wrapper(batch: LegacyRecordBatch, limits: Rules, max_bytes: int) -> _Checked:
+    data, found = batch.inner_messages(max_bytes=max_bytes, tail="raise")
+    what = f"the wrapper at offset {batch.last_offset}"
+    return _Checked([batch], check_messages(data, found, batch.magic, limits, what=what), data, found)
+
+
+def _check_bare(view: memoryview, batches: list[LegacyRecordBatch], limits: Rules) -> _Checked:
+    messages = (
+        InnerMessage(h.base_offset, h.crc, h.magic, h.attributes, h.max_timestamp, h.position, h.end)
+        for h in (batch.header for batch in batches)
+    )
+    what = "the message set"
+    facts = check_messages(view, messages, batches[0].magic, limits, what=what, check_crcs=False)
+    return _Checked(batches, facts)
+
+
+def _may_stay(wrapper: _Checked, order: _Order) -> bool:
+    """Whether a wrapper's compressed bytes serve as they are: under v0 they never do, inner offsets are absolute."""
+    (batch,) = wrapper.batches
+    return batch.magic == 1 and batch.codec is order.codec and wrapper.facts.consecutive
+
+
+def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Order) -> _Done:
+    timestamps = 0
+    for index, batch in enumerate(batches):
+        stamp_message(view, batch.position, offset=order.first_offset + index)
+        timestamps += batch.max_timestamp != NO_TIMESTAMP
+        if order.append_time is not None and batch.magic > 0:
+            set_message_timestamp(view, batch.position, TimestampType.LOG_APPEND_TIME, order.append_time)
+    return _Done(view, len(batches), Codec.NONE, rewritten=False, decompressed_bytes=0, timestamps=timestamps)
+
+
+def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order, decompressed: int) -> _Done:
+    stamp_message(view, 0, offset=order.first_offset + facts.record_count - 1)
+    timestamp = facts.max_timestamp if order.append_time is None else order.append_time
+    set_message_timestamp(view, 0, order.rules.timestamp_type, timestamp)
+    return _Done(view, facts.record_count, order.codec, rewritten=False, decompressed_bytes=decompressed)
+
+
+def _numbered(checked: list[_Checked]) -> Iterator[Record]:
+    for batches, _, data, inner in checked:
+        for batch in batches:
+            yield from batch.records() if inner is None else batch.records_of(data, inner)
+
+
+# --- both --------------------------------------------------------------------------------------------------------
+
+
+def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done:
+    """All records anew in the topic's format and codec, numbered from the first offset on."""
+    rules = order.rules
+    level = rules.level if order.codec is rules.codec else None
+    builder: MessageSetBuilder | RecordBatchBuilder
+    if rules.magic < 2:
+        stamped = order.append_time is not None and rules.magic == 1
+        builder = MessageSetBuilder(
+            rules.magic,
+            order.codec,
+            level=level,
+            timestamp_type=TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME,
+            log_append_time=order.append_time if stamped else None,
+            base_offset=order.first_offset,
+        )
+    else:
+        builder = RecordBatchBuilder(
+            order.codec,
+            level=level,
+            timestamp_type=rules.timestamp_type,
+            log_append_time=order.append_time,
+            base_offset=order.first_offset,
+            leader_epoch=order.leader_epoch,
+        )
+    timestamps = 0
+    for record in records:
+        timestamps += record.timestamp != NO_TIMESTAMP
+        builder.append(key=record.key, value=record.value, timestamp=record.timestamp, headers=record.headers)
+    return _Done(
+        builder.build(),
+        builder.count,
+        order.codec,
+        rewritten=True,
+        decompressed_bytes=decompressed,
+        timestamps=timestamps,
+    )
+
+
+def _refuse(problems: tuple[Problem, ...], count: int, limits: Rules) -> None:
+    """Raise for records that break a rule. Source: KIP-467; Kafka's RecordValidationException."""
+    if not problems:
+        return
+    first = problems[0]
+    kind = InvalidTimestamp if any(p.kind is ProblemKind.TIMESTAMP for p in problems) else InvalidRecord
+    raise kind(
+        f"{len(problems)} of {count} records were refused, and their batch with them; record {first.record}: "
+        f"{first.describe(limits)}",
+        record_errors=tuple(RecordError(p.record, p.describe(limits)) for p in problems),
+    )
