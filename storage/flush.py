@@ -7,20 +7,45 @@ Kept true:
      closed segments, names in the folder, epoch entries.
   2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
   3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
-  4. Tickets of one log may run side by side and end in any order.
+  4. Tickets of one log may be under way side by side and end in any order; they sync one after the other, and after one
+     that failed none counts: an error is told once, so a later sync may say that all is well with bytes that are lost.
 Left to others: when to flush (log.py, group_commit.py), what a failure means (data_folder.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 from storage.checkpoints import PARTITION_METADATA
 from storage.epoch_cache import EpochFile, LeaderEpochCache
-from storage.files import File, Files, folder_of, sync_all
+from storage.files import File, Files, folder_of, is_full, sync_all
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from tidelog.types import EpochStart, Offset
+
+
+class SyncOrder:
+    """The syncs of one log, one at a time. For any thread."""
+
+    __slots__ = ("_failure", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._failure: OSError | None = None
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Sync. Raises OSError, and from then on always; a disk that had no room for the epoch file is asked again."""
+        with self._lock:
+            if self._failure is not None:
+                raise OSError(errno.EIO, f"an earlier sync failed ({self._failure}), what it was to save may be lost")
+            try:
+                work()
+            except OSError as error:
+                if not is_full(error):
+                    self._failure = error
+                raise
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +61,7 @@ class FlushTicket:
     epoch_file: EpochFile
     epoch_version: int
     epochs: tuple[EpochStart, ...]
+    order: SyncOrder
     handles: list[File] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     closed: list[LogSegment] = field(default_factory=list)
@@ -47,6 +73,9 @@ class FlushTicket:
 
     def run(self) -> None:
         """Sync. May run on another thread: touches handles and folder names only. Raises OSError."""
+        self.order.run(self._sync)
+
+    def _sync(self) -> None:
         sync_all(self.handles)
         for folder in self.folders:
             self.files.sync_folder(folder)
@@ -65,6 +94,7 @@ class FlushState:
 
     __slots__ = (
         "_files",
+        "_order",
         "_path",
         "epoch_file",
         "new_folder",
@@ -79,6 +109,7 @@ class FlushState:
         self, files: Files, path: str, epoch_file: EpochFile, recovery_point: Offset, synced: Offset, *, fresh: bool
     ) -> None:
         self._files = files
+        self._order = SyncOrder()
         self._path = path
         self.epoch_file = epoch_file
         self.recovery_point = recovery_point
@@ -102,7 +133,7 @@ class FlushState:
         if up_to <= self.recovery_point and not self._names_or_epochs(epochs):
             return None
         ticket = FlushTicket(
-            max(up_to, self.recovery_point), self._files, self.epoch_file, epochs.version, epochs.entries
+            max(up_to, self.recovery_point), self._files, self.epoch_file, epochs.version, epochs.entries, self._order
         )
         try:
             self._fill(ticket, segments, up_to)

@@ -179,6 +179,24 @@ def test_a_failed_sync_takes_the_folder_offline_and_counts_for_nothing() -> None
             work()
 
 
+def test_after_a_failed_sync_one_that_was_begun_before_it_failed_does_not_count() -> None:
+    """An error is told once: the second sync of the file would succeed, and what the first lost would be held."""
+    bench = Bench()
+    bench.commit()
+    bench.lead(b"a")
+    first = bench.log.begin_flush()
+    bench.lead(b"b")
+    second = bench.log.begin_flush()
+    assert first is not None
+    assert second is not None
+    bench.disk.fail("sync", ".log")
+    for ticket in (first, second):
+        with pytest.raises(OSError, match=r"Input/output error|an earlier sync failed"):
+            ticket.run()
+        bench.log.abandon_flush(ticket)
+    assert bench.log.held == 0
+
+
 def test_other_folders_go_on_when_one_fails() -> None:
     broken, sound = Bench(), Bench()
     broken.lead()
