@@ -73,6 +73,8 @@ test: env  ## All tests that can run on this machine: unit, simulation, processe
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; \
 	else echo "no Docker engine answers: container tests are left out (Debian: apt install docker.io)" >&2; fi
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
+	@[ '$(TESTS)' != tests ] || { echo "the record codec in pure Python" >&2; \
+		TIDELOG_PURE_PYTHON=1 $(PY) -m pytest -q $(PYTEST_FLAGS) tests/records tests/conformance; }
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s' $(TESTS)
 
 .PHONY: unit
