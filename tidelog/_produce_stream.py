@@ -1,30 +1,27 @@
 """One node's produce stream: what the core gives goes out in order, what comes back goes to the core.
 
 Kept true: a batch is put on the wire only if the core still wants it there (`take`), and each batch that was given is
-answered, refused or reported lost, exactly as far as this stream can tell. The stream ends with its connection, and its
-task with the stream: the next batch for the node makes a new one.
-Left to others: every decision (_producer_core.py).
+answered, refused or reported lost, exactly as far as this stream can tell.
+Left to others: the stream's life (_node_stream.py); every decision (_producer_core.py).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from tidelog import _methods as methods
 from tidelog import _wire as wire
 from tidelog._accumulator import InFlight, PendingBatch
-from tidelog._network import MessageStream, Transport
+from tidelog._network import Transport
+from tidelog._node_stream import NodeStream
 from tidelog._status import from_proto
-from tidelog.errors import ConnectionLost, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.types import Acks, Endpoint, NodeId
 from tidelog.v1 import common_pb2, data_pb2
 
 MESSAGE_BYTES: Final = 256 * 1024
 """A message takes batches up to this size, and at least one."""
-
-Stream = MessageStream[wire.ProduceRequest, data_pb2.ProduceResponse]
 
 
 class Books(Protocol):
@@ -53,72 +50,20 @@ class Books(Protocol):
         ...
 
 
-class ProduceStream:
+class ProduceStream(NodeStream[PendingBatch, wire.ProduceRequest, data_pb2.ProduceResponse]):
     """Batches for one node at one address."""
 
     def __init__(self, node: NodeId, endpoint: Endpoint, transport: Transport, books: Books) -> None:
+        super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
         self._node = node
-        self._endpoint = endpoint
-        self._transport = transport
         self._books = books
-        self._outbox: deque[PendingBatch] = deque()
         self._unanswered: set[int] = set()
-        self._wake = asyncio.Event()
-        self._broken: TidelogError | None = None
 
-    def give(self, batch: PendingBatch) -> bool:
-        """Take a batch into the outbox. False once the stream has ended: make another one."""
-        if self._broken is not None:
-            return False
-        self._outbox.append(batch)
-        self._wake.set()
-        return True
-
-    async def run(self) -> None:
-        """Connect, then send and receive until the connection breaks or this task is cancelled."""
-        try:
-            stream = await self._transport.open_stream(self._endpoint, methods.DATA_PRODUCE_STREAM)
-        except TidelogError as cause:
-            self._break(cause)
-            return
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._read(stream), name=f"read produce answers of {self._endpoint}")
-                await self._write(stream)
-        finally:
-            stream.close()
-
-    def _break(self, cause: TidelogError) -> None:
-        if self._broken is not None:
-            return
-        self._broken = cause
-        self._wake.set()
-        outbox, self._outbox = list(self._outbox), deque()
-        unanswered, self._unanswered = sorted(self._unanswered), set()
-        for batch_id in unanswered:
-            self._books.lost(batch_id, cause)
-        for batch in outbox:
-            self._books.lost(batch.batch_id, cause)
-
-    async def _write(self, stream: Stream) -> None:
-        while self._broken is None:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._outbox and self._broken is None:
-                entries, timeout_ms = self._next_entries()
-                if not entries:
-                    continue
-                request = wire.ProduceRequest(acks=self._books.acks, timeout_ms=timeout_ms, partitions=entries)
-                try:
-                    await stream.send(request)
-                except TidelogError as cause:
-                    self._break(cause)
-                    stream.close()
-                    return
-                if self._books.acks is Acks.NONE:
-                    for entry in entries:
-                        self._unanswered.discard(entry.batch_id)
-                        self._books.acknowledged(entry.batch_id, -1, -1)
+    def _next_request(self) -> wire.ProduceRequest | None:
+        entries, timeout_ms = self._next_entries()
+        if not entries:
+            return None
+        return wire.ProduceRequest(acks=self._books.acks, timeout_ms=timeout_ms, partitions=entries)
 
     def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
         entries: list[wire.PartitionProduce] = []
@@ -146,22 +91,26 @@ class ProduceStream:
             timeout_ms = min(timeout_ms, wanted) if timeout_ms else wanted
         return entries, timeout_ms
 
-    async def _read(self, stream: Stream) -> None:
-        while True:
-            try:
-                answer = await stream.receive()
-            except TidelogError as cause:
-                self._break(cause)
-                return
-            if answer is None:
-                self._break(ConnectionLost(f"the node at {self._endpoint} ended the stream of produce requests."))
-                return
-            for told in answer.partitions:
-                self._unanswered.discard(told.batch_id)
-                if told.HasField("error"):
-                    self._books.refused(told.batch_id, from_proto(_detailed(told)))
-                else:
-                    self._books.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
+    def _sent(self, request: wire.ProduceRequest) -> None:
+        if self._books.acks is Acks.NONE:
+            for entry in request.partitions:
+                self._unanswered.discard(entry.batch_id)
+                self._books.acknowledged(entry.batch_id, -1, -1)
+
+    def _received(self, answer: data_pb2.ProduceResponse) -> None:
+        for told in answer.partitions:
+            self._unanswered.discard(told.batch_id)
+            if told.HasField("error"):
+                self._books.refused(told.batch_id, from_proto(_detailed(told)))
+            else:
+                self._books.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
+
+    def _failed(self, unsent: Sequence[PendingBatch], cause: TidelogError) -> None:
+        unanswered, self._unanswered = sorted(self._unanswered), set()
+        for batch_id in unanswered:
+            self._books.lost(batch_id, cause)
+        for batch in unsent:
+            self._books.lost(batch.batch_id, cause)
 
 
 def _detailed(told: data_pb2.PartitionProduced) -> common_pb2.Error:

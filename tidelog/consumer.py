@@ -333,7 +333,7 @@ class Consumer(Service):
                 f"{fetch.topic_partition} is led by node {fetch.node}, which no node names as alive"
             )
         stream = self._streams.get(endpoint)
-        if stream is None or not stream.open(fetch):
+        if stream is None or not stream.give(fetch):
             assert self._transport is not None
             stream = self._streams[endpoint] = FetchStream(
                 endpoint,
@@ -342,7 +342,7 @@ class Consumer(Service):
                 max_wait_ms=self._policy.max_wait_ms,
                 min_bytes=self._min_bytes,
             )
-            stream.open(fetch)
+            stream.give(fetch)
             self._spawn(stream.run(), f"fetch from {endpoint}")
         return None
 
