@@ -193,6 +193,8 @@ class _Values:
         settings: dict[str, str] = {}
         for section, key in [place for place in self._given if place[0] == "log"]:
             given = self._given.pop((section, key))
+            if isinstance(given.value, dict):
+                self._refuse(section, key, given, 'a key with dots stands in quotes, for example "retention.ms" = -1')
             text = str(given.value).lower() if isinstance(given.value, bool) else str(given.value)
             try:
                 LogConfig.from_topic({key: text})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +64,19 @@ def telemetry() -> Iterator[Item]:
 def file_lines(path: Path) -> Iterator[Item]:
     """The lines of a text file, plain or gzip, without their line ends; spread over keys by line number.
 
-    Raises OSError where it cannot be read, ValueError where it has no lines.
+    Raises ValueError where it cannot be read, is damaged gzip, or has no lines.
     """
     while True:
         lines = 0
-        with _opened(path) as source:
-            while line := source.readline(LINE_BYTES_MAX):
-                yield Item(f"{path.name}:{lines % FILE_KEYS}", line.rstrip(b"\r\n"))
-                lines += 1
+        try:
+            with _opened(path) as source:
+                while line := source.readline(LINE_BYTES_MAX):
+                    yield Item(f"{path.name}:{lines % FILE_KEYS}", line.rstrip(b"\r\n"))
+                    lines += 1
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is damaged gzip ({error}): name a whole file with INPUT=") from error
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error.strerror}): name a file with INPUT=") from error
         if lines == 0:
             raise ValueError(f"{path} has no lines: name a file that has some with INPUT=")
 

@@ -76,3 +76,19 @@ def test_a_file_without_lines_is_refused_by_name(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(ValueError, match=r"empty\.log has no lines"):
         next(file_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, r"gone\.log cannot be read \(No such file"),
+        (gzip.compress(b"a line\n" * 9000)[:-9], r"gone\.log is damaged gzip \(Compressed file ended"),
+        (b"\x1f\x8bsomething else", r"gone\.log is damaged gzip \(Unknown compression"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes | None, said: str) -> None:
+    path = tmp_path / "gone.log"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=said):
+        list(islice(file_lines(path), 9001))

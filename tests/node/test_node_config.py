@@ -121,6 +121,11 @@ def test_the_node_id_is_the_ordinal_of_a_stateful_set() -> None:
         ("session_ms = 500", "session_ms = 150", "less than two heartbeats of 100 ms"),
         ('"segment.bytes" = 1048576', '"segment.bytes" = "x"', "line 26: [log] segment.bytes = 'x': segment.bytes is"),
         ('"segment.bytes" = 1048576', '"segment.size" = 1', "[log] segment.size = 1: segment.size is no topic config"),
+        (
+            '"segment.bytes" = 1048576',
+            "segment.bytes = 1",
+            "line 25: [log] segment = {'bytes': 1}: a key with dots stands in",
+        ),
         ("[node]", "[node", "tidelog.toml: not TOML: "),
     ],
 )
