@@ -12,6 +12,7 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
@@ -514,10 +515,16 @@ class Log:
         self.damage = None
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull."""
+        """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull (nothing was done).
+
+        Once segments are gone there is no way back: a disk that is full by then takes the folder offline like a broken
+        one, and the next start finds an empty log.
+        """
         self._ensure_usable()
+        emptied = False
         try:
             self._lower(Offset(0))
+            emptied = True
             self._segments.remove_behind(None)
             self._segments.remove_leftovers()
             self.folder.files.sync_folder(self.path)
@@ -528,7 +535,8 @@ class Log:
             self._segments.add(offset, self.config, self.folder.clock.wall_ms())
             self.folder.files.sync_folder(self.path)
         except OSError as error:
-            raise self.folder.fail(f"emptying {self.path}", error) from error
+            reason = OSError(errno.EIO, f"half emptied when {error}") if emptied else error
+            raise self.folder.fail(f"emptying {self.path}", reason) from error
         self.damage = None
         self._set_end(offset)
         self._flush.start_at(offset)

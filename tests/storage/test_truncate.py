@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 
@@ -223,3 +224,17 @@ def test_a_failing_truncation_takes_the_folder_offline() -> None:
         bench.crash(1)
         assert bench.log.damage is None
         assert values(bench)[:50] == [b"old %03d" % i for i in range(50)]
+
+
+def test_a_log_that_is_half_emptied_when_the_disk_is_full_is_used_no_more() -> None:
+    """Its segments are gone and no new one can be made: the folder goes offline, and the next start finds it empty."""
+    bench = filled(10)
+    for call in ("open", "reserve"):
+        bench.disk.fail(call, ".index", error=errno.ENOSPC)
+    with pytest.raises(KafkaStorageError, match="half emptied"):
+        bench.log.truncate_fully_and_start_at(Offset(50))
+    with pytest.raises(KafkaStorageError, match="offline"):
+        bench.follow(stamped(50, b"new", epoch=2))
+    bench.disk.heal()
+    log = bench.kill()
+    assert (log.log_start_offset, log.log_end_offset, log.damage) == (50, 50, None)
