@@ -31,6 +31,8 @@ class Safety:
 
     def lie_of(self, log: Log) -> str | None:
         """What the log says it holds and could lose; None where all is well."""
+        if log.closed:  # deleted, or set aside
+            return None
         seen = self._verified.setdefault(log, Verified())
         held = log.held
         if held <= seen.held:

@@ -148,9 +148,10 @@ class Machine:
         self._on_exit(self, None if excused else failure)
 
     def _is_excused(self, failure: BaseException | None) -> bool:
-        """May a process end like that? Without its metadata log, yes; with a full disk it may refuse to start."""
+        """May a process end like that? Without its metadata log, yes; with a full disk it may refuse to start, or lose
+        a folder that was full in the middle of emptying a log."""
         if isinstance(failure, KafkaStorageError):
-            return self.first_folder_broken
+            return self.first_folder_broken or self.disk.capacity is not None
         starting = self.node is None or self.node.replicas is None
         return isinstance(failure, DiskFull) and starting and self.disk.capacity is not None
 
@@ -179,6 +180,11 @@ class Machine:
         self.node = None
 
     # --- the disk ---
+
+    @property
+    def has_offline_folder(self) -> bool:
+        """Does the node run without one of its data folders?"""
+        return self.node is not None and bool(self.node.figures().offline_folders)
 
     def stall(self) -> None:
         self.pace.stalled = True

@@ -51,22 +51,28 @@ def _parts(node: Node) -> Iterator[Partition | MetadataNode]:
 def _position(part: Partition | MetadataNode) -> Position:
     if isinstance(part, Partition):
         log, epoch, leads = part.log, part.leader_epoch, part.leader is not None
-        return epoch, leads, None if part.offline else log, log.log_end_offset, log.held, log.high_watermark
-    log, view = part.metadata.log, part.view
-    return view.leader_epoch, view.leads, log, log.log_end_offset, log.held, log.high_watermark
+    else:
+        log, epoch, leads = part.metadata.log, part.view.leader_epoch, part.view.leads
+    return epoch, leads, _usable(log), log.log_end_offset, log.held, log.high_watermark
+
+
+def _usable(log: Log) -> Log | None:
+    return log if log.folder.offline is None else None
 
 
 def _metadata_view(metadata: MetadataNode) -> ReplicaView:
     view, log = metadata.view, metadata.metadata.log
     votes = metadata._votes() or metadata._config.quorum.bootstrap
-    return ReplicaView(METADATA_KEY, str(METADATA), log, view.leader_epoch, view.leads, Durability.FSYNC, votes)
+    return ReplicaView(
+        METADATA_KEY, str(METADATA), _usable(log), view.leader_epoch, view.leads, Durability.FSYNC, votes
+    )
 
 
 def _view(partition: Partition) -> ReplicaView:
     return ReplicaView(
         partition.key,
         str(partition),
-        None if partition.offline else partition.log,
+        None if partition.offline else _usable(partition.log),
         partition.leader_epoch,
         partition.leader is not None,
         partition.log.config.durability,

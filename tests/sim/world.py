@@ -264,19 +264,21 @@ class Simulation:
         machine = self.machines[node]
         if error == errno.EIO:
             machine.disk_broken = True
-            machine.first_folder_broken |= path in machine.folders[0]
+            machine.first_folder_broken |= path.startswith(machine.folders[0]) or path in machine.folders[0]
         machine.disk.fail(operation, path, error=error, times=times)
 
     def break_folder(self, node: int, number: int, operation: str) -> None:
-        """As `break_disk`, for one of the machine's data folders."""
+        """As `break_disk`, for some of the files in one of the machine's data folders. Its `registration` is spared: a
+        folder that fails there counts as an older copy from then on, and only an operator brings it back."""
         folders = self.machines[node].folders
-        self.break_disk(node, operation, path=folders[number % len(folders)])
+        name = self.rng.choice(("__cluster", "orders", "events", "held", "recovery", "replication", "comes"))
+        self.break_disk(node, operation, path=f"{folders[number % len(folders)]}/{name}")
 
     def mend_disk(self, node: int) -> None:
         """The disk works again, and the node is started again where it runs: a folder stays offline for its life."""
         machine = self.machines[node]
         machine.disk.heal()
-        if machine.disk_broken and machine.up:
+        if machine.up and (machine.disk_broken or machine.has_offline_folder):
             self.kill(node)
             self.restart(node)
         machine.disk_broken = machine.first_folder_broken = False
