@@ -22,7 +22,7 @@ SUITE ?= all
 IMAGE ?= tidelog:dev
 TESTS ?= tests
 # One worker runs, in turn, all tests that start processes, containers or Spark (tests/conftest.py); the others the rest.
-PYTEST_FLAGS ?= -n $(JOBS) --dist loadgroup
+PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
 PROTOS := $(sort $(wildcard proto/tidelog/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/records/*.pyx tidelog/records/*.pxd))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)

@@ -1,7 +1,7 @@
 """What all tests share: one place that knows what this machine can run, and who must not run at the same time.
 
 Tests that start processes, containers or Spark measure time outs on real clocks: pytest-xdist runs them one after the
-other on one worker (one group), while the other workers run the pure ones.
+other on one worker, while the other workers run the pure ones.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +48,24 @@ def answers(*command: str) -> bool:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if any(item.get_closest_marker(marker) for marker in ONE_AT_A_TIME):
-            item.add_marker(pytest.mark.xdist_group("one-at-a-time"))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """One group for every file whose tests carry such a marker. pytest-xdist's own groups go by names of tests that it
+    sets in the workers, which pytest 9.2 does not let it do any more."""
+    return OneAtATime(config, log)
+
+
+class OneAtATime(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Gives the files that must not run beside each other to one worker, and any other test to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "one-at-a-time" if marked_as_such(file) else nodeid
+
+
+@cache
+def marked_as_such(file: str) -> bool:
+    text = Path(file).read_text(encoding="utf-8")
+    return any(f"pytest.mark.{marker}" in text for marker in ONE_AT_A_TIME)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
