@@ -227,7 +227,7 @@ def test_an_interrupt_ends_produce_although_nobody_types(healed: LocalCluster) -
 
     asyncio.run(read())
     typing.send_signal(signal.SIGINT)
-    assert typing.wait(timeout=20) == 130, "its standard input is still open"
+    assert typing.wait(timeout=60) == 130, "its standard input is still open"
     assert typing.stderr.read() == b"1 record acknowledged\n"
     typing.stdin.close()
 
