@@ -3,6 +3,8 @@
 Kept true:
   1. Damage below what was durable (the recovery point, or the held mark) is never cut away: it is reported, with file,
      byte and offsets, and the bytes stay. Above it, a batch that is not whole is a torn write, and is cut.
+     So is what lies behind offsets that are missing between two segments: a closed segment may have lost its last
+     batches whole, and a roll leaves no hole there (log.py).
   2. What recovery keeps above the recovery point of an fsync log is written again in place and fsynced before it
      counts as held: after a failed fsync the kernel calls such pages clean without their being on the disk.
   3. A clean stop is believed only where the last segment's headers, its indexes and the recovery point agree.
@@ -22,7 +24,7 @@ from typing import Final
 from storage.batch_walk import BrokenChain, scan_file
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_epochs
 from storage.clock import WallClock
-from storage.config import LogConfig
+from storage.config import INT32_MAX, LogConfig
 from storage.epoch_cache import EpochFile, LeaderEpochCache
 from storage.files import Files, folder_of, read_file, sync_all, write_file
 from storage.index import CorruptIndex
@@ -212,6 +214,12 @@ class LogLoader:
             if segment.base_offset < next_offset and not (i > first and segment.base_offset < protected):
                 self._drop(segments[i:], f"it starts below offset {next_offset}, where the log ends")
                 break
+            if i > first and next_offset < segment.base_offset <= kept[-1].base_offset + INT32_MAX:
+                if next_offset >= protected:
+                    self._drop(segments[i:], f"offsets {next_offset} to {segment.base_offset - 1} before it are lost")
+                    break
+                reason = "the offsets before the next segment are lost"
+                self._add_damage(kept[-1].path, kept[-1].size, next_offset, segment.base_offset, reason)
             kept.append(segment)
             next_offset = max(next_offset, segment.base_offset)
             behind = segments[i + 1].base_offset if i + 1 < len(segments) else None

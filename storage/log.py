@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
 from storage.clock import WallClock
-from storage.config import LogConfig
+from storage.config import INT32_MAX, LogConfig
 from storage.files import Buffer, Files, sync_all
 from storage.flush import FlushState, FlushTicket
 from storage.loading import Damage, LoadedLog
@@ -272,7 +272,7 @@ class Log:
             return
         segment = self._segments.active
         if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
-            segment = self._roll(max(info.first_offset, self.log_end_offset), now)
+            segment = self._roll(self._next_base(info), now)
         if not segment.index.fits(info.last_offset):
             self._write_apart(prepared, now, epochs)
             return
@@ -284,6 +284,12 @@ class Log:
                 self._epochs.restore(before)
             raise
         self.log_end_offset = Offset(info.last_offset + 1)
+
+    def _next_base(self, info: LogAppendInfo) -> Offset:
+        """Where the next segment starts: where this one ends, so that recovery can tell lost offsets from a hole;
+        behind a hole that no segment can hold, at the append's first offset."""
+        fits = info.last_offset - self.log_end_offset <= INT32_MAX
+        return self.log_end_offset if fits else max(info.first_offset, self.log_end_offset)
 
     def _note_epochs(
         self, extents: Sequence[Extent], epochs: Sequence[EpochStart], following: bool

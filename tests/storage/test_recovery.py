@@ -460,3 +460,19 @@ def test_a_disk_that_fails_while_it_is_read_takes_the_folder_offline() -> None:
     with pytest.raises(KafkaStorageError, match="offline"):
         folder.load_logs(lambda _tp, _id: SMALL)
     assert folder.offline is not None
+
+
+def test_a_closed_segment_that_lost_its_last_batch_whole_ends_the_log() -> None:
+    """Its file ends behind a whole batch and the next segment is there: taken for a hole, the log would go on behind
+    records that this replica never held."""
+    bench = Bench(replace(SMALL, segment_bytes=400), executor=Deferred())
+    while len(bench.log.segments) < 3:
+        bench.lead(b"value", timestamp=NOW)
+    closed = bench.log.segments[1]
+    last = list(closed.walk())[-1]
+    bench.disk.kill()
+    bench.disk.open(closed.path).truncate(last.position)
+    log = bench.reopen()
+    assert log.log_end_offset == last.base_offset
+    assert log.damage is None
+    assert "are lost" in " ".join(bench.folder.notes)
