@@ -214,9 +214,13 @@ class Checkers:
         if start >= end:
             return
         ledger = self.ledger(replica.key, replica.name)
+        position = start
         for batch in iter_batches(self._read(node, log, start, end)):
             data = bytes(batch.buffer)
             base = int(batch.base_offset)
+            if base > position:
+                break
+            position = int(batch.next_offset)
             known = ledger.batches.get(base)
             if known is None and base >= ledger.end:
                 ledger.batches[base] = data
@@ -228,6 +232,8 @@ class Checkers:
                     f"{replica.name} on {node}: offset {base} (epoch {batch.partition_leader_epoch}) is not what was "
                     f"committed there before ({_describe(known, ledger, base)})"
                 )
+        if position < end:
+            raise Violation(f"{replica.name} on {node}: offset {position} is missing, below {end}, which is committed")
 
     # --- what clients are told ---
 

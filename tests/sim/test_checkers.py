@@ -132,6 +132,13 @@ def test_other_bytes_below_the_watermark(cluster: Cluster) -> None:
         cluster.look("b")
 
 
+def test_a_hole_below_the_watermark(cluster: Cluster) -> None:
+    cluster.checkers.node_began("b")
+    cluster.logs["b"] = FakeLog([b"", batch(1, b"y")]).commit(2)
+    with pytest.raises(Violation, match="offset 0 is missing"):
+        cluster.look("b")
+
+
 def test_a_commit_that_a_member_does_not_hold(cluster: Cluster) -> None:
     for name in "abc":
         cluster.logs[name].add(b"z")
