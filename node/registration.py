@@ -98,6 +98,8 @@ class Registration:
         self._metadata, self._controller = metadata, controller
         self._clock, self._times = clock, times
         self._progress = _Progress()
+        self._named: list[DataFolder] = []
+        """The folders that the registration names."""
         self._wake = asyncio.Event()
 
     @property
@@ -164,11 +166,13 @@ class Registration:
 
     def _request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.RegisterNodeRequest:
         identity = self._identity
-        states = [
-            FolderState(folder.folder_id, NodeEpoch(folder.last_registration))
-            for folder, _ in self._folders
-            if folder.offline is None  # what cannot be used is not named: as if the disk were not there
-        ]
+        # What cannot be used is not named: as if the disk were not there.
+        self._named = [folder for folder, _ in self._folders if folder.offline is None]
+        if not self._named:
+            raise KafkaStorageError(
+                f"node {identity.node_id} has no data folder that works: check its disks, then start it again"
+            )
+        states = [FolderState(folder.folder_id, NodeEpoch(folder.last_registration)) for folder in self._named]
         return controller_pb2.RegisterNodeRequest(
             cluster_id=self._metadata.image.cluster_id,
             node_id=identity.node_id,
@@ -185,16 +189,27 @@ class Registration:
         )
 
     async def _get_ready(self) -> None:
-        """Apply the log beyond the registration, fsync its number in each folder; then the node is ready."""
+        """Apply the log beyond the registration, fsync its number in each folder named; then the node is ready.
+
+        Raises KafkaStorageError where one of them fails before: unfenced without its number in it, that folder would
+        count as an older copy for good. Started again, the node registers without it, or with it if it works.
+        """
         number = self._progress.node_epoch
         await self._metadata.wait_until(lambda: self._metadata.image.offset > number)
         for folder, executor in self._folders:
-            await self._write_number(folder, executor, number)
+            if folder in self._named:
+                await self._write_number(folder, executor, number)
+        failed = [folder.path for folder in self._named if folder.offline is not None]
+        if failed:
+            raise KafkaStorageError(
+                f"data folder {', '.join(failed)} failed before the node was ready: start the node again, it goes on "
+                "without what still fails"
+            )
         self._progress.ready = True
         self._wake.set()
 
     async def _write_number(self, folder: DataFolder, executor: Executor, number: NodeEpoch) -> None:
-        """A folder that fails here is offline, and counts as an older copy from now on; a full one is waited for."""
+        """A full folder is waited for. Raises KafkaStorageError."""
         while folder.offline is None:
             try:
                 await run_in(executor, lambda: folder.write_registration(number))
@@ -202,8 +217,6 @@ class Registration:
             except DiskFull as error:
                 _log.warning("not ready yet: %s", error.message)
                 await self._clock.sleep_ms(FULL_MS)
-            except KafkaStorageError as error:
-                _log.error("goes on without a data folder: %s", error.message)
 
     async def _beat(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
         heard = self._clock.monotonic_ms()

@@ -148,10 +148,11 @@ class Machine:
         self._on_exit(self, None if excused else failure)
 
     def _is_excused(self, failure: BaseException | None) -> bool:
-        """May a process end like that? Without its metadata log, yes; with a full disk it may refuse to start, or lose
-        a folder that was full in the middle of emptying a log."""
+        """May a process end like that? Without its metadata log, yes, and without any folder before it is ready; with a
+        full disk it may refuse to start, or lose a folder that was full in the middle of emptying a log."""
         if isinstance(failure, KafkaStorageError):
-            return self.first_folder_broken or self.disk.capacity is not None
+            getting_ready = self.node is None or not self.node.figures().ready
+            return self.first_folder_broken or self.disk.capacity is not None or (self.disk_broken and getting_ready)
         starting = self.node is None or self.node.replicas is None
         return isinstance(failure, DiskFull) and starting and self.disk.capacity is not None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+from storage.log import Log
 from tests.sim.network import Envelope
 from tests.sim.world import Simulation
 from tidelog.types import LeaderEpoch
@@ -431,6 +432,29 @@ def stopped_while_connecting(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def folder_fails_before_ready(sim: Simulation) -> None:
+    """Rule 6: a node is unfenced only when its registration's number is in every folder it named. One folder fails just
+    then; it holds the last in-sync copy of a partition, and is not to count as an older copy of itself."""
+    sim.start(nodes=3, min_insync=1, partitions=6, folders=2)
+    last = 2
+    manager = sim.machines[last].replicas()
+    led = [replica for replica in manager if replica.leads and isinstance(replica.log, Log)]
+    p = next(int(r.key.partition) for r in led if isinstance(r.log, Log) and r.log.path.startswith("/more/"))
+    write(sim, p, "a", 3)
+    for other in (0, 1):
+        sim.cut_link(other, last)
+    sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="the others are taken out for their lag")
+    sim.kill(last)
+    sim.heal(last)
+    sim.run_until(lambda: fenced(sim, last), what="the last member is fenced")
+    sim.break_disk(last, "write", path="/more/registration")
+    sim.restart(last)
+    sim.run_until(lambda: not sim.machines[last].up, what="it ends before it is ready")
+    sim.mend_disk(last)
+    sim.must_heal()
+
+
 def leads_quorum(sim: Simulation, node: int) -> bool:
     """Does the node lead the metadata quorum by its own books?"""
     return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
@@ -451,4 +475,5 @@ ALL = (
     voter_starts_on_a_full_disk,
     refused_fetch_is_sent_again,
     stopped_while_connecting,
+    folder_fails_before_ready,
 )

@@ -5,6 +5,7 @@ A planted bug that no story and no checker notices is a missing checker.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import pytest
 
 from node import methods, replica_fetcher, replica_manager
 from node import partition as node_partition
+from node import registration as node_registration
 from node.duplex import run_duplex
 from replication import elections, follower, isr, partition_leader, registration
 from replication.follower_events import AdvanceWatermark, AppendRecords, Waited, WantFetch
@@ -22,6 +24,7 @@ from storage import log as storage_log
 from storage.files import sync_all
 from tests.sim import stories
 from tests.sim.world import Simulation
+from tidelog.errors import KafkaStorageError
 from tidelog.types import NO_NODE
 
 Patch = pytest.MonkeyPatch
@@ -206,6 +209,21 @@ def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
     patch.setattr(replica_fetcher.ReplicaFetcher, "_serve_one_stream", serve_one_stream)
 
 
+def a_folder_without_its_number_is_unfenced(patch: Patch) -> None:
+    """A node goes on to be unfenced when a folder that it named could not take the registration's number."""
+
+    async def get_ready(self: Any) -> None:
+        number = self._progress.node_epoch
+        await self._metadata.wait_until(lambda: self._metadata.image.offset > number)
+        for folder, executor in self._folders:
+            with contextlib.suppress(KafkaStorageError):
+                await self._write_number(folder, executor, number)
+        self._progress.ready = True
+        self._wake.set()
+
+    patch.setattr(node_registration.Registration, "_get_ready", get_ready)
+
+
 MIXED = "is not what was committed there before"
 LOSES = "but a crash may lose"
 MEMBER_LACKS = "is in the in-sync set and (holds offsets below|has no log)"
@@ -231,11 +249,12 @@ PLANTED = [
     Planted(
         a_refused_joiner_counts_no_more, stories.lost_answer_to_a_proposal, "committed without a member of the set"
     ),
-    Planted(an_answer_counts_for_any_fetch, stories.late_answer, MIXED),
+    Planted(an_answer_counts_for_any_fetch, stories.late_answer, "offset 8 is missing"),
     Planted(a_topic_is_found_by_its_name, stories.topic_made_again, MEMBER_LACKS),
     Planted(a_leader_comes_from_all_replicas, stories.committed_outlives_its_leader, "with its log ending at"),
     Planted(a_refused_follower_is_given_one_tick, stories.refused_fetch_is_sent_again, "the first record is committed"),
     Planted(a_fetcher_stopped_while_it_connects_goes_on, stories.stopped_while_connecting, "the node has stopped", 4),
+    Planted(a_folder_without_its_number_is_unfenced, stories.folder_fails_before_ready, "it ends before it is ready"),
     Planted(a_flush_counts_beyond_a_cut, stories.flush_across_a_cut, LOSES),
     Planted(names_are_not_synced, stories.all_machines_lose_power, LOSES),
     Planted(unsynced_bytes_count_as_held, stories.all_machines_lose_power, LOSES),

@@ -268,10 +268,9 @@ class Simulation:
         machine.disk.fail(operation, path, error=error, times=times)
 
     def break_folder(self, node: int, number: int, operation: str) -> None:
-        """As `break_disk`, for some of the files in one of the machine's data folders. Its `registration` is spared: a
-        folder that fails there counts as an older copy from then on, and only an operator brings it back."""
+        """As `break_disk`, for some of the files in one of the machine's data folders."""
         folders = self.machines[node].folders
-        name = self.rng.choice(("__cluster", "orders", "events", "held", "recovery", "replication", "comes"))
+        name = self.rng.choice(("", "__cluster", "orders", "events", "held", "re", "comes"))
         self.break_disk(node, operation, path=f"{folders[number % len(folders)]}/{name}")
 
     def mend_disk(self, node: int) -> None:
