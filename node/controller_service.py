@@ -15,6 +15,7 @@ from node.metadata_codec import folders_from_proto, listeners_from_proto
 from node.topic_settings import TopicSettings
 from node.transport import Caller
 from replication.controller_events import (
+    AllocateProducerIds,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
@@ -24,6 +25,7 @@ from replication.controller_events import (
     Heartbeat,
     HeartbeatAnswer,
     IsrMember,
+    ProducerIdBlock,
     Proposal,
     Registered,
     RegisterNode,
@@ -118,6 +120,16 @@ class ControllerService:
         return controller_pb2.AlterPartitionResponse(
             partitions=[_altered(partition) for partition in altered.partitions]
         )
+
+    async def allocate_producer_ids(
+        self, request: controller_pb2.AllocateProducerIdsRequest, _caller: Caller
+    ) -> controller_pb2.AllocateProducerIdsResponse:
+        """A node wants producer ids to give away."""
+        block = await self._driver.ask(
+            lambda number: AllocateProducerIds(number, NodeId(request.node_id), NodeEpoch(request.node_epoch)),
+            ProducerIdBlock,
+        )
+        return controller_pb2.AllocateProducerIdsResponse(first_producer_id=block.first, count=block.count)
 
     async def create_topic(
         self, request: admin_pb2.CreateTopicRequest, _caller: Caller

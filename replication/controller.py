@@ -18,11 +18,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from replication import alter_partition, elections, registration, topics
 from replication.controller_events import (
     Activated,
+    AllocateProducerIds,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
@@ -34,6 +35,7 @@ from replication.controller_events import (
     Event,
     Heartbeat,
     HeartbeatAnswer,
+    ProducerIdBlock,
     Proposal,
     Registered,
     RegisterNode,
@@ -46,15 +48,18 @@ from replication.controller_events import (
     TopicDeleted,
 )
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.metadata import MetadataRecord, NodeChangeRecord, TopicRemovalRecord
+from replication.metadata import MetadataRecord, NodeChangeRecord, ProducerIdsRecord, TopicRemovalRecord
 from replication.sessions import Sessions
 from tidelog.errors import NodeIdNotRegistered, NotController, RequestTimedOut, StaleNodeEpoch, TidelogError
-from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey
+from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
 
 E = TypeVar("E")
 
 ConfigCheck = Callable[[Mapping[str, str]], None]
 """Raises InvalidConfig or UnsupportedVersion for topic settings that cannot be."""
+
+PRODUCER_ID_BLOCK: Final = 1_000
+"""Producer ids that a node is given at a time, as Kafka gives them: a node asks once for so many producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,8 @@ class Controller:
                 self._request(event.request_id, self._create_topic, event)
             case DeleteTopic():
                 self._request(event.request_id, self._delete_topic, event)
+            case AllocateProducerIds():
+                self._request(event.request_id, self._allocate_producer_ids, event)
             case Activated():
                 self._activate(event)
             case Resigned():
@@ -322,3 +329,14 @@ class Controller:
         batch.add([TopicRemovalRecord(topic.topic_id)])
         self._append(batch)
         return TopicDeleted(topic.topic_id)
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    def _allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
+        """No id is ever given twice, whoever asks: a node that was restarted leaves the rest of its block unused."""
+        node = self._current(request.node_id, request.node_epoch)
+        first = self.image.next_producer_id
+        batch = _Batch(self.image)
+        batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
+        self._append(batch)
+        return ProducerIdBlock(first, PRODUCER_ID_BLOCK)

@@ -23,6 +23,7 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
     PartitionKey,
+    ProducerId,
     TopicId,
 )
 
@@ -150,8 +151,26 @@ class AlterPartition:
     proposals: tuple[Proposal, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A node wants a block of producer ids to give away."""
+
+    request_id: int
+    node_id: NodeId
+    node_epoch: NodeEpoch
+
+
 Event: TypeAlias = (
-    Activated | Resigned | Committed | Ticked | RegisterNode | Heartbeat | CreateTopic | DeleteTopic | AlterPartition
+    Activated
+    | Resigned
+    | Committed
+    | Ticked
+    | RegisterNode
+    | Heartbeat
+    | CreateTopic
+    | DeleteTopic
+    | AlterPartition
+    | AllocateProducerIds
 )
 
 # --- results ----------------------------------------------------------------------------------------------------
@@ -201,7 +220,15 @@ class AlteredPartitions:
     partitions: tuple[AlteredPartition, ...]
 
 
-Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The ids from `first` on, `count` of them, are the node's to give away."""
+
+    first: ProducerId
+    count: int
+
+
+Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions | ProducerIdBlock
 
 # --- effects ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ from tidelog.errors import (
     InconsistentClusterId,
     InvalidConfig,
     LeaderNotAvailable,
+    NodeNotAvailable,
     NodeShuttingDown,
+    NotController,
     RequestTimedOut,
     TidelogError,
     UnknownTopicOrPartition,
@@ -299,7 +301,7 @@ class Cluster:
         for endpoint in self.candidates():
             try:
                 answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=timeout_ms)
-            except (ConnectionFailed, RequestTimedOut, NodeShuttingDown) as error:
+            except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable, NotController) as error:
                 failures.append(error)
             else:
                 self._last = endpoint

@@ -75,6 +75,9 @@ DATA_LIST_OFFSETS: Final = Method(DATA, "ListOffsets", data_pb2.ListOffsetsReque
 DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(
     DATA, "OffsetForLeaderEpoch", data_pb2.OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochResponse
 )
+DATA_INIT_PRODUCER_ID: Final = Method(
+    DATA, "InitProducerId", data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse
+)
 
 ADMIN_GET_METADATA: Final = Method(ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
 ADMIN_CREATE_TOPIC: Final = Method(ADMIN, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
@@ -91,6 +94,12 @@ CONTROLLER_HEARTBEAT: Final = Method(
 )
 CONTROLLER_ALTER_PARTITION: Final = Method(
     CONTROLLER, "AlterPartition", controller_pb2.AlterPartitionRequest, controller_pb2.AlterPartitionResponse
+)
+CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
+    CONTROLLER,
+    "AllocateProducerIds",
+    controller_pb2.AllocateProducerIdsRequest,
+    controller_pb2.AllocateProducerIdsResponse,
 )
 CONTROLLER_CREATE_TOPIC: Final = Method(
     CONTROLLER, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse

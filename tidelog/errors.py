@@ -369,6 +369,17 @@ class OutOfOrderSequenceNumber(
     """An idempotent producer's sequence leaves a gap: an earlier batch is missing."""
 
 
+class UnknownProducerId(
+    TidelogError,
+    code=59,
+    kafka_name="UNKNOWN_PRODUCER_ID",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The leader knows nothing of an idempotent producer whose batch is not its first: its records have expired."""
+
+
 class InvalidProducerEpoch(
     TidelogError,
     code=47,

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from node.grpc_server import GrpcServer
 from node.transport import Caller
+from tests.client.producer_states import ProducerStates
 from tidelog import _wire as wire
 from tidelog._real import RealClock
 from tidelog._status import to_proto
@@ -77,6 +78,7 @@ class MemoryPartition:
     batches: list[bytes] = field(default_factory=list)
     start: int = 0
     grown: asyncio.Event = field(default_factory=asyncio.Event)
+    producers: ProducerStates = field(default_factory=ProducerStates)
 
     @property
     def end(self) -> int:
@@ -86,7 +88,13 @@ class MemoryPartition:
         batch = bytearray(records)
         base = self.end
         stamp(batch, 0, base_offset=base, leader_epoch=self.leader_epoch)
-        RecordBatch(batch).ensure_valid()
+        sent = RecordBatch(batch)
+        sent.ensure_valid()
+        numbers = (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.count)
+        first_copy = self.producers.judge(*numbers)
+        if first_copy is not None:
+            return first_copy
+        self.producers.appended(*numbers, base)
         self.batches.append(bytes(batch))
         self.grown.set()
         self.grown = asyncio.Event()
@@ -122,6 +130,7 @@ class MemoryNode:
         self.on_produce: Callable[[wire.PartitionProduce], object] = lambda entry: None
         """Called before each append; may return SILENCE, an error to answer, or "break" (before) / "lose" (after)."""
         self.on_fetch: Callable[[data_pb2.FetchPartition], object] = lambda entry: None
+        self.on_init_producer_id: Callable[[data_pb2.InitProducerIdRequest], object] = lambda request: None
         self.produced: list[list[int]] = []
         self.fetches: list[data_pb2.FetchPartition] = []
         self.waiting: dict[tuple[bytes, int], asyncio.Task[None]] = {}
@@ -162,6 +171,13 @@ class MemoryNode:
 
     async def produce(self, request: Any, caller: Caller) -> Any:
         raise NotImplementedError
+
+    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, caller: Caller) -> Any:
+        wish = self.on_init_producer_id(request)
+        if isinstance(wish, TidelogError):
+            raise wish
+        self.cluster.producer_ids += 1
+        return data_pb2.InitProducerIdResponse(producer_id=self.cluster.producer_ids, producer_epoch=0)
 
     async def fetch(self, request: Any, caller: Caller) -> Any:
         raise NotImplementedError
@@ -293,6 +309,7 @@ class MemoryCluster:
         self.topics: dict[str, MemoryTopic] = {}
         self.version = 0
         self.cluster_id = "memory"
+        self.producer_ids = 0
         self._ids = 0
 
     @property

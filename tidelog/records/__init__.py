@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog.records.analysis import Analysis, analyze
 from tidelog.records.assignment import AppendRules, Assigned, assign_offsets
-from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
+from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, set_producer, stamp
 from tidelog.records.batches import batch_at, iter_batches, iter_records, view
 from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
 from tidelog.records.checksum import crc32c
@@ -83,6 +83,7 @@ __all__ = [
     "set_log_append_time",
     "set_max_timestamp",
     "set_message_timestamp",
+    "set_producer",
     "stamp",
     "stamp_message",
     "view",

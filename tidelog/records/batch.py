@@ -26,6 +26,7 @@ from tidelog.records.header import (
     LEADER_EPOCH_AT,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    PRODUCER_AT,
     BatchHeader,
     ByteBuffer,
     read_header,
@@ -303,6 +304,19 @@ def set_max_timestamp(
     struct.pack_into(">h", buffer, position + ATTRIBUTES_AT, attributes)
     struct.pack_into(">q", buffer, position + MAX_TIMESTAMP_AT, timestamp)
     struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : header.end]))
+
+
+def set_producer(
+    buffer: bytearray | memoryview, position: int, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give the v2 batch at `position` other numbers of its producer, in place, and compute its checksum anew.
+
+    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message, which has none.
+    """
+    _ensure_v2(buffer, position)
+    end = read_header(buffer, position).end
+    struct.pack_into(">qhi", buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]))
 
 
 def _ensure_v2(buffer: ByteBuffer, position: int) -> None:
