@@ -79,7 +79,7 @@ class NodeConfig:
     @property
     def log_config(self) -> LogConfig:
         """The defaults of topic settings."""
-        return LogConfig.from_topic(self.log_defaults)
+        return LogConfig.from_node(self.log_defaults)
 
 
 def parse(text: str, environ: Mapping[str, str], *, source: str, host_name: str) -> NodeConfig:
@@ -197,10 +197,14 @@ class _Values:
                 self._refuse(section, key, given, 'a key with dots stands in quotes, for example "retention.ms" = -1')
             text = str(given.value).lower() if isinstance(given.value, bool) else str(given.value)
             try:
-                LogConfig.from_topic({key: text})
+                LogConfig.from_node({key: text})
             except (InvalidConfig, UnsupportedVersion) as error:
                 self._refuse(section, key, given, error.message)
             settings[key] = text
+        try:
+            LogConfig.from_node(settings)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{self._source}: [log]: {error.message}") from None
         return settings
 
     def listener_names(self) -> list[str]:
