@@ -19,10 +19,14 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from storage.files import Buffer, File, FolderLock, Mapping
+from storage.files import Buffer, File, FolderLock, Mapping, Room
 
 _BLOCK_BYTES: Final = 4096
 """The disk writes whole blocks of this size, in any order."""
+
+
+_ENDLESS: Final = 1 << 60
+"""Bytes of a disk without a limit."""
 
 
 class SimulatedCrash(BaseException):
@@ -511,6 +515,11 @@ class FakeDisk:
     def sync_folder(self, path: str) -> None:
         self.touch("sync_folder", path, self.life)
         self._folder(path).sync()
+
+    def room(self, path: str) -> Room:
+        self._folder(path)
+        total = _ENDLESS if self.capacity is None else self.capacity
+        return Room(max(total - self.used, 0), total)
 
     def lock(self, path: str) -> FolderLock:
         if path in self.locked:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -82,6 +82,13 @@ class Mapping(Protocol):
         ...
 
 
+class Room(NamedTuple):
+    """A file system's bytes: what this process may still write, and all there are."""
+
+    free: int
+    total: int
+
+
 class FolderLock(Protocol):
     """Held as long as this process works on a data folder."""
 
@@ -132,6 +139,10 @@ class Files(Protocol):
 
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder durable."""
+        ...
+
+    def room(self, path: str) -> Room:
+        """How much room the file system of a folder has."""
         ...
 
     def lock(self, path: str) -> FolderLock:

@@ -74,6 +74,10 @@ class LogFolder(Protocol):
         """What the log holds has moved up: write the mark."""
         ...
 
+    def take_room(self, tp: TopicPartition, size: int) -> None:
+        """So many bytes are about to be appended to one of its logs. Raises DiskFull below the reserve."""
+        ...
+
     def lower_marks(self, log: Log, offset: Offset) -> None:
         """Make durable that nothing at or above `offset` is claimed to be. Raises OSError."""
         ...
@@ -233,6 +237,7 @@ class Log:
                 f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
                 f"{self.config.segment_bytes}: send smaller batches"
             )
+        self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
             self._write(prepared, now, epochs, following=not assign_offsets)
         except OSError as error:
