@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from storage.batch_walk import BrokenChain, check_link, scan_file, walk_file
+from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
 from storage.files import Buffer, File, Files
 from storage.index import CorruptIndex
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex, TimestampOffset
-from tidelog.records.header import HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
-from tidelog.types import LeaderEpoch, Millis, Offset
+from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
+from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -34,16 +34,6 @@ SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
     """Kafka's name: the base offset in 20 digits."""
     return f"{folder}/{base_offset:020d}{suffix}"
-
-
-class Extent(NamedTuple):
-    """What the log must know of a batch that it stores."""
-
-    base_offset: Offset
-    last_offset: Offset
-    size: int
-    max_timestamp: Millis
-    leader_epoch: LeaderEpoch
 
 
 class SegmentRead(NamedTuple):
@@ -70,6 +60,7 @@ class LogSegment:
         "index",
         "jitter_ms",
         "size",
+        "suffix",
         "time_index",
     )
 
@@ -83,9 +74,12 @@ class LogSegment:
         created_ms: Millis,
         jitter_ms: int = 0,
         fresh: bool = False,
+        suffix: str = "",
     ) -> None:
-        """fresh: make the files; else they are there already. Raises OSError."""
+        """fresh: make the files; else they are there already. suffix: behind the names of the files, as long as they
+        are no part of the log. Raises OSError."""
         self._files = files
+        self.suffix = suffix
         self.folder = folder
         self.base_offset = base_offset
         self.created_ms = created_ms
@@ -99,12 +93,8 @@ class LogSegment:
         batch."""
         self._max: TimestampOffset | None = None
         limit = config.segment_index_bytes
-        self.index = OffsetIndex(
-            files, segment_path(folder, base_offset, INDEX_SUFFIX), base_offset, limit, fresh=fresh
-        )
-        self.time_index = TimeIndex(
-            files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX), base_offset, limit, fresh=fresh
-        )
+        self.index = OffsetIndex(files, self._path(INDEX_SUFFIX), base_offset, limit, fresh=fresh)
+        self.time_index = TimeIndex(files, self._path(TIME_INDEX_SUFFIX), base_offset, limit, fresh=fresh)
         if fresh:
             self.index.make_room(1)
             self.time_index.make_room(1)
@@ -112,7 +102,10 @@ class LogSegment:
     @property
     def path(self) -> str:
         """Path of the .log file."""
-        return segment_path(self.folder, self.base_offset, LOG_SUFFIX)
+        return self._path(LOG_SUFFIX)
+
+    def _path(self, kind: str) -> str:
+        return segment_path(self.folder, self.base_offset, kind) + self.suffix
 
     @property
     def file(self) -> File:
@@ -145,21 +138,22 @@ class LogSegment:
 
     def _age(self, now: Millis, max_timestamp: Millis) -> int:
         if self.first_timestamp is None:
-            self.first_timestamp = BatchHeader(0, *HEADER.unpack(self.file.pread(HEADER_BYTES, 0))).max_timestamp
+            first = peek_header(self.file.pread(HEADER_BYTES, 0))
+            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
         if self.first_timestamp >= 0:
             return max_timestamp - self.first_timestamp
         return now - self.created_ms
 
-    def append(self, buffers: Sequence[Buffer], extents: Sequence[Extent], size: int) -> None:
-        """Write batches behind the last one. extents: what they are, `size` bytes together.
+    def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], size: int) -> None:
+        """Write batches behind the last one. headers: theirs, as they are stored; `size` bytes together.
 
         Raises OSError, and then nothing was appended.
         """
         position = self.size
         since = self._since_index
         if since + size > self._interval:
-            self.index.make_room(len(extents))
-            self.time_index.make_room(len(extents))
+            self.index.make_room(len(headers))
+            self.time_index.make_room(len(headers))
         file = self.file
         try:
             file.pwritev(buffers, position)
@@ -167,16 +161,16 @@ class LogSegment:
             file.truncate(position)
             raise
         if position == 0:
-            self.first_timestamp = extents[0].max_timestamp
+            self.first_timestamp = headers[0].max_timestamp
         largest = self.largest
-        for _, last_offset, batch_size, max_timestamp, _ in extents:
-            if max_timestamp > largest.timestamp:
-                largest = TimestampOffset(max_timestamp, last_offset)
+        for header in headers:
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
             if since > self._interval:
-                self._index(last_offset, position, largest)
+                self._index(header.last_offset, position, largest)
                 since = 0
-            position += batch_size
-            since += batch_size
+            position += header.size
+            since += header.size
         self._max = largest
         self._since_index = since
         self.size = position
@@ -258,7 +252,7 @@ class LogSegment:
             data = self.file.pread(missing, at)
             end, next_offset, _ = _whole_batches(data, at, self.size, offset, up_to, missing)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
-        return SegmentRead(records, Offset(next_offset), at + end)
+        return SegmentRead(records, next_offset, at + end)
 
     # --- cut and repair -------------------------------------------------------------------------------------------
 
@@ -350,32 +344,47 @@ class LogSegment:
     def remove(self) -> None:
         """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""
         self.close()
-        for suffix in reversed(SUFFIXES):
-            path = segment_path(self.folder, self.base_offset, suffix)
+        for kind in reversed(SUFFIXES):
+            path = self._path(kind)
             if self._files.size(path) is not None:
                 self._files.remove(path)
+
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind the names of the segment's files; "" makes them those of a log. Handles and
+        mappings live on with whoever has them, the segment itself opens its files anew. Raises OSError.
+
+        The .log comes first on its way into the log and last on its way out of it: a crash leaves it without indexes,
+        never indexes without it.
+        """
+        self.close()
+        for kind in SUFFIXES if suffix == "" else reversed(SUFFIXES):
+            path = segment_path(self.folder, self.base_offset, kind)
+            if self._files.size(path + self.suffix) is not None:
+                self._files.rename(path + self.suffix, path + suffix)
+        self.suffix = suffix
+        self.index.path, self.time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
 
 
 def _whole_batches(
     data: bytes, at: int, file_end: int, offset: Offset, up_to: Offset, max_bytes: int
-) -> tuple[int, int, int]:
+) -> tuple[int, Offset, int]:
     """How many bytes of `data`, which starts at byte `at` of the file, are whole batches below `up_to`.
 
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    position, next_offset, epoch = 0, 0, -1
-    size = min(len(data), max_bytes) if max_bytes > HEADER_BYTES else len(data)
-    while size - position >= HEADER_BYTES:
-        header = BatchHeader(at + position, *HEADER.unpack_from(data, position))
-        problem = check_link(header, at + position, file_end, next_offset, epoch)
-        if problem is not None:
-            raise BrokenChain(at + position, next_offset, problem)
-        last_offset = header.base_offset + header.last_offset_delta
-        if last_offset >= up_to:
+    link = Link(at, file_end, 0)
+    next_offset = offset
+    while link.position - at < len(data):
+        header = link.read(data, link.position - at)
+        if header is None:
+            if link.position == at:
+                raise link.broken(f"{len(data)} bytes are left, less than a batch header")
             break
-        end = position + LOG_OVERHEAD + header.length
-        if end > size or end > max_bytes:
-            return position, next_offset or offset, 0 if position else end
-        position, next_offset, epoch = end, last_offset + 1, header.leader_epoch
-    return position, next_offset or offset, 0
+        if header.last_offset >= up_to:
+            break
+        if link.position - at + header.size > max_bytes:
+            return link.position - at, next_offset, header.size if link.position == at else 0
+        link = link.behind(header)
+        next_offset = Offset(link.next_offset)
+    return link.position - at, next_offset, 0
