@@ -148,11 +148,7 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
         properties = {"version": "1", "directory.id": encode_topic_id(UUID(int=rng.getrandbits(128), version=4))}
         _write_properties(files, path, properties)
         return properties
-    properties = {}
-    for line in data.decode("utf-8", "replace").splitlines():
-        name, equals, value = line.partition("=")
-        if equals and not line.startswith("#"):
-            properties[name.strip()] = value.strip()
+    properties = parse_properties(data)
     try:
         decode_topic_id(properties["directory.id"])
         int(properties.get("node.id", "0"))
@@ -163,6 +159,16 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
             f"{path}/{META_PROPERTIES} is damaged or of another version ({error}): restore it, or give this node "
             "another folder"
         ) from error
+    return properties
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    """The named values of a properties file."""
+    properties = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            properties[name.strip()] = value.strip()
     return properties
 
 
