@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from storage.checkpoints import read_partition_metadata, write_partition_metadata
+from storage.checkpoints import LOG_FOLDER, read_partition_metadata, write_partition_metadata
 from storage.clock import WallClock
 from storage.config import LogConfig
 from storage.executor import Executor, InlineExecutor
@@ -42,7 +42,6 @@ from tidelog.types import (
     TopicPartition,
 )
 
-_LOG_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]+-delete")
 _RESERVED: Final = re.compile(r".+-\d+\.[0-9a-f]+-(stray|future)")
 _NAME_BYTES_MAX: Final = 255
@@ -191,7 +190,7 @@ class DataFolder:
         without it completes the loading. What is no readable log is set aside. Raises KafkaStorageError, DiskFull.
         """
         for name in self._guard("listing the folder", lambda: self.files.list(self.path)):
-            match = _LOG_FOLDER.fullmatch(name)
+            match = LOG_FOLDER.fullmatch(name)
             if match is None or _DELETED.fullmatch(name) or _RESERVED.fullmatch(name):
                 if _DELETED.fullmatch(name):
                     self._delete_later(f"{self.path}/{name}")

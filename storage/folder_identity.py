@@ -18,6 +18,7 @@ import random
 from typing import Final
 from uuid import UUID
 
+from storage import older_folder
 from storage.checkpoints import decode_topic_id, encode_topic_id
 from storage.files import Files, FolderLock, folder_of, read_file, write_file
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
@@ -150,6 +151,9 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
         return properties
     properties = parse_properties(data)
     try:
+        if older_folder.is_older(properties):
+            properties = older_folder.adopt(files, path, properties, rng)
+            _write_properties(files, path, properties)
         decode_topic_id(properties["directory.id"])
         int(properties.get("node.id", "0"))
         if properties["version"] != "1":
