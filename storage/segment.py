@@ -22,6 +22,7 @@ from storage.files import Buffer, File, Files
 from storage.index import CorruptIndex
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex, TimestampOffset
+from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
@@ -349,20 +350,24 @@ class LogSegment:
             if self._files.size(path) is not None:
                 self._files.remove(path)
 
-    def rename(self, suffix: str) -> None:
-        """Put another suffix behind the names of the segment's files; "" makes them those of a log. Handles and
-        mappings live on with whoever has them, the segment itself opens its files anew. Raises OSError.
+    def rename(self, suffix: str) -> list[str]:
+        """Put another suffix behind the names of the segment's files; "" makes them those of a log. Handles live on
+        with whoever has them, the segment itself opens its files anew. Returns the new paths. Raises OSError.
 
         The .log comes first on its way into the log and last on its way out of it: a crash leaves it without indexes,
         never indexes without it.
         """
         self.close()
-        for kind in SUFFIXES if suffix == "" else reversed(SUFFIXES):
+        kinds = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
+        renamed = []
+        for kind in kinds if suffix == "" else reversed(kinds):
             path = segment_path(self.folder, self.base_offset, kind)
             if self._files.size(path + self.suffix) is not None:
                 self._files.rename(path + self.suffix, path + suffix)
+                renamed.append(path + suffix)
         self.suffix = suffix
         self.index.path, self.time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
+        return renamed
 
 
 def _whole_batches(

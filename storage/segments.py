@@ -19,6 +19,8 @@ from tidelog.types import Millis, Offset
 
 STRAY_SUFFIX: Final = ".stray"
 """Behind the name of a file that fits nowhere."""
+DELETED_SUFFIX: Final = ".deleted"
+"""Behind the names of a segment's files that are no part of the log any more, until they are removed."""
 
 
 def make_segment(
@@ -118,6 +120,16 @@ class LogSegments:
             self._bases.pop()
             removed = True
         return removed
+
+    def drop_first(self, count: int) -> list[str]:
+        """Take the oldest segments out of the log, the oldest first: their files get another name, under which readers
+        and flushes that have them open go on. Returns the new paths. Raises OSError, and then those not renamed yet are
+        still part of the log."""
+        dropped = []
+        for _ in range(count):
+            dropped += self._segments[0].rename(DELETED_SUFFIX)
+            del self._segments[0], self._bases[0]
+        return dropped
 
     def remove_leftovers(self) -> None:
         """Remove segment files that the list does not name: loading leaves them behind damage."""
