@@ -3,6 +3,7 @@
     FOLDER/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
            replication-offset-checkpoint      high watermarks                                      (Kafka's)
            log-start-offset-checkpoint        where logs start, if not at their first segment      (Kafka's)
+           cleaner-offset-checkpoint          up to where compacted logs are clean                 (Kafka's)
            held-offset-marks                  held_marks.py
 
 Kept true: what a file claims is true of the disk; a claim that is to fall falls durably before the bytes go.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from storage.checkpoints import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -39,6 +41,7 @@ class FolderClaims:
         self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = self._checkpoint(LOG_START_CHECKPOINT)
+        self._cleaned = self._checkpoint(CLEANER_CHECKPOINT)
         self._found_high_watermarks = dict(self._high_watermarks.claimed)
         self._found_recovery_points = dict(self._recovery_points.claimed)
 
@@ -73,6 +76,8 @@ class FolderClaims:
         self.marks.lower(key, offset)
         if self._recovery_points.claimed.get(tp, 0) > offset:
             _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: offset})
+        if self._cleaned.claimed.get(tp, 0) > offset:
+            _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
 
     def protect(self, log: Log) -> None:
         """Make the log's recovery point durable: everything below it is on the disk, a hole there is no loss. Raises
@@ -85,6 +90,14 @@ class FolderClaims:
         """Write down where the log starts now, durably. Raises OSError."""
         _write_now(self._log_starts, {**self._log_starts.claimed, log.topic_partition: log.log_start_offset})
 
+    def cleaned(self, tp: TopicPartition) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        return self._cleaned.claimed.get(tp)
+
+    def note_cleaned(self, tp: TopicPartition, offset: Offset) -> None:
+        """Write down up to where the log is compacted, durably. Raises OSError."""
+        _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
+
     def forget(self, tp: TopicPartition, key: PartitionKey) -> None:
         """No file claims anything about this log any more. Raises OSError."""
         self.marks.drop(key)
@@ -92,6 +105,8 @@ class FolderClaims:
         for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
             if checkpoint.claimed.get(tp):
                 _write_now(checkpoint, {**checkpoint.claimed, tp: Offset(0)})
+        if tp in self._cleaned.claimed:
+            _write_now(self._cleaned, {key: offset for key, offset in self._cleaned.claimed.items() if key != tp})
 
     # --- all of them ----------------------------------------------------------------------------------------------
 
