@@ -24,13 +24,14 @@ from storage.config import INT32_MAX, LogConfig
 from storage.files import Buffer, Files, sync_all
 from storage.flush import FlushState, FlushTicket
 from storage.loading import Damage, LoadedLog
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Extent, LogSegment, segment_path
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
-from storage.validation import Prepared, prepare_follower, prepare_leader
+from storage.validation import Prepared, append_rules, prepare_follower, prepare_leader
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
+    InvalidTopic,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -50,6 +51,8 @@ from tidelog.types import (
 
 _HINTS_MAX: Final = 64
 """Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
+_INTERNAL: Final = "__"
+"""How names of internal topics begin, as Kafka's do."""
 
 
 class LogFolder(Protocol):
@@ -120,6 +123,7 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
+        self._rules = append_rules(config)
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
         self.high_watermark = loaded.log_start
@@ -196,6 +200,7 @@ class Log:
         """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
         assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
         self.config = config
+        self._rules = append_rules(config)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -210,12 +215,14 @@ class Log:
     ) -> LogAppendInfo:
         """Append whole batches; a partial one at the end is left out.
 
-        assign_offsets: as the leader, in epoch `leader_epoch`, giving exactly one batch its place; else as a follower,
-        which takes offsets and epochs as they are in the bytes. epochs: the leader's epoch entries over the batches,
-        which a follower's cache is built from; without them the batches' own epochs serve. The buffer is not kept.
+        assign_offsets: as the leader, in epoch `leader_epoch`, giving one batch of v2 or messages of v0 or v1 their
+        place, in the topic's format and codec; else as a follower, which takes offsets and epochs as they are in the
+        bytes. epochs: the leader's epoch entries over the batches, which a follower's cache is built from; without them
+        the batches' own epochs serve, and v0 and v1 have none. The buffer is not kept.
         Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
-        InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedVersion, OffsetsNotMonotonic, FencedLeaderEpoch,
-        DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its folder is offline, or has just gone).
+        InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
+        OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its
+        folder is offline, or has just gone).
         """
         self._ensure_usable()
         if self.damage is not None:
@@ -239,7 +246,7 @@ class Log:
             )
         self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
-            self._write(prepared, now, epochs, following=not assign_offsets)
+            self._write(prepared, now, epochs, leader_epoch if assign_offsets else None)
         except OSError as error:
             raise self.folder.fail(f"appending to {self.path}", error) from error
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -259,20 +266,32 @@ class Log:
                 f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch "
                 f"{self._epochs.latest}"
             )
-        return prepare_leader(
+        if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
+            raise InvalidTopic(
+                f"{self.topic_partition.topic} is an internal topic, which only nodes write to: choose another one"
+            )
+        prepared = prepare_leader(
             records,
-            self.config,
+            self._rules,
             log_start=self.log_start_offset,
             log_end=self.log_end_offset,
             leader_epoch=leader_epoch,
             now=now,
             origin=origin,
         )
+        if prepared is not None and prepared.info.stats.converted_records:
+            took = max(0, self.folder.clock.wall_ms() - now)
+            stats = prepared.info.stats._replace(conversion_ms=took)
+            prepared = prepared._replace(info=prepared.info._replace(stats=stats))
+        return prepared
 
-    def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], *, following: bool) -> None:
-        """Roll, note epochs, write, move the log end. Raises OSError, and then nothing of it was written."""
-        info, extents = prepared.info, prepared.extents
-        if len(extents) > 1 and info.valid_bytes > self.config.segment_bytes:
+    def _write(
+        self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], leader_epoch: LeaderEpoch | None
+    ) -> None:
+        """Roll, note epochs, write, move the log end. leader_epoch: None for a follower. Raises OSError, and then
+        nothing of it was written."""
+        info, headers = prepared.info, prepared.headers
+        if leader_epoch is None and len(headers) > 1 and info.valid_bytes > self.config.segment_bytes:
             self._write_apart(prepared, now, epochs)
             return
         segment = self._segments.active
@@ -281,9 +300,11 @@ class Log:
         if not segment.index.fits(info.last_offset):
             self._write_apart(prepared, now, epochs)
             return
-        before = self._note_epochs(extents, epochs, following)
+        before = self._note_epochs(prepared, epochs, leader_epoch)
         try:
-            segment.append(prepared.buffers, extents, info.valid_bytes)
+            if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
+                self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
+            segment.append(prepared.buffers, headers, info.valid_bytes)
         except OSError:
             if before is not None:
                 self._epochs.restore(before)
@@ -297,21 +318,24 @@ class Log:
         return self.log_end_offset if fits else max(info.first_offset, self.log_end_offset)
 
     def _note_epochs(
-        self, extents: Sequence[Extent], epochs: Sequence[EpochStart], following: bool
+        self, prepared: Prepared, epochs: Sequence[EpochStart], leader_epoch: LeaderEpoch | None
     ) -> tuple[EpochStart, ...] | None:
         """Enter the epochs of an append into the cache. Returns the entries before, None where nothing changes.
 
         A follower believes its leader, or the batches: an epoch that it once began itself and that has no records goes.
         """
-        cache, log_end = self._epochs, self.log_end_offset
-        last = extents[-1].leader_epoch
-        if last == cache.latest and (not following or cache.last_with_data(log_end) == last):
+        cache, log_end, before = self._epochs, self.log_end_offset, self._epochs.entries
+        if leader_epoch is not None:
+            return before if cache.assign(leader_epoch, log_end) else None
+        end = prepared.info.last_offset
+        starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
+        if not starts:
+            starts = [(header.leader_epoch, header.base_offset) for header in prepared.headers if header.magic == 2]
+        in_force = cache.last_with_data(log_end)
+        if in_force == cache.latest == (starts[-1][0] if starts else in_force):
             return None
-        before = cache.entries
-        if following:
-            cache.truncate_from_end(log_end)
-        starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs]
-        for epoch, start in starts or [(extent.leader_epoch, extent.base_offset) for extent in extents]:
+        cache.truncate_from_end(log_end)
+        for epoch, start in starts:
             if epoch > cache.latest:
                 cache.assign(epoch, start)
         return before
@@ -321,17 +345,16 @@ class Log:
         full after some of them, those stay, as if they had been fetched alone."""
         data = memoryview(b"".join(prepared.buffers))
         position = 0
-        for extent in prepared.extents:
+        for header in prepared.headers:
             info = prepared.info._replace(
-                first_offset=extent.base_offset,
-                last_offset=extent.last_offset,
-                max_timestamp=extent.max_timestamp,
-                valid_bytes=extent.size,
+                first_offset=header.base_offset,
+                last_offset=header.last_offset,
+                max_timestamp=header.max_timestamp,
+                valid_bytes=header.size,
             )
-            part = Prepared([data[position : position + extent.size]], (extent,), info)
-            within = [entry for entry in epochs if entry.epoch <= extent.leader_epoch]
-            self._write(part, now, within, following=True)
-            position += extent.size
+            part = Prepared([data[position : position + header.size]], (header,), info)
+            self._write(part, now, epochs, None)
+            position += header.size
 
     # --- roll -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.fake_disk import FakeDisk
@@ -34,8 +35,8 @@ def full_folder(room: int = 400_000) -> tuple[FakeDisk, DataFolder, Log]:
     return disk, folder, log
 
 
-def append(log: Log) -> None:
-    log.append(batch(VALUE), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+def append(log: Log, origin: Origin = Origin.CLIENT) -> None:
+    log.append(batch(VALUE), assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=origin)
 
 
 def test_the_refusal_names_folder_room_reserve_and_what_to_do() -> None:
@@ -69,7 +70,7 @@ def test_new_logs_are_refused_and_the_metadata_log_is_not() -> None:
     with pytest.raises(DiskFull, match="reserve"):
         folder.create_log(other, TOPIC_ID, log.config)
     metadata = folder.create_log(TopicPartition(METADATA_TOPIC, PartitionIndex(0)), TOPIC_ID, log.config)
-    append(metadata)
+    append(metadata, Origin.COORDINATOR)
     assert metadata.log_end_offset == 1
 
 
