@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from storage.checkpoints import LOG_FOLDER, read_partition_metadata, write_partition_metadata
@@ -49,6 +50,20 @@ _NAME_BYTES_MAX: Final = 255
 
 T = TypeVar("T")
 ConfigOf = Callable[[TopicPartition, TopicId], LogConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far a folder's logs are loaded. log: the last one that was. bytes: of all that were."""
+
+    folder: str
+    log: str
+    done: int
+    total: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one {self.log}"
 
 
 def _ignore(_: object) -> None:
@@ -181,31 +196,42 @@ class DataFolder:
     # --- logs -----------------------------------------------------------------------------------------------------
 
     def load_logs(
-        self, config_of: ConfigOf, *, only: Callable[[TopicPartition], bool] | None = None
+        self,
+        config_of: ConfigOf,
+        *,
+        only: Callable[[TopicPartition], bool] | None = None,
+        progress: Callable[[LoadProgress], None] = _ignore,
     ) -> dict[TopicPartition, Log]:
         """Open all logs of the folder that are not open yet, recovering where needed; may take long. Returns all
         open ones.
 
         config_of: the topic's settings. only: load just these now (the metadata log comes before all others); the call
-        without it completes the loading. What is no readable log is set aside. Raises KafkaStorageError, DiskFull.
+        without it completes the loading. progress: told after each log. What is no readable log is set aside. Raises
+        KafkaStorageError, DiskFull.
         """
-        for name in self._guard("listing the folder", lambda: self.files.list(self.path)):
-            match = LOG_FOLDER.fullmatch(name)
-            if match is None or _DELETED.fullmatch(name) or _RESERVED.fullmatch(name):
-                if _DELETED.fullmatch(name):
-                    self._delete_later(f"{self.path}/{name}")
-                continue
-            tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
-            if (
-                tp in self.logs
-                or (only is not None and not only(tp))
-                or not self.files.is_folder(f"{self.path}/{name}")
-            ):
-                continue
-            self._guard(f"loading {self.path}/{name}", lambda tp=tp: self._load(tp, config_of))  # type: ignore[misc]
+        wanted = [tp for tp in self._find_logs() if only is None or only(tp)]
+        loaded_bytes = 0
+        for number, tp in enumerate(wanted, 1):
+            self._guard(f"loading {self.path}/{tp}", lambda tp=tp: self._load(tp, config_of))  # type: ignore[misc]
+            log = self.logs.get(tp)
+            loaded_bytes += 0 if log is None else log.size
+            progress(LoadProgress(self.path, str(tp), number, len(wanted), loaded_bytes))
         if only is None:
             self._find_missing()
         return dict(self.logs)
+
+    def _find_logs(self) -> list[TopicPartition]:
+        """The logs in the folder that are not open. What was being deleted is deleted on."""
+        found = []
+        for name in self._guard("listing the folder", lambda: self.files.list(self.path)):
+            match = LOG_FOLDER.fullmatch(name)
+            if _DELETED.fullmatch(name):
+                self._delete_later(f"{self.path}/{name}")
+            elif match is not None and not _RESERVED.fullmatch(name):
+                tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
+                if tp not in self.logs and self.files.is_folder(f"{self.path}/{name}"):
+                    found.append(tp)
+        return found
 
     def _load(self, tp: TopicPartition, config_of: ConfigOf) -> None:
         path = f"{self.path}/{tp}"
@@ -339,12 +365,16 @@ class DataFolder:
             return DiskFull(
                 f"{doing}: the disk of {self.path} is full ({error.strerror}): make room; nothing was written"
             )
-        if self.offline is None:
-            self.offline = f"{doing}: {error}"
-            self.on_offline(self)
+        self.give_up(f"{doing}: {error}")
         return KafkaStorageError(
             f"{doing} failed: {error}. The data folder {self.path} is offline; check the disk, then restart the node"
         )
+
+    def give_up(self, why: str) -> None:
+        """Use the folder no more in this process."""
+        if self.offline is None:
+            self.offline = why
+            self.on_offline(self)
 
     def note_held(self, log: Log) -> None:
         """Write the held mark of a log that has moved up."""
@@ -381,20 +411,26 @@ class DataFolder:
     def _flush_failed(self, error: BaseException) -> None:
         self.on_flush_failure(error)
 
-    # --- checkpoints ----------------------------------------------------------------------------------------------
+    # --- from time to time ----------------------------------------------------------------------------------------
 
-    def write_checkpoints(self) -> None:
-        """Write recovery points, high watermarks and log starts in the background, where they changed.
+    def look_for_room(self) -> None:
+        """Ask the file system for its room. Raises KafkaStorageError."""
+        self._guard(f"asking for the room of {self.path}", self.reserve.look)
 
-        Also asks for the flush of logs whose `flush.ms` has run out, and again for those that a full disk kept from
-        being flushed. To be called every few seconds.
-        """
-        if self.offline is not None:
-            return
+    def request_flushes(self) -> None:
+        """Flush the logs whose `flush.ms` has run out, and again those that a full disk kept from being flushed."""
         now = self.clock.wall_ms()
         for log in self.logs.values():
             if log.flush_overdue(now) or log.held < log.log_end_offset:
                 self.commit.request(log)
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def write_checkpoints(self) -> None:
+        """Write recovery points, high watermarks and log starts in the background, where they changed. To be called
+        every few seconds."""
+        if self.offline is not None:
+            return
         write = self.claims.prepare(self.logs.values())
         if write is None:
             return

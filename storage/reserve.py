@@ -37,16 +37,19 @@ class Reserve:
         self.low = False
         self.look()
 
-    def look(self) -> bool:
-        """Ask the file system. Returns whether `low` has changed. Raises OSError."""
+    @property
+    def enough(self) -> int:
+        """Bytes that must be free before appends are taken again."""
+        return self.wanted + self.wanted // 4
+
+    def look(self) -> None:
+        """Ask the file system. Raises OSError."""
         room = self._files.room(self._path)
         self.free = room.free
         self.wanted = min(room.total // 10, AUTOMATIC_MAX) if self._setting == AUTOMATIC else self._setting
-        before = self.low
-        self.low = room.free < (self.wanted + self.wanted // 4 if before else self.wanted)
+        self.low = room.free < (self.enough if self.low else self.wanted)
         self._spent = 0
         self._until = max((room.free - self.wanted) // 2, _LOOK_BYTES_MIN)
-        return before != self.low
 
     def take(self, size: int) -> None:
         """So many bytes are about to be appended. Raises DiskFull, OSError."""
@@ -56,6 +59,6 @@ class Reserve:
         if self.low:
             raise DiskFull(
                 f"the disk of {self._path} is full but for its reserve: {self.free} bytes are free, "
-                f"log.reserve.bytes keeps {self.wanted}; appends go on once {self.wanted + self.wanted // 4} are free: "
+                f"log.reserve.bytes keeps {self.wanted}; appends go on once {self.enough} are free: "
                 "delete topics, lower retention.ms or retention.bytes, or make the disk larger"
             )
