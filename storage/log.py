@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
@@ -24,6 +24,7 @@ from storage.config import INT32_MAX, LogConfig
 from storage.files import Buffer, Files, sync_all
 from storage.flush import FlushState, FlushTicket
 from storage.loading import Damage, LoadedLog
+from storage.log_start import LogStart
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
@@ -49,6 +50,7 @@ from tidelog.types import (
     TopicPartition,
 )
 
+T = TypeVar("T")
 _HINTS_MAX: Final = 64
 """Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
 _INTERNAL: Final = "__"
@@ -141,12 +143,18 @@ class Log:
         self._flush_target = Offset(0)
         """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
         self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+        self._start = LogStart(self, self._segments, self._epochs, self._flush)
         self._closed = False
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, offsets {self.log_start_offset}..{self.log_end_offset - 1})"
 
     # --- state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """The disk that it lies on."""
+        return self.folder.files
 
     @property
     def closed(self) -> bool:
@@ -437,20 +445,23 @@ class Log:
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record at or after `timestamp` (milliseconds since 1970) below `up_to`, None where there is none.
         Raises CorruptLog, KafkaStorageError."""
-        return self._look_up(lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to))
+        return self._guard(
+            "reading", lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to)
+        )
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
-        return self._look_up(lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
+        return self._guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
 
-    def _look_up(self, find: _Finder) -> TimestampedOffset | None:
+    def _guard(self, doing: str, work: Callable[[], T]) -> T:
+        """Do what may find the disk or the log broken. Raises CorruptLog, KafkaStorageError, DiskFull."""
         self._ensure_usable()
         try:
-            return find()
+            return work()
         except BrokenChain as broken:
             raise self._damaged(broken, self.log_start_offset) from broken
         except OSError as error:
-            raise self.folder.fail(f"reading {self.path}", error) from error
+            raise self.folder.fail(f"{doing} {self.path}", error) from error
 
     # --- epochs ---------------------------------------------------------------------------------------------------
 
@@ -603,6 +614,44 @@ class Log:
         self.log_end_offset = offset
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
+    # --- log start ------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: Offset) -> None:
+        """Let the log start at `offset`, durably; at or below its start nothing happens. The files go later, with
+        `delete_old_segments`. Raises OffsetOutOfRange above the high watermark, KafkaStorageError, DiskFull."""
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {self.topic_partition} below {offset} were to be deleted, but it is committed only up to "
+                f"{self.high_watermark}"
+            )
+        self._guard("moving the start of", lambda: self._start.advance(offset))
+
+    def advance_log_start_offset(self, offset: Offset) -> bool:
+        """Follow the leader's log start, as far as this replica knows records to be committed. Returns whether the
+        start moved. Raises KafkaStorageError, DiskFull."""
+        return self._guard("moving the start of", lambda: self._start.advance(min(offset, self.high_watermark)))
+
+    def delete_old_segments(self, now: Millis) -> int:
+        """Take the segments out of the log that `retention.ms`, `retention.bytes` or the log's start let go: committed,
+        durable, and undamaged ones. Returns how many. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        return self._guard("deleting old segments of", lambda: self._start.delete_old(now))
+
+    def take_deleted(self, now: Millis) -> list[str]:
+        """Files that have been out of the log for `file.delete.delay.ms`: the caller removes them (`remove_files`)."""
+        return self._start.take_deleted(now)
+
+    def log_start_moved(self) -> None:
+        """For `LogStart`: make durable where the log starts now, and forget what lies before it. Raises OSError."""
+        self.folder.note_log_start(self)
+
+    def segments_went(self) -> None:
+        """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
+        self._hints.clear()
+
+    def roll(self, now: Millis) -> LogSegment:
+        """Begin another segment at the log end. Raises OSError."""
+        return self._roll(self.log_end_offset, now)
+
     # --- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -638,7 +687,3 @@ class Log:
             raise KafkaStorageError(f"{self.topic_partition}: its data folder is offline: {self.folder.offline}")
         if self._closed:
             raise KafkaStorageError(f"{self.topic_partition} is closed: look up which node holds it now")
-
-
-class _Finder(Protocol):
-    def __call__(self) -> TimestampedOffset | None: ...
