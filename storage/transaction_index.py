@@ -12,6 +12,7 @@ An entry lies in the index of the segment that holds the transaction's marker, 3
 Kept true:
   1. Last offsets grow from entry to entry. A file that a crash has cut within an entry ends before it.
   2. The file is made with its first entry: a segment without aborted transactions has none.
+  3. A full disk refuses nothing: the file is then behind what is in memory, until an append finds room.
 Left to others: whether an index tells all that its log does (aborted_transactions.py). It is derived,
 and not synced.
 Source: KIP-98; Kafka's TransactionIndex and AbortedTxn.
@@ -23,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from storage.files import Files, read_file, write_file
+from storage.files import Files, is_full, read_file, write_file
 from storage.index import CorruptIndex
 from tidelog.types import Offset, ProducerId
 
@@ -52,13 +53,15 @@ class AbortedFound(NamedTuple):
 class TransactionIndex:
     """The index file of one segment. It is read at its first use, and no file is kept open."""
 
-    __slots__ = ("_entries", "_files", "base_offset", "path")
+    __slots__ = ("_behind", "_entries", "_files", "base_offset", "path")
 
     def __init__(self, files: Files, path: str, base_offset: Offset) -> None:
         self._files = files
         self.path = path
         self.base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None
+        self._behind = False
+        """Does the file lack what is in memory?"""
 
     @property
     def entries(self) -> Sequence[AbortedTransaction]:
@@ -90,23 +93,39 @@ class TransactionIndex:
         self._entries = self._read()
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add a transaction that ends behind those that are there. Raises CorruptIndex, OSError (then it is not
-        added)."""
+        """Add a transaction that ends behind those that are there. Raises CorruptIndex, OSError."""
         entries = self.entries
         if entries and transaction.last_offset <= entries[-1].last_offset:
             raise CorruptIndex(
                 f"{self.path}: a transaction that ends at {transaction.last_offset} was to come behind "
                 f"{entries[-1].last_offset}"
             )
+        self._entries = [*entries, transaction]
+        if self._behind:
+            self._write()
+            return
         file = self._files.open(self.path, create=True)
         try:
             end = len(entries) * _ENTRY.size
             file.pwritev([_ENTRY.pack(_VERSION, *transaction)], end)
             if file.size() > end + _ENTRY.size:
                 file.truncate(end + _ENTRY.size)
+        except OSError as error:
+            self._note_full(error)
         finally:
             file.close()
-        self._entries = [*entries, transaction]
+
+    def _write(self) -> None:
+        try:
+            write_file(self._files, self.path, encode_transactions(self.entries), sync=False)
+            self._behind = False
+        except OSError as error:
+            self._note_full(error)
+
+    def _note_full(self, error: OSError) -> None:
+        if not is_full(error):
+            raise error
+        self._behind = True
 
     def collect(self, start: Offset, end: Offset) -> AbortedFound:
         """The transactions with records in [start, end). Raises CorruptIndex, OSError."""
@@ -126,19 +145,13 @@ class TransactionIndex:
             self.remove()
             return
         if len(kept) < len(self.entries):
-            file = self._files.open(self.path)
-            try:
-                file.truncate(len(kept) * _ENTRY.size)
-            finally:
-                file.close()
-            self._entries = kept
+            self.replace(kept)
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Make the file hold exactly these, in one step. Raises OSError."""
-        entries = list(transactions)
-        if entries:
-            write_file(self._files, self.path, encode_transactions(entries), sync=False)
-            self._entries = entries
+        self._entries = list(transactions)
+        if self._entries:
+            self._write()
         else:
             self.remove()
 
@@ -146,7 +159,7 @@ class TransactionIndex:
         """Forget all, and remove the file. Raises OSError."""
         if self._files.size(self.path) is not None:
             self._files.remove(self.path)
-        self._entries = []
+        self._entries, self._behind = [], False
 
     def rename(self, path: str) -> None:
         """The file has another name from here on, whether it is there or not. Raises OSError."""

@@ -112,7 +112,19 @@ def test_a_cut_forgets_transactions_whose_markers_went() -> None:
     assert on_disk(index) == encode_transactions(FOUR[:3])
     index.append(aborted(9, 40, 50, 51))
     index.truncate_to(Offset(0))
-    assert on_disk(index) == b""
+    assert on_disk(index) is None
+
+
+def test_a_full_disk_loses_nothing_and_the_file_catches_up() -> None:
+    index = an_index(FOUR[0])
+    disk = index._files
+    assert isinstance(disk, FakeDisk)
+    disk.capacity = disk.used
+    index.append(FOUR[1])
+    assert list(index.entries) == FOUR[:2]
+    disk.capacity = None
+    index.append(FOUR[2])
+    assert on_disk(index) == encode_transactions(FOUR[:3])
 
 
 def test_a_rename_takes_the_file_along_where_there_is_one() -> None:
