@@ -19,6 +19,10 @@ from tidelog.types import Millis, Offset
 
 STRAY_SUFFIX: Final = ".stray"
 """Behind the name of a file that fits nowhere."""
+CLEANED_SUFFIX: Final = ".cleaned"
+"""Behind the names of a segment that cleaning is writing."""
+SWAP_SUFFIX: Final = ".swap"
+"""Behind the names of a cleaned segment that is durable and takes its place in the log now."""
 DELETED_SUFFIX: Final = ".deleted"
 """Behind the names of a segment's files that are no part of the log any more, until they are removed."""
 
