@@ -22,8 +22,8 @@ from storage.checkpoints import (
     read_offsets,
 )
 from storage.files import Files
-from storage.held_marks import HeldMarks
-from storage.loading import Known
+from storage.held_marks import HELD_MARKS, HeldMarks
+from storage.loaded import Known
 from storage.log import Log
 from storage.offset_checkpoint import OffsetCheckpoint
 from tidelog.errors import CorruptLog
@@ -36,6 +36,8 @@ class FolderClaims:
     def __init__(self, files: Files, path: str) -> None:
         """Reads what is there. Raises OSError."""
         self.notes: list[str] = []
+        self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
+        """Is Kafka's folder opened here for the first time?"""
         self.marks = HeldMarks(files, path)
         self._files, self._path = files, path
         self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -63,6 +65,8 @@ class FolderClaims:
             self.marks.get(key),
             self._log_starts.claimed.get(tp, Offset(0)),
             clean,
+            self._cleaned.claimed.get(tp, Offset(0)),
+            self._foreign,
         )
 
     def high_watermark(self, tp: TopicPartition) -> Offset:
