@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from storage.config import INT64_MAX
 from storage.files import Files
-from storage.index import CorruptIndex
+from storage.index_errors import CorruptIndex
 from storage.producer_replay import replay, walk_producers
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment, segment_path

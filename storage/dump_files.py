@@ -32,7 +32,7 @@ from storage.dump_events import (
 from storage.files import Files, read_file
 from storage.folder_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
 from storage.held_marks import HELD_MARKS, parse_marks
-from storage.index import CorruptIndex
+from storage.index_errors import CorruptIndex
 from storage.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshot, decode_snapshot
 from storage.transaction_index import TransactionIndex
 from tidelog.errors import CorruptLog

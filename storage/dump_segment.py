@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from storage.abstract_index import AbstractIndex
 from storage.dump_chain import LogChain
 from storage.dump_events import BatchFound, Events, FileFound, Finding, Severity
 from storage.dump_files import aborted, kind_of
@@ -25,7 +26,6 @@ from storage.dump_indexes import (
 )
 from storage.dump_log import Gap, LogReader, Read
 from storage.files import Files, read_file
-from storage.index import AbstractIndex
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
 from storage.files import Buffer, File, Files
-from storage.index import CorruptIndex
+from storage.index_errors import CorruptIndex
+from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
@@ -51,18 +52,18 @@ class LogSegment:
     __slots__ = (
         "_file",
         "_files",
+        "_index",
         "_interval",
         "_max",
         "_since_index",
+        "_time_index",
         "base_offset",
         "created_ms",
         "first_timestamp",
         "folder",
-        "index",
         "jitter_ms",
         "size",
         "suffix",
-        "time_index",
     )
 
     def __init__(
@@ -94,11 +95,11 @@ class LogSegment:
         batch."""
         self._max: TimestampOffset | None = None
         limit = config.segment_index_bytes
-        self.index = OffsetIndex(files, self._path(INDEX_SUFFIX), base_offset, limit, fresh=fresh)
-        self.time_index = TimeIndex(files, self._path(TIME_INDEX_SUFFIX), base_offset, limit, fresh=fresh)
+        self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
+        self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
         if fresh:
-            self.index.make_room(1)
-            self.time_index.make_room(1)
+            self._index.create().make_room(1)
+            self._time_index.create().make_room(1)
 
     @property
     def path(self) -> str:
@@ -116,6 +117,16 @@ class LogSegment:
         return self._file
 
     @property
+    def index(self) -> OffsetIndex:
+        """The offset index, opened at first use. Raises CorruptIndex, OSError."""
+        return self._index.get()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, opened at first use. Raises CorruptIndex, OSError."""
+        return self._time_index.get()
+
+    @property
     def largest(self) -> TimestampOffset:
         """Largest timestamp, and the last offset of the batch that brought it; (-1, base offset) for none."""
         if self._max is None:
@@ -128,7 +139,8 @@ class LogSegment:
 
     def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
         """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source:
-        LogSegment.shouldRoll."""
+        LogSegment.shouldRoll. Raises BrokenChain, OSError."""
+        self.ensure_indexes()
         if self.size > config.segment_bytes - size or self.index.is_full or self.time_index.is_full:
             return True
         if not self.index.fits(last_offset):
@@ -168,7 +180,7 @@ class LogSegment:
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
             if since > self._interval:
-                self._index(header.last_offset, position, largest)
+                self._add_entry(header.last_offset, position, largest)
                 since = 0
             position += header.size
             since += header.size
@@ -176,7 +188,7 @@ class LogSegment:
         self._since_index = since
         self.size = position
 
-    def _index(self, last_offset: Offset, position: int, largest: TimestampOffset) -> None:
+    def _add_entry(self, last_offset: Offset, position: int, largest: TimestampOffset) -> None:
         """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and
         lookups then walk further."""
         if not self.index.is_full and not self.time_index.is_full:
@@ -190,8 +202,12 @@ class LogSegment:
             if largest.timestamp > self.time_index.last.timestamp:
                 self.time_index.make_room(1)
                 self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
-        self.index.trim()
-        self.time_index.trim()
+        self.trim_indexes()
+
+    def trim_indexes(self) -> None:
+        """Cut the indexes to size, and let go of them. Raises CorruptIndex, OSError."""
+        self._index.trim()
+        self._time_index.trim()
 
     # --- search and read ------------------------------------------------------------------------------------------
 
@@ -299,13 +315,13 @@ class LogSegment:
     def ensure_indexes(self) -> None:
         """Open both indexes, and rebuild them where they cannot be right. Raises BrokenChain, OSError."""
         try:
-            entries = self.index.entries + self.time_index.entries
+            self._index.get()
+            self._time_index.get()
+            return
         except CorruptIndex:
-            entries = -1
-        if entries < 0:
-            self.rebuild_indexes()
-            self.index.trim()
-            self.time_index.trim()
+            pass
+        self.rebuild_indexes()
+        self.trim_indexes()
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
@@ -315,8 +331,8 @@ class LogSegment:
 
     def start_rebuild(self) -> None:
         """Empty both indexes; `index_batch` then fills them, batch by batch."""
-        for index in (self.index, self.time_index):
-            index.recreate()
+        self._index.create()
+        self._time_index.create()
         self._max = TimestampOffset(Millis(-1), self.base_offset)
         self._since_index = 0
         self.first_timestamp = None
@@ -330,14 +346,14 @@ class LogSegment:
         if self._since_index > self._interval:
             self.index.make_room(1)
             self.time_index.make_room(1)
-            self._index(header.last_offset, position, self.largest)
+            self._add_entry(header.last_offset, position, self.largest)
             self._since_index = 0
         self._since_index += header.size
 
     def close(self) -> None:
         """Let go of files and mappings. A segment that takes no appends opens them again when it is used again."""
-        self.index.close()
-        self.time_index.close()
+        self._index.release()
+        self._time_index.release()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -366,7 +382,7 @@ class LogSegment:
                 self._files.rename(path + self.suffix, path + suffix)
                 renamed.append(path + suffix)
         self.suffix = suffix
-        self.index.path, self.time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
+        self._index.path, self._time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
         return renamed
 
 

@@ -25,7 +25,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from storage.files import Files, is_full, read_file, write_file
-from storage.index import CorruptIndex
+from storage.index_errors import CorruptIndex
 from tidelog.types import Offset, ProducerId
 
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storage.fake_disk import FakeDisk
 from storage.files import read_file, write_file
-from storage.index import CorruptIndex
+from storage.index_errors import CorruptIndex
 from storage.transaction_index import AbortedTransaction, TransactionIndex, encode_transactions
 from tests.storage.kafka_producers import files_of, told_of
 from tidelog.types import Offset, ProducerId
