@@ -1,11 +1,12 @@
 """Opening a partition's folder: believe a clean stop after a look, else recover what the disk has.
 
-In this order: segments are found, a clean stop is believed or the log is recovered, with indexes and epochs.
+In this order: interrupted cleanings and deletions are finished, segments are found, a clean stop is believed or the log
+is recovered, with indexes and epochs.
 
-Kept true: nothing is removed here but what a truncation or a roll had not finished; files that fit nowhere are set
-aside.
+Kept true: nothing is removed here but what a truncation, a roll, a cleaning or a deletion had not finished; files that
+fit nowhere are set aside.
 Left to others: which folders are logs, and which marks there are (data_folder.py); how much of a clean stop is believed
-(clean_start.py); what is torn and what is damage (recovery.py).
+(clean_start.py); what is torn and what is damage (recovery.py); producer state (log_producers.py).
 Source: Kafka's LogLoader; design section 3.
 """
 
@@ -20,6 +21,7 @@ from storage.clock import WallClock
 from storage.config import LogConfig
 from storage.epoch_recovery import EpochRecovery
 from storage.files import Files
+from storage.interrupted import finish_interrupted
 from storage.loaded import Damage, Known, LoadedLog, Progress
 from storage.loading_site import LoadingSite
 from storage.recovery import Recovery
@@ -52,6 +54,7 @@ class LogLoader:
     def load(self) -> LoadedLog:
         """Raises OSError where the disk fails, and nothing else."""
         site = self._site
+        site.notes.extend(finish_interrupted(site.files, site.folder))
         segments = self._find_segments()
         loaded = believe_clean(site, segments) if segments and site.known.clean else None
         if loaded is None and segments:

@@ -98,15 +98,8 @@ BETTER: dict[Key, Better] = {
     ),
 }
 
-AWAITED = {"swap-left-behind"}
 CASES = [
-    pytest.param(
-        archive,
-        name,
-        partition,
-        id=f"{archive}-{name}-{partition}-{result['case']}",
-        marks=[pytest.mark.xfail(strict=True)] if result["case"] in AWAITED else [],
-    )
+    pytest.param(archive, name, partition, id=f"{archive}-{name}-{partition}-{result['case']}")
     for (archive, name), start in starts().items()
     for partition, result in start.partitions.items()
 ]
