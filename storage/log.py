@@ -396,8 +396,9 @@ class Log:
                 f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be "
                 "read"
             )
-        if self.damage is not None and self.damage.first_offset <= offset < self.damage.end_offset:
-            raise CorruptLog(f"{self.topic_partition} lost {self.damage}")
+        lost = None if self.damage is None else self.damage.at(offset)
+        if lost is not None:
+            raise CorruptLog(f"{self.topic_partition} lost {lost}")
         if offset == up_to:
             return LogRead(b"", offset, ())
         try:
