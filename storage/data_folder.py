@@ -243,12 +243,11 @@ class DataFolder:
         config = config_of(tp, topic_id)
         known = self.claims.known(tp, key, clean=self.was_clean)
         loaded = LogLoader(self.files, path, config, self.clock, self.rng, known).load()
-        log = Log(self, path, tp, topic_id, config, loaded)
-        log.advance_high_watermark(self.claims.high_watermark(tp))
-        self.notes.extend(loaded.notes)
+        log = Log(self, path, tp, topic_id, config, loaded, self.claims.high_watermark(tp))
+        self.notes.extend(log.notes)
         self.logs[tp] = log
         self._seen.add(key)
-        if loaded.damage is None and log.held > known.held:
+        if log.damage is None and log.held > known.held:
             self.note_held(log)
 
     def _find_missing(self) -> None:

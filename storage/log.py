@@ -13,21 +13,27 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
-from storage.clock import WallClock
 from storage.config import INT32_MAX, LogConfig
+from storage.epoch_notes import note_epochs
 from storage.files import Buffer, Files, sync_all
 from storage.flush import FlushState, FlushTicket
+from storage.isolation import FetchIsolation
 from storage.loading import Damage, LoadedLog
+from storage.log_folder import LogFolder
+from storage.log_producers import LogProducers, first_result
+from storage.log_reader import LogRead, LogReader
 from storage.log_start import LogStart
+from storage.producer_entry import ProducerBatch, ProducerState
+from storage.producer_state import Duplicate
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
+from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared, append_rules, prepare_follower, prepare_leader
 from tidelog.errors import (
     CorruptLog,
@@ -37,7 +43,6 @@ from tidelog.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
     RecordTooLarge,
-    TidelogError,
 )
 from tidelog.types import (
     Durability,
@@ -51,60 +56,8 @@ from tidelog.types import (
 )
 
 T = TypeVar("T")
-_HINTS_MAX: Final = 64
-"""Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
 _INTERNAL: Final = "__"
 """How names of internal topics begin, as Kafka's do."""
-
-
-class LogFolder(Protocol):
-    """What a log needs of the data folder that it lies in."""
-
-    @property
-    def files(self) -> Files: ...
-    @property
-    def clock(self) -> WallClock: ...
-    @property
-    def rng(self) -> random.Random: ...
-    @property
-    def offline(self) -> str | None:
-        """Why the folder is out of use, None while it is in use."""
-        ...
-
-    def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Take the folder offline, unless it is merely full. Returns the error to raise."""
-        ...
-
-    def note_held(self, log: Log) -> None:
-        """What the log holds has moved up: write the mark."""
-        ...
-
-    def take_room(self, tp: TopicPartition, size: int) -> None:
-        """So many bytes are about to be appended to one of its logs. Raises DiskFull below the reserve."""
-        ...
-
-    def lower_marks(self, log: Log, offset: Offset) -> None:
-        """Make durable that nothing at or above `offset` is claimed to be. Raises OSError."""
-        ...
-
-    def note_log_start(self, log: Log) -> None:
-        """The log starts elsewhere now: make that durable. Raises OSError."""
-        ...
-
-    def request_flush(self, log: Log) -> None:
-        """Flush the log in the background."""
-        ...
-
-
-class LogRead(NamedTuple):
-    """What a read gives: whole batches, the first of which may begin below the offset asked for.
-
-    next_offset: where to read on. epochs: the epoch entries over the batches' range.
-    """
-
-    records: Buffer
-    next_offset: Offset
-    epochs: tuple[EpochStart, ...]
 
 
 class Log:
@@ -118,8 +71,10 @@ class Log:
         topic_id: TopicId,
         config: LogConfig,
         loaded: LoadedLog,
+        high_watermark: Offset = Offset(0),
     ) -> None:
-        """loaded: from LogLoader."""
+        """loaded: from LogLoader. high_watermark: as the checkpoint has it. Loads the producers' state: may wait for
+        the disk, and raises OSError."""
         self.folder = folder
         self.path = path
         self.topic_partition = topic_partition
@@ -128,13 +83,24 @@ class Log:
         self._rules = append_rules(config)
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
-        self.high_watermark = loaded.log_start
+        self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
         self.damage: Damage | None = loaded.damage
         self.notes: tuple[str, ...] = tuple(loaded.notes)
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
         self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments)
+        self._producers = LogProducers(
+            folder.files,
+            path,
+            self._segments,
+            loaded,
+            config,
+            high_watermark=self.high_watermark,
+            now=folder.clock.wall_ms(),
+        )
+        self.notes += self._producers.notes
+        self._note_damage(self._producers.damage)
         self._epochs = loaded.epochs
         self._flush = FlushState(
             folder.files, path, loaded.epoch_file, loaded.recovery_point, loaded.held, fresh=loaded.fresh
@@ -142,7 +108,7 @@ class Log:
         self._fsync = config.durability is Durability.FSYNC
         self._flush_target = Offset(0)
         """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
-        self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+        self._reader = LogReader(self._segments, self._epochs)
         self._start = LogStart(self, self._segments, self._epochs, self._flush)
         self._closed = False
 
@@ -202,6 +168,7 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
+        self._producers.high_watermark_moved(offset)
         return True
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -229,6 +196,7 @@ class Log:
         the batches' own epochs serve, and v0 and v1 have none. The buffer is not kept.
         Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
         InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
+        OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced,
         OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its
         folder is offline, or has just gone).
         """
@@ -252,9 +220,14 @@ class Log:
                 f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
                 f"{self.config.segment_bytes}: send smaller batches"
             )
+        batches = self._producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
+        if isinstance(batches, Duplicate):
+            return self._first_result(prepared, batches)
         self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
-            self._write(prepared, now, epochs, leader_epoch if assign_offsets else None)
+            self._write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
+        except BrokenChain as broken:
+            raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
             raise self.folder.fail(f"appending to {self.path}", error) from error
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -293,22 +266,34 @@ class Log:
             prepared = prepared._replace(info=prepared.info._replace(stats=stats))
         return prepared
 
+    def _first_result(self, prepared: Prepared, duplicate: Duplicate) -> LogAppendInfo:
+        """A batch lies here already: what its first copy was answered."""
+        info = first_result(prepared, duplicate, self.config)
+        end = Offset(duplicate.last_offset + 1)
+        entries = self._epochs.over(duplicate.last_offset, end)
+        return info._replace(last_leader_epoch=entries[0].epoch) if entries else info
+
     def _write(
-        self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], leader_epoch: LeaderEpoch | None
+        self,
+        prepared: Prepared,
+        now: Millis,
+        epochs: Sequence[EpochStart],
+        leader_epoch: LeaderEpoch | None,
+        batches: Sequence[ProducerBatch],
     ) -> None:
-        """Roll, note epochs, write, move the log end. leader_epoch: None for a follower. Raises OSError, and then
-        nothing of it was written."""
+        """Roll, note epochs, write, move the log end, enter what producers did. leader_epoch: None for a follower.
+        Raises OSError, and then nothing of it was written, or the folder is broken."""
         info, headers = prepared.info, prepared.headers
         if leader_epoch is None and len(headers) > 1 and info.valid_bytes > self.config.segment_bytes:
-            self._write_apart(prepared, now, epochs)
+            self._write_apart(prepared, now, epochs, batches)
             return
         segment = self._segments.active
         if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
             segment = self._roll(self._next_base(info), now)
         if not segment.index.fits(info.last_offset):
-            self._write_apart(prepared, now, epochs)
+            self._write_apart(prepared, now, epochs, batches)
             return
-        before = self._note_epochs(prepared, epochs, leader_epoch)
+        before = note_epochs(self._epochs, self.log_end_offset, prepared, epochs, leader_epoch)
         try:
             if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
                 self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
@@ -318,6 +303,8 @@ class Log:
                 self._epochs.restore(before)
             raise
         self.log_end_offset = Offset(info.last_offset + 1)
+        if batches:
+            self._producers.appended(batches)
 
     def _next_base(self, info: LogAppendInfo) -> Offset:
         """Where the next segment starts: where this one ends, so that recovery can tell lost offsets from a hole;
@@ -325,30 +312,9 @@ class Log:
         fits = info.last_offset - self.log_end_offset <= INT32_MAX
         return self.log_end_offset if fits else max(info.first_offset, self.log_end_offset)
 
-    def _note_epochs(
-        self, prepared: Prepared, epochs: Sequence[EpochStart], leader_epoch: LeaderEpoch | None
-    ) -> tuple[EpochStart, ...] | None:
-        """Enter the epochs of an append into the cache. Returns the entries before, None where nothing changes.
-
-        A follower believes its leader, or the batches: an epoch that it once began itself and that has no records goes.
-        """
-        cache, log_end, before = self._epochs, self.log_end_offset, self._epochs.entries
-        if leader_epoch is not None:
-            return before if cache.assign(leader_epoch, log_end) else None
-        end = prepared.info.last_offset
-        starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
-        if not starts:
-            starts = [(header.leader_epoch, header.base_offset) for header in prepared.headers if header.magic == 2]
-        in_force = cache.last_with_data(log_end)
-        if in_force == cache.latest == (starts[-1][0] if starts else in_force):
-            return None
-        cache.truncate_from_end(log_end)
-        for epoch, start in starts:
-            if epoch > cache.latest:
-                cache.assign(epoch, start)
-        return before
-
-    def _write_apart(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
+    def _write_apart(
+        self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]
+    ) -> None:
         """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
         full after some of them, those stay, as if they had been fetched alone."""
         data = memoryview(b"".join(prepared.buffers))
@@ -361,7 +327,8 @@ class Log:
                 valid_bytes=header.size,
             )
             part = Prepared([data[position : position + header.size]], (header,), info)
-            self._write(part, now, epochs, None)
+            own = [batch for batch in batches if batch.header.base_offset == header.base_offset]
+            self._write(part, now, epochs, None, own)
             position += header.size
 
     # --- roll -----------------------------------------------------------------------------------------------------
@@ -374,7 +341,9 @@ class Log:
         if self._segments.active.base_offset == base_offset:
             return self._segments.active
         closed = self._segments.active
+        self._producers.rolling(base_offset)
         segment, notes = self._segments.add(base_offset, self.config, now)
+        self._producers.rolled(closed.base_offset, base_offset)
         self.notes += tuple(notes)
         self._flush.note_roll(closed)
         self._flush_target = max(self._flush_target, self.log_end_offset)
@@ -402,34 +371,22 @@ class Log:
         if offset == up_to:
             return LogRead(b"", offset, ())
         try:
-            return self._read(offset, max_bytes, up_to, min_one_batch)
+            return self._reader.read(offset, max_bytes, up_to, min_one_batch)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.folder.fail(f"reading {self.path}", error) from error
 
-    def _read(self, offset: Offset, max_bytes: int, up_to: Offset, min_one_batch: bool) -> LogRead:
-        hint = self._hints.pop(offset, None)
-        if hint is not None:
-            segment, at = hint
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
-            if found is not None:
-                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-        for segment in self._segments.from_offset(offset):
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
-            if found is not None:
-                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-        return LogRead(b"", offset, ())
-
-    def _found(
-        self, segment: LogSegment, records: Buffer, offset: Offset, next_offset: Offset, position: int
-    ) -> LogRead:
-        if not records:
+    def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
+        """As `read`, up to where a reader of this isolation may see; with the last stable offset, the aborted
+        transactions are named. Raises as `read`."""
+        up_to = self.end_for(isolation)
+        if up_to < offset <= self.log_end_offset:
             return LogRead(b"", offset, ())
-        if len(self._hints) >= _HINTS_MAX:
-            del self._hints[next(iter(self._hints))]
-        self._hints[next_offset] = (segment, position)
-        return LogRead(records, next_offset, self._epochs.over(offset, next_offset))
+        read = self.read(offset, max_bytes, up_to=up_to)
+        if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
+            return read
+        return read._replace(aborted=self.aborted_transactions(offset, read.next_offset))
 
     def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
         """A read met a break in the chain of batches: find where the damage begins, and note it for a report."""
@@ -438,8 +395,48 @@ class Log:
         first = Offset(max(exact.next_offset, self.log_start_offset))
         end = max(self.log_end_offset, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
-        self.damage = damage if self.damage is None else self.damage.joined(damage)
+        self._note_damage(damage)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
+
+    def _note_damage(self, damage: Damage | None) -> None:
+        if damage is not None:
+            self.damage = damage if self.damage is None else self.damage.joined(damage)
+
+    # --- producers and transactions -------------------------------------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Where the oldest transaction begins that is open, or has its marker not below the high watermark."""
+        return self._producers.first_unstable(self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Everything below is committed, and every transaction that has records there is decided."""
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def end_for(self, isolation: FetchIsolation) -> Offset:
+        """Where the log ends for a reader of this isolation."""
+        match isolation:
+            case FetchIsolation.LOG_END:
+                return self.log_end_offset
+            case FetchIsolation.HIGH_WATERMARK:
+                return self.high_watermark
+            case FetchIsolation.LAST_STABLE_OFFSET:
+                return self.last_stable_offset
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that have records in [start, end), by their first offsets. Raises CorruptLog,
+        KafkaStorageError."""
+        return self._guard("reading", lambda: self._producers.aborted(start, end))
+
+    def active_producers(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known: its epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
+        return self._producers.active()
+
+    def expire_producers(self, now: Millis) -> int:
+        """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
+        return self._producers.expire(now)
 
     # --- lookups --------------------------------------------------------------------------------------------------
 
@@ -553,12 +550,14 @@ class Log:
             self._lower(log_end)
             self._cut(last, log_end)
             self._cut_epochs(log_end)
+            self._set_end(log_end)
+            self.damage = self._producers.cut(
+                self.log_start_offset, log_end, self.high_watermark, self.folder.clock.wall_ms()
+            )
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.folder.fail(f"truncating {self.path} to offset {offset}", error) from error
-        self._set_end(log_end)
-        self.damage = None
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull (nothing was done).
@@ -573,6 +572,7 @@ class Log:
             emptied = True
             self._segments.remove_behind(None)
             self._segments.remove_leftovers()
+            self._producers.cutting(Offset(-1))
             self.folder.files.sync_folder(self.path)
             self._epochs.clear()
             self._flush.epoch_file.write(self._epochs.version, ())
@@ -585,6 +585,7 @@ class Log:
             raise self.folder.fail(f"emptying {self.path}", reason) from error
         self.damage = None
         self._set_end(offset)
+        self._producers.emptied()
         self._flush.start_at(offset)
         if self._fsync:
             self.folder.note_held(self)
@@ -593,12 +594,13 @@ class Log:
         """Nothing at or above `offset` is durable any more: here, in tickets under way, and in the folder's files."""
         self._flush.lower(offset)
         self._flush_target = min(self._flush_target, offset)
-        self._hints.clear()
+        self._reader.forget()
         self.folder.lower_marks(self, offset)
 
     def _cut(self, last: LogSegment, log_end: Offset) -> None:
         """Remove the segments behind `last`, the youngest first, then cut that one."""
-        removed = self._segments.remove_behind(last)
+        stale = self._producers.cutting(log_end)
+        removed = self._segments.remove_behind(last) or stale
         if self.damage is not None:
             self._segments.remove_leftovers()
         if removed or self.damage is not None:
@@ -647,7 +649,8 @@ class Log:
 
     def segments_went(self) -> None:
         """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
-        self._hints.clear()
+        self._reader.forget()
+        self._producers.segments_went(self.log_start_offset)
 
     def roll(self, now: Millis) -> LogSegment:
         """Begin another segment at the log end. Raises OSError."""
@@ -662,6 +665,7 @@ class Log:
         if self.folder.offline is None:
             self.flush()
             self._close_indexes()
+            self._guard("closing", lambda: self._producers.closing(self.log_end_offset))
         self.release()
 
     def _close_indexes(self) -> None:

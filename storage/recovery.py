@@ -71,6 +71,7 @@ class Recovery:
             min(known.recovery_point, log_end),
             log_end,
             site.damage,
+            read_from=segments[first].base_offset,
         )
         as_flushed = log_end == known.recovery_point and site.damage is None and not site.changed
         if site.config.durability is Durability.FSYNC and not as_flushed:
