@@ -47,6 +47,11 @@ class File(Protocol):
         """Cut the file, or lengthen it with zeros."""
         ...
 
+    def reserve(self, size: int) -> None:
+        """Take room on the disk for the first `size` bytes; a shorter file is lengthened with zeros, a longer one keeps
+        its bytes."""
+        ...
+
     def sync(self) -> None:
         """Make bytes and size durable (fdatasync)."""
         ...

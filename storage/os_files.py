@@ -64,6 +64,10 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def reserve(self, size: int) -> None:
+        if size:
+            os.posix_fallocate(self._fd, 0, size)
+
     def sync(self) -> None:
         os.fdatasync(self._fd)
 

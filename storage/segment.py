@@ -55,6 +55,7 @@ class LogSegment:
         "_index",
         "_interval",
         "_max",
+        "_preallocated",
         "_since_index",
         "_time_index",
         "base_offset",
@@ -90,6 +91,9 @@ class LogSegment:
         self._since_index = 0
         self._file: File | None = files.open(self.path, create=True) if fresh else None
         self.size = 0 if fresh else files.size(self.path) or 0
+        self._preallocated = fresh and config.preallocate
+        if self._preallocated:
+            self.file.reserve(config.segment_bytes)
         self.first_timestamp: Millis | None = None
         """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no
         batch."""
@@ -196,12 +200,15 @@ class LogSegment:
             self.time_index.maybe_append(largest.timestamp, largest.offset)
 
     def become_inactive(self) -> None:
-        """No more appends: the last time entry, and the indexes cut to size. Raises OSError."""
+        """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError."""
         if self.size:
             largest = self.largest
             if largest.timestamp > self.time_index.last.timestamp:
                 self.time_index.make_room(1)
                 self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
+        if self._preallocated:
+            self.file.truncate(self.size)
+            self._preallocated = False
         self.trim_indexes()
 
     def trim_indexes(self) -> None:
@@ -384,6 +391,16 @@ class LogSegment:
         self.suffix = suffix
         self._index.path, self._time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
         return renamed
+
+
+    def take_indexes(self, other: LogSegment) -> None:
+        """Put indexes in place of this segment's that were built of the same bytes under another suffix. Raises
+        OSError."""
+        self._index.release()
+        self._time_index.release()
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._files.rename(other._path(kind), self._path(kind))
+        self._max = None
 
 
 def _whole_batches(

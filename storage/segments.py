@@ -31,7 +31,8 @@ def make_segment(
     files: Files, folder: str, base: Offset, config: LogConfig, rng: random.Random, now: Millis, *, fresh: bool = False
 ) -> LogSegment:
     """A segment with its own jitter. fresh: make its files. Raises OSError."""
-    jitter = rng.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    span = min(config.segment_jitter_ms, config.segment_ms)
+    jitter = rng.randrange(span) if span else 0
     return LogSegment(files, folder, base, config, created_ms=now, jitter_ms=jitter, fresh=fresh)
 
 
@@ -133,6 +134,25 @@ class LogSegments:
         for _ in range(count):
             dropped += self._segments[0].rename(DELETED_SUFFIX)
             del self._segments[0], self._bases[0]
+        return dropped
+
+    def replace(self, old: Sequence[LogSegment], cleaned: LogSegment) -> list[str]:
+        """Put a cleaned segment, durable as `.cleaned`, in the place of those that it was made of. Returns the new
+        paths of their files. Raises OSError; what was begun by then, the next start finishes or undoes.
+
+        The folder is synced at each step: whatever order a crash lets names survive in, the old segments are there
+        until the new one is found whole.
+        """
+        first = self._segments.index(old[0])
+        assert self._segments[first : first + len(old)] == list(old), "what was cleaned is not the log's any more"
+        cleaned.rename(SWAP_SUFFIX)
+        self._files.sync_folder(self._folder)
+        dropped = [path for segment in old for path in segment.rename(DELETED_SUFFIX)]
+        self._files.sync_folder(self._folder)
+        cleaned.rename("")
+        self._files.sync_folder(self._folder)
+        self._segments[first : first + len(old)] = [cleaned]
+        self._bases[first : first + len(old)] = [cleaned.base_offset]
         return dropped
 
     def remove_leftovers(self) -> None:
