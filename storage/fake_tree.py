@@ -1,4 +1,4 @@
-"""What a fake disk is made of: files and folders that know what programs see, what the disk has, and what changed since.
+"""What a fake disk is made of: files and folders that know what programs see, what the disk has, and what is between.
 
 Kept true: changes are applied to the disk in whole, in part or not at all only by `sync` and `crash`.
 Left to others: handles, faults, room (fake_disk.py).
