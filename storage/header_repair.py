@@ -5,8 +5,8 @@ them. Where one of them rots, the rest of the batch still proves itself. The mag
 as v2, agrees with its checksum. An epoch is wrong where it goes back, where the batch behind goes back from it, or
 where the epoch file is known to be complete and does not know it; it is put back to the one in force.
 
-Kept true: a byte is changed only in a batch whose checksum agrees, and an epoch never to a larger one than was meant: a
-replica that claims too little is only truncated and fetches again.
+Kept true: a byte is changed only in a batch whose checksum agrees, and where several epochs could have been meant the
+smallest is taken: a replica that claims too little is only truncated and fetches again.
 Left to others: base offset and length, which the next batch contradicts (recovery.py); whether to look (recovery.py).
 Source: KIP-98 for what the checksum covers; the vectors' README ("What to notice") for what Kafka makes of it.
 """
@@ -48,10 +48,12 @@ class EpochWitness:
         """Is the epoch in the file?"""
         return epoch in self._epochs
 
-    def in_force(self, offset: Offset) -> int:
-        """The epoch at `offset` after the file; -1 where it does not say."""
+    def meant(self, offset: Offset, least: int) -> int:
+        """The epoch of a batch at `offset` whose own is wrong, and which may not be below `least`."""
+        if offset >= self._complete_below:
+            return least
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[at - 1].epoch if at else int(NO_LEADER_EPOCH)
+        return max(self._entries[at - 1].epoch, least) if at else least
 
 
 def right_epoch(file: File, header: BatchHeader, link: Link, witness: EpochWitness) -> int:
@@ -61,12 +63,12 @@ def right_epoch(file: File, header: BatchHeader, link: Link, witness: EpochWitne
     """
     epoch = int(header.leader_epoch)
     if not witness.knows(epoch, header.base_offset):
-        return max(witness.in_force(header.base_offset), link.epoch)
-    if witness.names(epoch) or link.epoch < 0:
+        return witness.meant(header.base_offset, link.epoch)
+    if witness.names(epoch):
         return epoch
     following = _epochs_behind(file, link.behind(header))
-    if following and following[0] < epoch and (len(following) == 1 or following[1] < epoch):
-        return link.epoch
+    if following and link.epoch <= following[0] < epoch and following[-1] < epoch:
+        return link.epoch if link.epoch >= 0 else following[0]
     return epoch
 
 
@@ -86,14 +88,17 @@ def _epochs_behind(file: File, link: Link) -> list[int]:
     return found
 
 
-def put_right(file: File, link: Link) -> str | None:
+def put_right(file: File, link: Link, witness: EpochWitness) -> str | None:
     """Where the chain breaks at `link` because of the magic or the epoch of a batch that is sound otherwise, write what
     they must be. Returns what was wrong, None where nothing was done. Raises OSError."""
     found = file.pread(HEADER_BYTES, link.position)
     if len(found) < HEADER_BYTES:
         return None
     header = BatchHeader(0, *HEADER.unpack(found))
-    meant = header._replace(magic=_V2, leader_epoch=LeaderEpoch(max(header.leader_epoch, link.epoch)))
+    epoch = header.leader_epoch
+    if epoch < link.epoch:
+        epoch = LeaderEpoch(witness.meant(header.base_offset, link.epoch))
+    meant = header._replace(magic=_V2, leader_epoch=epoch)
     if meant == header:
         return None
     raw = HEADER.pack(*meant[1:])

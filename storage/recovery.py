@@ -209,7 +209,7 @@ class Recovery:
             try:
                 for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
                     header = batch.header._replace(position=position)
-                    if header.magic == 2 and header.leader_epoch != link.epoch:
+                    if header.magic == 2 and not link.epoch == header.leader_epoch >= 0:
                         right = right_epoch(file, header, link, self._epochs.witness)
                         if right != header.leader_epoch:
                             set_epoch(file, position, right)
@@ -218,7 +218,7 @@ class Recovery:
                     yield header
                     link = link.behind(header)
             except BrokenChain as broken:
-                wrong = put_right(file, link) if broken.header is None else None
+                wrong = put_right(file, link, self._epochs.witness) if broken.header is None else None
                 if wrong is None:
                     raise
                 self._mend(segment, link.position, wrong)
