@@ -86,8 +86,8 @@ class BatchFilter:
         self.stats = FilterStats()
 
     def left_of(self, batch: RecordBatch) -> Buffer | None:
-        """What is left of a batch: itself, another one in its place, or None. Raises CorruptRecord and what else
-        reading its records raises."""
+        """What is left of a batch: a view of itself, the bytes of another one in its place, or None. Raises
+        CorruptRecord and what else reading its records raises."""
         droppable = self._transactions.may_drop(batch)
         left = self._left_of(batch, droppable)
         self.stats.bytes_read += batch.size

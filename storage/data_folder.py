@@ -400,6 +400,18 @@ class DataFolder:
         """Write down where the log starts now, durably. Raises OSError."""
         self.claims.note_log_start(log)
 
+    def protect(self, log: Log) -> None:
+        """Make the log's recovery point durable: what is missing below it is no loss. Raises OSError."""
+        self.claims.protect(log)
+
+    def cleaned(self, log: Log) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        return self.claims.cleaned(log.topic_partition)
+
+    def note_cleaned(self, log: Log, offset: Offset) -> None:
+        """The log is compacted up to `offset`: make that durable. Raises OSError."""
+        self.claims.note_cleaned(log.topic_partition, offset)
+
     def request_flush(self, log: Log) -> None:
         """Flush the log with the next group commit."""
         self.commit.request(log)

@@ -13,7 +13,7 @@ Paths are plain strings with "/", as the operating system takes them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -170,6 +170,16 @@ def sync_all(files: Sequence[File]) -> None:
             if not is_full(error):
                 raise
             raise OSError(errno.EIO, f"written bytes found no room when they were synced ({error})") from error
+
+
+def sync_paths(files: Files, paths: Iterable[str]) -> None:
+    """Make the bytes of these files durable, as `sync_all`."""
+    for path in paths:
+        file = files.open(path)
+        try:
+            sync_all([file])
+        finally:
+            file.close()
 
 
 def read_file(files: Files, path: str) -> bytes | None:

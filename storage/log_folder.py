@@ -48,6 +48,18 @@ class LogFolder(Protocol):
         """The log starts elsewhere now: make that durable. Raises OSError."""
         ...
 
+    def protect(self, log: Log) -> None:
+        """Make the log's recovery point durable: what is missing below it is no loss. Raises OSError."""
+        ...
+
+    def cleaned(self, log: Log) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        ...
+
+    def note_cleaned(self, log: Log, offset: Offset) -> None:
+        """The log is compacted up to `offset`: make that durable. Raises OSError."""
+        ...
+
     def request_flush(self, log: Log) -> None:
         """Flush the log in the background."""
         ...

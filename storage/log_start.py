@@ -1,9 +1,11 @@
-"""The front end of a log: where it starts, and the segments that go there.
+"""The front end of a log: where it starts, the segments that go there, and those that cleaned ones take the place of.
 
 Kept true:
   1. The log's start is durable before a file goes, and never above the high watermark.
   2. What goes is committed, durable and undamaged; a segment that readers or flushes still use keeps its file for them.
-  3. A log is never without a segment: where all have expired, another one begins at the log end first, and its name is
+  3. Segments are replaced only below a recovery point that is durable: recovery takes what is missing between two
+     segments at or above it for lost. While a cleaning is under way no segment is deleted; a cut ends the cleaning.
+  4. A log is never without a segment: where all have expired, another one begins at the log end first, and its name is
      durable before theirs are gone.
 Left to others: which segments may go (retention.py), the removal of their files (deleted_files.py, data_folder.py).
 Source: Kafka's UnifiedLog.deleteOldSegments and maybeIncrementLogStartOffset.
@@ -11,8 +13,10 @@ Source: Kafka's UnifiedLog.deleteOldSegments and maybeIncrementLogStartOffset.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from storage.cleaning import Cleaning
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
 from storage.epoch_cache import LeaderEpochCache
@@ -42,7 +46,11 @@ class OwnLog(Protocol):
     def recovery_point(self) -> Offset: ...
 
     def log_start_moved(self) -> None:
-        """Make durable where the log starts now, and forget what lies before it. Raises OSError."""
+        """Make durable where the log starts now. Raises OSError."""
+        ...
+
+    def protect(self) -> None:
+        """Make durable that all below the recovery point is on the disk. Raises OSError."""
         ...
 
     def segments_went(self) -> None:
@@ -55,13 +63,14 @@ class OwnLog(Protocol):
 
 
 class LogStart:
-    """The front end of one log. Its methods raise OSError."""
+    """The front end of one log. Its methods raise OSError. `cleaning`: the round under way."""
 
-    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_segments")
+    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_segments", "cleaning")
 
     def __init__(self, log: OwnLog, segments: LogSegments, epochs: LeaderEpochCache, flush: FlushState) -> None:
         self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
         self._deleted = DeletedFiles()
+        self.cleaning: Cleaning | None = None
 
     def advance(self, offset: Offset) -> bool:
         """Let the log start at `offset`, which is not above the high watermark. Returns whether that is new."""
@@ -80,6 +89,8 @@ class LogStart:
     def delete_old(self, now: Millis) -> int:
         """Take out the segments that may go. Returns how many. Raises BrokenChain too."""
         log, segments = self._log, self._segments
+        if self.cleaning is not None:
+            return 0
         limit = min(log.high_watermark, log.recovery_point)
         if log.damage is not None:
             limit = min(limit, log.damage.first_offset)
@@ -99,11 +110,26 @@ class LogStart:
         self.advance(segments.all[count].base_offset)
         log.segments_went()
         self._flush.forget(segments.all[:count])
-        self.put_aside(segments.drop_first(count), now)
+        self._put_aside(segments.drop_first(count), now)
         return count
 
-    def put_aside(self, paths: list[str], now: Millis) -> None:
-        """These files are out of the log: they are to be removed after `file.delete.delay.ms`."""
+    def replace(self, old: Sequence[LogSegment], cleaned: LogSegment, now: Millis) -> None:
+        """Let a cleaned segment, durable as `.cleaned`, take the place of those that it was made of."""
+        log = self._log
+        assert self._segments.end_of(old[-1]) <= log.recovery_point, "what is not durable must not be cleaned"
+        log.protect()
+        dropped = self._segments.replace(old, cleaned)
+        log.segments_went()
+        self._flush.forget(old)
+        self._put_aside(dropped, now)
+
+    def stop_cleaning(self) -> None:
+        """The log's segments change: what a cleaning has made of them is of no use."""
+        if self.cleaning is not None:
+            self.cleaning.cancelled = True
+            self.cleaning = None
+
+    def _put_aside(self, paths: list[str], now: Millis) -> None:
         self._deleted.put(paths, now + self._log.config.file_delete_delay_ms)
 
     def take_deleted(self, now: Millis) -> list[str]:
