@@ -89,7 +89,7 @@ class LogProducers:
         """
         batches = []
         for i, header in enumerate(prepared.headers):
-            if header.producer_id != NO_PRODUCER_ID:
+            if header.producer_id > NO_PRODUCER_ID:
                 marker = read_marker(prepared.batch(i)) if header.attributes & CONTROL_BIT else None
                 batches.append(ProducerBatch(header, marker))
         if batches and origin is not Origin.REPLICATION:

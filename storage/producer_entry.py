@@ -221,7 +221,7 @@ def producer_batches(buffer: Buffer) -> list[ProducerBatch]:
 
 def _with_producers(buffer: Buffer) -> Iterator[ProducerBatch]:
     for header in walk_headers(buffer):
-        if header.producer_id != NO_PRODUCER_ID:
+        if header.producer_id > NO_PRODUCER_ID:
             marker = read_marker(RecordBatch(buffer, header=header)) if header.attributes & CONTROL_BIT else None
             yield ProducerBatch(header, marker)
 

@@ -25,7 +25,7 @@ def walk_producers(segment: LogSegment, start: Offset, end: Offset) -> Iterator[
     for header in segment.walk(segment.start_for(start)):
         if header.base_offset >= end:
             return
-        if header.producer_id == NO_PRODUCER_ID or header.last_offset < start:
+        if header.producer_id <= NO_PRODUCER_ID or header.last_offset < start:
             continue
         marker = None
         if header.attributes & CONTROL_BIT:

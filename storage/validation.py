@@ -20,13 +20,13 @@ from typing import NamedTuple
 from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
 from storage.config import INT64_MAX, LogConfig
 from storage.files import Buffer
-from tidelog.errors import CorruptRecord, OffsetsNotMonotonic, UnsupportedVersion
-from tidelog.records.analysis import Analysis, analyze
+from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
+from tidelog.records.analysis import analyze
 from tidelog.records.assignment import AppendRules, Assigned, assign_offsets
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
-from tidelog.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 
 
 class Prepared(NamedTuple):
@@ -70,15 +70,13 @@ def prepare_leader(
 ) -> Prepared | None:
     """Check records in depth and give them their place in the log. None where there is no whole batch.
 
-    Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedVersion,
-    UnsupportedForMessageFormat, UnsupportedCompressionType.
+    Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat,
+    UnsupportedCompressionType.
     """
     records = memoryview(records).toreadonly()  # the sender's bytes are left alone
     analysis = analyze(records, batch_bytes_max=rules.batch_bytes_max)
     if not analysis.batch_count:
         return None
-    if origin is Origin.CLIENT:
-        _refuse_producer_ids(analysis)
     assigned = assign_offsets(
         records,
         analysis,
@@ -116,15 +114,6 @@ def _stats(assigned: Assigned, size: int) -> RecordValidationStats:
         return _NO_STATS
     rebuilt = size if assigned.rewritten else 0
     return RecordValidationStats(assigned.decompressed_bytes + rebuilt, assigned.converted)
-
-
-def _refuse_producer_ids(analysis: Analysis) -> None:
-    for header in analysis.headers:
-        if header.producer_id != NO_PRODUCER_ID:
-            raise UnsupportedVersion(
-                f"the batch comes from the idempotent or transactional producer {header.producer_id}, which this "
-                "version does not support yet: send it with producer id -1 (enable_idempotence off)"
-            )
 
 
 def prepare_follower(

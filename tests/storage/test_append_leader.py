@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 
 from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
@@ -17,11 +15,10 @@ from tidelog.errors import (
     RecordListTooLarge,
     RecordTooLarge,
     TidelogError,
-    UnsupportedVersion,
 )
 from tidelog.records.batch import RecordBatch
 from tidelog.records.builder import RecordBatchBuilder
-from tidelog.types import Codec, LeaderEpoch, Millis, Offset, ProducerId, TimestampType
+from tidelog.types import Codec, LeaderEpoch, Millis, Offset, TimestampType
 
 EPOCH = LeaderEpoch(3)
 
@@ -170,16 +167,6 @@ def test_control_batches_come_from_nodes_only() -> None:
     bench = Bench()
     refused(bench, builder.build(), InvalidRecord, "control")
     assert append(bench, builder.build(), Origin.COORDINATOR).last_offset == 0
-
-
-def test_idempotent_producers_are_told_that_they_must_wait() -> None:
-    builder = RecordBatchBuilder(producer_id=ProducerId(9), producer_epoch=0, base_sequence=0)
-    builder.append(key=None, value=b"a", timestamp=NOW)
-    bench = Bench()
-    refused(bench, builder.build(), UnsupportedVersion, "idempotent")
-    copy = bytearray(builder.build())
-    struct.pack_into(">i", copy, 12, 0)
-    assert bench.follow(bytes(copy)) == 0, "a follower stores what its leader has"
 
 
 def test_timestamps_far_in_the_future_are_refused() -> None:
