@@ -12,7 +12,7 @@ from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
 from storage.files import Files
 from storage.loaded import Damage, Known, Progress
-from storage.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment import ALL_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import set_aside
 from tidelog.types import Durability, Offset
 
@@ -76,7 +76,7 @@ class LoadingSite:
         self.changed |= bool(segments)
         for segment in segments:
             segment.close()
-            self.set_aside(segment.base_offset, SUFFIXES, why)
+            self.set_aside(segment.base_offset, ALL_SUFFIXES, why)
 
     def ensure_indexes(self, segment: LogSegment) -> None:
         """Rebuild the indexes of a closed segment where one is missing; a wrong one is found when it is used. Raises

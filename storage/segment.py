@@ -31,6 +31,9 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+"""What every segment has."""
+ALL_SUFFIXES: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
+"""What it may have."""
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
@@ -151,7 +154,7 @@ class LogSegment:
             return True
         if self.size == 0:
             return False
-        return self._age(now, max_timestamp) > config.segment_ms - self.jitter_ms
+        return self._age(now, max_timestamp) > config.roll_ms - self.jitter_ms
 
     def _age(self, now: Millis, max_timestamp: Millis) -> int:
         if self.first_timestamp is None:
@@ -368,7 +371,7 @@ class LogSegment:
     def remove(self) -> None:
         """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""
         self.close()
-        for kind in reversed(SUFFIXES):
+        for kind in reversed(ALL_SUFFIXES):
             path = self._path(kind)
             if self._files.size(path) is not None:
                 self._files.remove(path)
@@ -381,9 +384,8 @@ class LogSegment:
         never indexes without it.
         """
         self.close()
-        kinds = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
         renamed = []
-        for kind in kinds if suffix == "" else reversed(kinds):
+        for kind in ALL_SUFFIXES if suffix == "" else reversed(ALL_SUFFIXES):
             path = segment_path(self.folder, self.base_offset, kind)
             if self._files.size(path + self.suffix) is not None:
                 self._files.rename(path + self.suffix, path + suffix)

@@ -14,7 +14,7 @@ from typing import Final
 
 from storage.config import LogConfig
 from storage.files import Files
-from storage.segment import SUFFIXES, LogSegment, segment_path
+from storage.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.types import Millis, Offset
 
 STRAY_SUFFIX: Final = ".stray"
@@ -105,7 +105,7 @@ class LogSegments:
 
     def _free_names(self, base: int) -> list[str]:
         notes = []
-        for suffix in SUFFIXES:
+        for suffix in ALL_SUFFIXES:
             path = segment_path(self._folder, base, suffix)
             size = self._files.size(path)
             if size == 0:
@@ -115,7 +115,7 @@ class LogSegments:
         return notes
 
     def _remove_files(self, base: int) -> None:
-        for suffix in SUFFIXES:
+        for suffix in ALL_SUFFIXES:
             path = segment_path(self._folder, base, suffix)
             if self._files.size(path) is not None:
                 self._files.remove(path)
@@ -161,10 +161,10 @@ class LogSegments:
 
     def remove_leftovers(self) -> None:
         """Remove segment files that the list does not name: loading leaves them behind damage."""
-        named = {segment_path(self._folder, base, suffix) for base in self._bases for suffix in SUFFIXES}
+        named = {segment_path(self._folder, base, suffix) for base in self._bases for suffix in ALL_SUFFIXES}
         for name in self._files.list(self._folder):
             path = f"{self._folder}/{name}"
-            if name.endswith(SUFFIXES) and path not in named:
+            if name.endswith(ALL_SUFFIXES) and path not in named:
                 self._files.remove(path)
 
     def close(self) -> None:
