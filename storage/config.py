@@ -81,6 +81,12 @@ class LogConfig:
             )
 
     @property
+    def roll_ms(self) -> int:
+        """How old the first batch of a segment may be when another is appended: a compacted topic's must not be older
+        than `max.compaction.lag.ms`, since the active segment is not cleaned (KIP-354)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    @property
     def compression_level(self) -> int | None:
         """The level that `codec` is written with, None for the codec's own default."""
         match self.codec:
