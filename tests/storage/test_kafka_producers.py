@@ -45,8 +45,7 @@ def batches_of(folder: str, name: str) -> list[bytes]:
     found = []
     for segment in told_of(folder)[name]["segments"]:
         data = files_of(folder)[f"{name}/{segment['baseOffset']:020d}.log"]
-        for batch in segment["batches"]:
-            found.append(data[batch["position"] : batch["position"] + batch["size"]])
+        found += [data[batch["position"] : batch["position"] + batch["size"]] for batch in segment["batches"]]
     return found
 
 
