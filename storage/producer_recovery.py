@@ -76,6 +76,7 @@ def load_producers(
         aborted=aborted,
         read_from=min(trusted, log_end),
     )
+    state.expire(now)
     return LoadedProducers(state, aborted, replayed)
 
 

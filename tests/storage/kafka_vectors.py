@@ -18,12 +18,15 @@ from typing import Any, Final
 
 from storage.config import LogConfig
 from storage.data_folder import ConfigOf, DataFolder
+from storage.isolation import FetchIsolation
 from storage.log import Log
+from storage.log_reader import LogRead
 from storage.os_files import OsFiles
+from storage.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
-from tidelog.records import RecordBatch, iter_batches
-from tidelog.types import Durability, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
+from tidelog.records import EndTxnMarker, decode_control, iter_batches
+from tidelog.types import Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors"
 ROOTS: Final = {"cluster": "node1", "unclean": "killed", "old": "broker0"}
@@ -151,35 +154,81 @@ class Seen:
     trouble: list[tuple[int, str]]
 
 
-def read_all(log: Log, up_to: Offset, seen: Seen) -> Iterator[RecordBatch]:
-    """Batches from the log start on, each checked as a consumer checks it; what is lost or damaged is skipped."""
-    offset = log.log_start_offset
-    while offset < up_to:
+READ_UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+READ_COMMITTED: Final = FetchIsolation.LAST_STABLE_OFFSET
+
+
+def consume(log: Log, isolation: FetchIsolation) -> Seen:
+    """What a consumer gets from the earliest record on. It checks each batch; where it is refused, or a batch is
+    damaged, it goes on behind that."""
+    seen = Seen([], [])
+    offset, end = log.log_start_offset, log.end_for(isolation)
+    while offset < end:
         try:
-            read = log.read(offset, _READ_BYTES, up_to=up_to)
+            read = log.fetch(offset, _READ_BYTES, isolation)
         except CorruptLog as error:
             seen.trouble.append((offset, error.message))
-            assert log.damage is not None
-            offset = log.damage.end_offset
+            lost = log.damage.at(offset) if log.damage else None
+            assert lost is not None
+            offset = lost.end_offset
             continue
         if not len(read.records):
-            return
-        for batch in iter_batches(read.records):
-            try:
-                batch.ensure_valid()
-                yield batch
-            except CorruptRecord as error:
-                seen.trouble.append((batch.base_offset, error.message))
+            break
+        _consume(read, log.log_start_offset, seen)
         offset = read.next_offset
-
-
-def read_uncommitted(log: Log) -> Seen:
-    """What a consumer of this isolation level gets, from the earliest record on."""
-    seen = Seen([], [])
-    for batch in read_all(log, log.high_watermark, seen):
-        if not batch.is_control:
-            seen.offsets.extend(record.offset for record in batch.records() if record.offset >= log.log_start_offset)
     return seen
+
+
+def _consume(read: LogRead, log_start: int, seen: Seen) -> None:
+    """One answer to a fetch, its aborted transactions left out as a consumer does."""
+    aborted = sorted(read.aborted, key=lambda transaction: transaction.first_offset)
+    hidden: set[int] = set()
+    for batch in iter_batches(read.records):
+        try:
+            batch.ensure_valid()
+        except CorruptRecord as error:
+            seen.trouble.append((batch.base_offset, error.message))
+            continue
+        while aborted and aborted[0].first_offset <= batch.last_offset:
+            hidden.add(aborted.pop(0).producer_id)
+        if batch.is_control:
+            marker = decode_control(next(iter(batch.records())))
+            if isinstance(marker, EndTxnMarker) and not marker.committed:
+                hidden.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in hidden):
+            seen.offsets.extend(record.offset for record in batch.records() if record.offset >= log_start)
+
+
+def largest_timestamp(log: Log) -> list[int | None]:
+    """`maxTimestamp`."""
+    return _timestamped(log.largest_timestamp(up_to=log.high_watermark))
+
+
+def offset_for_time(log: Log, timestamp: int) -> list[int | None]:
+    """The answer of one line of `offsetsForTimes`."""
+    return _timestamped(log.offset_for_timestamp(timestamp, up_to=log.high_watermark))
+
+
+def _timestamped(found: TimestampedOffset | None) -> list[int | None]:
+    if found is None:
+        return [-1, -1, None]
+    return [found.offset, found.timestamp, None if found.leader_epoch < 0 else found.leader_epoch]
+
+
+def producer_states(log: Log) -> list[dict[str, int]]:
+    """`producerStates`, by id."""
+    states = sorted((state.to_snapshot() for state in log.active_producers()), key=lambda state: state.producer_id)
+    return [
+        {
+            "producerId": state.producer_id,
+            "producerEpoch": state.epoch,
+            "lastSequence": state.last_sequence,
+            "lastTimestamp": state.timestamp,
+            "coordinatorEpoch": state.coordinator_epoch,
+            "currentTransactionStartOffset": state.transaction_start,
+        }
+        for state in states
+    ]
 
 
 def ranges(offsets: Iterable[int]) -> Ranges:

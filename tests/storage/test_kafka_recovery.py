@@ -16,13 +16,17 @@ import pytest
 from storage.data_folder import DataFolder
 from storage.log import Log
 from tests.storage.kafka_vectors import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
     Start,
     batches,
+    consume,
     damage,
+    largest_timestamp,
     log_of,
     open_folder,
+    producer_states,
     ranges,
-    read_uncommitted,
     starts,
     unpack,
 )
@@ -75,7 +79,7 @@ BETTER: dict[Key, Better] = {
     ),
     ("unclean", "flipped-2", "plain-0"): Better(
         "below the recovery point payloads are not read again, here as there; but a consumer loses that batch alone",
-        told={"read_uncommitted": [[0, 34], [39, 714]]},
+        told={level: [[0, 34], [39, 714]] for level in ("read_uncommitted", "read_committed")},
         unreadable=(35,),
     ),
     ("unclean", "flipped-2", "zipped-0"): Better(
@@ -152,8 +156,15 @@ def test_recovery_is_kafkas_or_better(opened: Any, archive: str, name: str, part
     assert log.log_end_offset == said["logEndOffset"]
     found = None if log.damage is None else (log.damage.first_offset, log.damage.end_offset)
     assert found == (better.damaged if better else None)
-    seen = read_uncommitted(log)
-    assert ranges(seen.offsets) == said["read_uncommitted"]
+    assert log.last_stable_offset == said["lastStableOffset"]
+    if not isinstance(said["maxTimestamp"][0], str):
+        assert largest_timestamp(log) == said["maxTimestamp"]
+    assert producer_states(log) == said["producerStates"]
+    for isolation, name in ((READ_UNCOMMITTED, "read_uncommitted"), (READ_COMMITTED, "read_committed")):
+        seen = consume(log, isolation)
+        assert ranges(seen.offsets) == said[name]
+        damaged = (better.damaged[0],) if better and better.damaged else ()
+        assert tuple(offset for offset, _ in seen.trouble) == (better.unreadable if better else ()) + damaged
     assert batches(log) == [
         {key: segment[key] for key in ("baseOffset", "size", "batches")} for segment in said["segments"]
     ]
