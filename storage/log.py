@@ -30,7 +30,7 @@ from storage.log_start import LogStart
 from storage.log_writer import LogWriter
 from storage.producer_entry import ProducerState
 from storage.producer_state import Duplicate
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.time_lookup import (
     EARLIEST,
