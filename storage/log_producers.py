@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
-from storage.files import Files
+from storage.files import Buffer, Files
 from storage.loading import Damage, LoadedLog
 from storage.producer_entry import ProducerBatch, ProducerState, read_marker
 from storage.producer_recovery import Replayed, load_producers, rebuild
@@ -26,6 +26,7 @@ from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared
 from tidelog.records.batch import CONTROL_BIT
+from tidelog.records.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
 
 
@@ -80,6 +81,12 @@ class LogProducers:
         return self._aborted.collect(self._segments, start, end)
 
     # --- appends --------------------------------------------------------------------------------------------------
+
+    def is_duplicate(self, records: Buffer) -> bool:
+        """Does the first batch look, by its header, like one that lies here already?"""
+        for header in walk_headers(records):
+            return header.producer_id > NO_PRODUCER_ID and self._state.is_duplicate(ProducerBatch(header))
+        return False
 
     def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
         """The batches with a producer id, where they may be appended; where the first of them lies already, that.

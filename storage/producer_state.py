@@ -105,6 +105,11 @@ class ProducerStateManager:
         """The offsets of the snapshot files, ascending; not to be changed."""
         return self._snapshots
 
+    def is_duplicate(self, batch: ProducerBatch) -> bool:
+        """Is a client's batch one of the last five of its producer?"""
+        state = self._producers.get(batch.header.producer_id)
+        return state is not None and state.duplicate_of(batch) is not None
+
     # --- appends --------------------------------------------------------------------------------------------------
 
     def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
