@@ -16,15 +16,16 @@ from node import status
 from node.clock import Clock
 from node.duplex import run_duplex
 from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
-from node.open_fetch import BYTES_MAX, FetchDesk
+from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
 from node.partition import Partition
 from node.produce_desk import ProduceDesk
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
+from storage.isolation import FetchIsolation
 from storage.time_lookup import EARLIEST, LATEST
 from tidelog._wire import FetchResponse, PartitionFetched, ProduceRequest
-from tidelog.errors import TidelogError, UnsupportedVersion
+from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 from tidelog.v1 import common_pb2, data_pb2
 
@@ -166,9 +167,9 @@ def _look_up(
     """Offset, timestamp and epoch for one question; offset -1 where no record is that young."""
     leader = partition.leading_in(leader_epoch)
     log = partition.log
-    if timestamp == LATEST:
-        return leader.committed_end(), NO_TIMESTAMP, leader.leader_epoch
     # The log start is known before a new leader knows how far the log is committed.
-    end = log.log_start_offset if timestamp == EARLIEST else leader.committed_end()
+    end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
+    if timestamp == LATEST:
+        return end, NO_TIMESTAMP, leader.leader_epoch
     found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
     return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)
