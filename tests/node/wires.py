@@ -264,7 +264,8 @@ class Cluster:
         machine.manager = manager
         machine.service = DataService(manager, clock=clock, config=self.config)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
-        machine.task = self.loop.create_task(_live(manager, LogCare(logs, UpkeepConfig(), clock=clock)))
+        care = LogCare(logs, UpkeepConfig(), clock=clock, damage_found=manager.damage_found)
+        machine.task = self.loop.create_task(_live(manager, care))
         node = NodeRegistration(
             NodeId(number),
             NodeEpoch(number * 10 + machine.lives),
