@@ -36,7 +36,9 @@ from node.transport import Caller, Transport
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposeIsr, ReplicaView, Session
 from storage.data_folder import DataFolder
+from storage.loaded import Damage
 from storage.log import Log
+from storage.log_manager import LogManager
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
@@ -83,7 +85,7 @@ class ReplicaManager:
         self,
         node_id: NodeId,
         incarnation: Incarnation,
-        folders: list[DataFolder],
+        logs: LogManager,
         *,
         clock: Clock,
         rng: random.Random,
@@ -91,12 +93,11 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
-        """folders: open; their logs must be loaded before the first image comes. What others have hung into the
-        folders' callbacks stays there: it is told of all that is no partition's."""
+        """logs: of folders that are open; they must be loaded before the first image comes. What others have hung into
+        the folders' callbacks stays there: it is told of all that is no partition's."""
         self._me = node_id
         self._incarnation = incarnation
-        self._folders = folders
-        self._shelf = LogShelf(node_id, folders, config.log_defaults)
+        self._shelf = LogShelf(node_id, logs, config.log_defaults)
         self._clock = clock
         self._rng = rng
         self._transport = transport
@@ -112,13 +113,15 @@ class ReplicaManager:
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
         self._attended: dict[Partition, None] = {}
+        self._borne: dict[Partition, Damage] = {}
+        """Damage of replicas that nobody can replace."""
         self._tasks: asyncio.TaskGroup | None = None
         self._sessions = itertools.count(1)
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
         self._stop = asyncio.Event()
         self.stopping = False
-        for folder in folders:
+        for folder in logs.folders:
             self._listen(folder)
 
     def _listen(self, folder: DataFolder) -> None:
@@ -144,14 +147,12 @@ class ReplicaManager:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             ticking = tasks.create_task(self._tick_for_ever())
-            writing = tasks.create_task(self._checkpoint_for_ever())
             opening = tasks.create_task(self._open_for_ever())
             tasks.create_task(self._proposer.run())
             for fetcher in self._fetchers.values():
                 tasks.create_task(fetcher.run())
             await self._stop.wait()
             ticking.cancel()
-            writing.cancel()
             opening.cancel()
             for fetcher in self._fetchers.values():
                 fetcher.stop()
@@ -194,14 +195,10 @@ class ReplicaManager:
                 partition.sync()  # again, where a full disk refused it
             else:
                 self._resign(partition)
+        for partition, damage in list(self._borne.items()):
+            self.damage_found(partition.log, damage)
         if self._unopened:
             self._wake_opener.set()
-
-    async def _checkpoint_for_ever(self) -> None:
-        while True:
-            await self._clock.sleep_ms(self._config.checkpoint_ms)
-            for folder in self._folders:
-                folder.write_checkpoints()
 
     # --- the metadata ---
 
@@ -258,6 +255,7 @@ class ReplicaManager:
         del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
         del self._by_name[partition.name]
         self._attended.pop(partition, None)
+        self._borne.pop(partition, None)
 
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
         if self._me not in state.replicas:
@@ -348,6 +346,33 @@ class ReplicaManager:
         _log.error("%s stops: %s", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
+
+    def damage_found(self, log: Log, damage: Damage) -> None:
+        """The scrub found that a log lost what it held. The replica leaves both sets and is fetched anew; where nobody
+        else can go on it stays, since the rest of it is better than nothing, and is asked again from time to time."""
+        partition = self._by_name.get(log.topic_partition)
+        if partition is None or partition.log is not log or partition.offline is not None:
+            return
+        state = self._image.partition(partition.key)
+        if state is None or (state.leader == self._me and not self._others_in_sync(state)):
+            self._borne[partition] = damage
+            return
+        self._borne.pop(partition, None)
+        log.note_damage(damage)
+        self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
+        self._apply(self._image.topics[state.topic_id], state)
+
+    def damaged(self) -> dict[PartitionKey, str]:
+        """Replicas that do nothing because their logs are damaged, with what was found."""
+        return {
+            partition.key: str(partition.log.damage)
+            for partition in self._partitions.values()
+            if partition.log.damage is not None and partition.folder.offline is None
+        }
+
+    def _others_in_sync(self, state: PartitionState) -> bool:
+        nodes = self._image.nodes
+        return any(node != self._me and node in nodes and not nodes[node].fenced for node in state.isr)
 
     def _resign(self, partition: Partition) -> None:
         """Ask the controller to let others lead what this node cannot serve any more."""

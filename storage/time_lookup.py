@@ -9,14 +9,20 @@ Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
+from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
 from tidelog.types import LeaderEpoch, Millis, Offset
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""What may be asked for instead of a time (Kafka's ListOffsetsRequest)."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -62,7 +68,7 @@ def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) 
 def _record_in(
     segment: LogSegment, header: BatchHeader, timestamp: int, start: Offset, up_to: Offset
 ) -> TimestampedOffset | None:
-    batch = RecordBatch(segment.file.pread(header.size, header.position))
+    batch = batch_at(segment.file.pread(header.size, header.position))
     try:
         for record in batch.records():
             if record.timestamp >= timestamp and start <= record.offset < up_to:

@@ -1,0 +1,69 @@
+"""Looks after the logs of a node while it lives: calls storage's upkeep, says what it meets, and tells of damage.
+
+Left to others: what is done and when (storage/upkeep.py), what damage means for a replica (replica_manager.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from node.clock import Clock
+from storage.data_folder import DataFolder
+from storage.loaded import Damage
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.scrub_segment import Finding, FindingKind
+from storage.upkeep import Upkeep
+from storage.upkeep_config import UpkeepConfig
+from tidelog.errors import TidelogError
+
+_log = logging.getLogger("node.care")
+
+TICK_MS: Final = 500
+"""How exact the intervals are."""
+
+
+class LogCare:
+    """See the module's words."""
+
+    def __init__(
+        self, logs: LogManager, config: UpkeepConfig, *, clock: Clock, damage_found: Callable[[Log, Damage], None]
+    ) -> None:
+        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost."""
+        self._clock = clock
+        self._damage_found = damage_found
+        self.upkeep = Upkeep(logs, config, self, monotonic_ms=clock.monotonic_ms)
+
+    async def run(self) -> None:
+        """Look after the logs until cancelled."""
+        while True:
+            self.upkeep.tick(self._clock.monotonic_ms())
+            await self._clock.sleep_ms(TICK_MS)
+
+    # --- what upkeep tells (UpkeepOwner) ---
+
+    def trouble(self, error: TidelogError) -> None:
+        """Something failed."""
+        _log.warning("%s", error.message)
+
+    def room_changed(self, folder: DataFolder) -> None:
+        """A folder has fallen below its reserve, or is above it again."""
+        reserve = folder.reserve
+        if reserve.low:
+            _log.error(
+                "the disk of %s is full but for its reserve: appends are refused, reads and deletions go on",
+                folder.path,
+                extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
+            )
+        else:
+            _log.info("the disk of %s has room again: appends go on", folder.path, extra={"free": reserve.free})
+
+    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+        """The scrub found something."""
+        del folder
+        _log.log(logging.WARNING if finding.repaired else logging.ERROR, "%s: %s", log.topic_partition, finding)
+        if finding.kind is FindingKind.LOG:
+            damage = Damage(finding.path, finding.position, finding.first_offset, finding.end_offset, finding.reason)
+            self._damage_found(log, damage)

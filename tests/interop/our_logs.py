@@ -1,0 +1,371 @@
+"""A data folder of ours with one log of every kind that we write, and what each of them is to show.
+
+The same calls that a node makes: `Log.append` as leader or follower, rolls, truncation, deletion, flushes, a clean stop
+or none. Keys and values are printable, since Kafka's tool prints them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import UUID
+
+from storage.append_info import Origin
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.log import Log
+from storage.log_cleaner import LogCleaner
+from storage.os_files import OsFiles
+from tests.storage.workbench import SetClock
+from tidelog.records import EndTxnMarker, MessageSetBuilder, RecordBatchBuilder, control_batch
+from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
+
+SMALL = LogConfig(segment_bytes=8_000, index_interval_bytes=300, segment_index_bytes=1_000)
+ALL_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+OLD_CODECS = ALL_CODECS[:-1]
+WORDS = ("amber", "birch", "copper", "delta", "ember", "fjord", "garnet", "harbor", "indigo", "juniper")
+
+
+@dataclass
+class World:
+    """The folder in the making. topic_ids: those that a broker gave its topics; others are made up."""
+
+    folder: DataFolder
+    clock: SetClock
+    rng: random.Random
+    topic_ids: dict[str, UUID] = field(default_factory=dict)
+    configs: dict[str, LogConfig] = field(default_factory=dict)
+
+    def create(self, topic: str, config: LogConfig = SMALL) -> Log:
+        """A new log, partition 0 of this topic."""
+        self.configs[topic] = config
+        topic_id = self.topic_ids.get(topic) or UUID(int=self.rng.getrandbits(128), version=4)
+        return self.folder.create_log(TopicPartition(topic, PartitionIndex(0)), TopicId(topic_id), config)
+
+    def records(self, count: int) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+        """Keys, values and timestamps, with nulls, empty ones and some out of order."""
+        for _ in range(count):
+            self.clock.now += self.rng.randrange(1, 40)
+            key = self.rng.choice((None, b"", b"key-%d" % self.rng.randrange(50)))
+            size = self.rng.choice((1, 3, 10, 40))
+            value = self.rng.choice((None, b"", *[" ".join(self.rng.choices(WORDS, k=size)).encode()] * 5))
+            yield key, value, self.clock.now - (500 if self.rng.random() < 0.1 else 0)
+
+    def keyed(self, count: int, codec: Codec = Codec.NONE, **fields: int | bool) -> bytes:
+        """A v2 batch whose records all have one of a few keys; a tenth of them are tombstones."""
+        builder = RecordBatchBuilder(codec, **fields)  # type: ignore[arg-type]
+        for _, value, timestamp in self.records(count):
+            key = b"key-%d" % self.rng.randrange(30)
+            builder.append(key=key, value=None if self.rng.random() < 0.1 else value or b"", timestamp=timestamp)
+        return builder.build()
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """Headers of a record, mostly none; names may repeat or be empty."""
+        if self.rng.random() < 0.7:
+            return []
+        return [(self.rng.choice(("trace", "kind", "", "größe")), self.rng.choice((None, b"", b"v")))] * 2
+
+    def batch(self, count: int, codec: Codec = Codec.NONE, **fields: int | bool) -> bytes:
+        """A producer's v2 batch of so many records."""
+        builder = RecordBatchBuilder(codec, **fields)  # type: ignore[arg-type]
+        for key, value, timestamp in self.records(count):
+            builder.append(key=key, value=value, timestamp=Millis(timestamp), headers=self.headers())
+        return builder.build()
+
+    def messages(self, count: int, magic: int, codec: Codec) -> bytes:
+        """A producer's v0 or v1 message set, a wrapper where it is compressed."""
+        builder = MessageSetBuilder(magic, codec)
+        for key, value, timestamp in self.records(count):
+            builder.append(key=key, value=value, timestamp=timestamp)
+        return builder.build()
+
+    def lead(self, log: Log, data: bytes, epoch: int = 0, origin: Origin = Origin.CLIENT) -> int:
+        """Append as leader. Returns the first offset."""
+        info = log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(epoch), origin=origin)
+        log.advance_high_watermark(log.log_end_offset)
+        return info.first_offset
+
+    def fill(self, log: Log, codecs: Iterable[Codec] = (Codec.NONE,), batches: int = 30, epoch: int = 0) -> None:
+        """Append batches in these codecs in turn."""
+        codecs = tuple(codecs)
+        for number in range(batches):
+            self.lead(log, self.batch(self.rng.randrange(1, 8), codecs[number % len(codecs)]), epoch)
+
+
+Kind = Callable[[World], None]
+
+
+def codec_kind(codec: Codec) -> Kind:
+    """Batches as a producer compressed them, over several segments."""
+
+    def write(world: World) -> None:
+        world.fill(world.create(f"codec-{codec.name.lower()}"), [codec])
+
+    return write
+
+
+def recompressed_kind(codec: Codec) -> Kind:
+    """`compression.type`: batches of all codecs, compressed again by the leader."""
+
+    def write(world: World) -> None:
+        name = "uncompressed" if codec is Codec.NONE else codec.name.lower()
+        world.fill(world.create(f"leader-{name}", replace(SMALL, codec=codec)), ALL_CODECS)
+
+    return write
+
+
+def append_time_kind(codec: Codec) -> Kind:
+    """`message.timestamp.type=LogAppendTime`."""
+
+    def write(world: World) -> None:
+        config = replace(SMALL, timestamp_type=TimestampType.LOG_APPEND_TIME)
+        world.fill(world.create(f"append-time-{codec.name.lower()}", config), [codec])
+
+    return write
+
+
+def old_format_kind(magic: int, codec: Codec) -> Kind:
+    """`message.format` v0 or v1, from producers of that format."""
+
+    def write(world: World) -> None:
+        log = world.create(f"v{magic}-{codec.name.lower()}", replace(SMALL, magic=magic))
+        for _ in range(25):
+            world.lead(log, world.messages(world.rng.randrange(1, 7), magic, codec))
+
+    return write
+
+
+def converted(world: World) -> None:
+    """One log in v0, v1 and v2, one after another, from producers of the newest format: the leader converts."""
+    log = world.create("upgraded")
+    for magic in (0, 1, 2, 1):
+        log.reconfigure(replace(SMALL, magic=magic))
+        for number in range(12):
+            codec = OLD_CODECS[number % len(OLD_CODECS)]
+            builder = RecordBatchBuilder(codec)
+            for key, value, timestamp in world.records(3):
+                builder.append(key=key, value=value, timestamp=Millis(timestamp))
+            world.lead(log, builder.build())
+
+
+def epochs(world: World) -> None:
+    """Several leader epochs, one of them without a record, one cut away again."""
+    log = world.create("epochs")
+    for epoch in (0, 1):
+        world.fill(log, batches=12, epoch=epoch)
+    cut = Offset(log.log_end_offset - 5)
+    log.truncate_to(cut)
+    world.fill(log, batches=8, epoch=1)
+
+
+def followed(world: World) -> None:
+    """A follower's log: as its leader sent it, with holes, several batches in one append."""
+    log = world.create("followed")
+    offset = 0
+    for _ in range(12):
+        sent = []
+        for _ in range(3):
+            builder = RecordBatchBuilder(Codec.LZ4, base_offset=offset, leader_epoch=0)
+            for key, value, timestamp in world.records(4):
+                builder.append(key=key, value=value, timestamp=Millis(timestamp))
+            sent.append(builder.build())
+            offset += 4 + world.rng.choice((0, 0, 0, 7))
+        log.append(b"".join(sent), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def by_time(world: World) -> None:
+    """Rolled by record time, with timestamps that jump."""
+    log = world.create("by-time", replace(SMALL, segment_ms=10_000))
+    for _ in range(20):
+        world.clock.now += world.rng.choice((10, 8_000))
+        world.lead(log, world.batch(3))
+
+
+def index_full(world: World) -> None:
+    """Rolled because an index is full."""
+    world.fill(world.create("index-full", replace(SMALL, index_interval_bytes=10, segment_index_bytes=60)))
+
+
+def default_interval(world: World) -> None:
+    """Kafka's default settings."""
+    world.fill(world.create("defaults", LogConfig()), ALL_CODECS, batches=60)
+
+
+def trimmed(world: World) -> None:
+    """Records deleted up to the middle of a batch: the log starts inside a segment."""
+    log = world.create("trimmed")
+    for _ in range(30):
+        world.lead(log, world.batch(5))
+    log.delete_records(Offset(82))
+
+
+class Producer:
+    """A producer with an id: counts its sequences, and knows whether it has a transaction open."""
+
+    def __init__(self, world: World, log: Log, number: int) -> None:
+        self._world, self._log, self._number = world, log, number
+        self._epoch, self._sequence = 0, 0
+        self.open = False
+
+    def send(self, codec: Codec = Codec.NONE, *, transactional: bool = False, keys: bool = False) -> None:
+        """Append one batch. keys: every record has one of a few."""
+        fields = {"producer_id": self._number, "producer_epoch": self._epoch, "base_sequence": self._sequence}
+        count = self._world.rng.randrange(1, 6)
+        batch = self._world.keyed if keys else self._world.batch
+        data = batch(count, codec, is_transactional=transactional, **fields)
+        self._world.lead(self._log, data)
+        self._sequence += count
+        self.open = self.open or transactional
+
+    def end(self, *, commit: bool) -> None:
+        """Write the marker as Kafka 4's transaction coordinator does: each transaction has an epoch of its own."""
+        self._epoch, self._sequence, self.open = self._epoch + 1, 0, False
+        marker = control_batch(
+            EndTxnMarker(commit, coordinator_epoch=3),
+            timestamp=self._world.clock.now,
+            producer_id=self._number,
+            producer_epoch=self._epoch,
+        )
+        self._world.lead(self._log, marker, origin=Origin.COORDINATOR)
+
+
+def idempotent(world: World) -> None:
+    """Idempotent producers interleaved, with a plain one between; one batch comes twice."""
+    log = world.create("idempotent")
+    producers = [Producer(world, log, number) for number in (4001, 4002, 4003)]
+    for number in range(40):
+        world.rng.choice(producers).send(ALL_CODECS[number % 5])
+        if number % 7 == 0:
+            world.lead(log, world.batch(2))
+    twice = world.batch(2, producer_id=4004, producer_epoch=0, base_sequence=0)
+    assert world.lead(log, twice) == world.lead(log, twice)
+
+
+def transactions(world: World) -> None:
+    """Transactions of several producers interleaved, committed and aborted, one left open; other batches between."""
+    log = world.create("txn")
+    producers = [Producer(world, log, number) for number in (5001, 5002, 5003)]
+    plain = Producer(world, log, 5004)
+    for number in range(90):
+        producer = world.rng.choice(producers)
+        if producer.open and world.rng.random() < 0.35:
+            producer.end(commit=world.rng.random() < 0.5)
+        else:
+            producer.send(ALL_CODECS[number % 5], transactional=True)
+        if number % 6 == 0:
+            plain.send()
+    for producer in producers:
+        if producer.open:
+            producer.end(commit=False)
+    producers[0].send(transactional=True)
+    world.lead(log, world.batch(3))
+
+
+def clean(world: World, log: Log) -> None:
+    """Compact a log as a node does, to the end of a round."""
+    log.flush()
+    cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1 << 40, on_trouble=_raise)
+    piece = cleaner.begin([log], Millis(world.clock.now))
+    assert piece is not None, "there was nothing to clean"
+    while piece is not None:
+        piece = cleaner.settle(piece.work(), Millis(world.clock.now), started=Millis(0), ended=Millis(0))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def compacted(world: World) -> None:
+    """Cleaned twice, tombstones kept, compressed; then appended to."""
+    log = world.create("compacted", replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
+    for _ in range(2):
+        for number in range(60):
+            world.lead(log, world.keyed(4, ALL_CODECS[number % 5]))
+        clean(world, log)
+    for _ in range(5):
+        world.lead(log, world.keyed(4))
+
+
+def compacted_transactions(world: World) -> None:
+    """Cleaned transactions, committed and aborted, and idempotent producers whose last batch stays for its sequence."""
+    log = world.create("compacted-txn", replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
+    producers = [Producer(world, log, number) for number in (6001, 6002)]
+    plain = Producer(world, log, 6003)
+    for _ in range(2):
+        for number in range(80):
+            producer = world.rng.choice(producers)
+            if producer.open and world.rng.random() < 0.3:
+                producer.end(commit=world.rng.random() < 0.5)
+            else:
+                producer.send(transactional=True, keys=True)
+            if number % 6 == 0:
+                plain.send(Codec.LZ4, keys=True)
+        for producer in producers:
+            if producer.open:
+                producer.end(commit=True)
+        clean(world, log)
+        world.clock.now += 3 * 86_400_000
+
+
+def retained(world: World) -> None:
+    """Old segments deleted by `retention.bytes`."""
+    log = world.create("retained", replace(SMALL, retention_bytes=12_000))
+    world.fill(log, batches=60)
+    log.flush()
+    assert log.delete_old_segments(Millis(world.clock.now)) > 0
+
+
+def preallocated(world: World) -> None:
+    """`preallocate=true`: the active segment ends in zeros while it is open."""
+    world.fill(world.create("preallocated", replace(SMALL, preallocate=True)), ALL_CODECS)
+
+
+def single(world: World) -> None:
+    """One record in all."""
+    world.lead(world.create("single"), world.batch(1))
+
+
+def empty(world: World) -> None:
+    """Never written."""
+    world.create("empty")
+
+
+KINDS: list[Kind] = [
+    *map(codec_kind, ALL_CODECS),
+    *map(recompressed_kind, ALL_CODECS),
+    *map(append_time_kind, (Codec.NONE, Codec.ZSTD)),
+    *(old_format_kind(magic, codec) for magic in (0, 1) for codec in OLD_CODECS),
+    converted,
+    epochs,
+    followed,
+    by_time,
+    index_full,
+    default_interval,
+    trimmed,
+    idempotent,
+    transactions,
+    compacted,
+    compacted_transactions,
+    retained,
+    preallocated,
+    single,
+    empty,
+]
+
+
+def open_world(path: Path, *, seed: int = 1, now: int, topic_ids: dict[str, UUID] | None = None) -> World:
+    """A data folder in use, nothing written yet."""
+    clock = SetClock(now)
+    folder = DataFolder.open(str(path), files=OsFiles(), clock=clock, rng=random.Random(seed))
+    return World(folder, clock, random.Random(seed), topic_ids or {})
+
+
+def write_all(world: World, kinds: Iterable[Kind] = KINDS) -> None:
+    """One log of each kind, everything durable; the folder stays open."""
+    for kind in kinds:
+        kind(world)
+    for log in world.folder.logs.values():
+        log.flush()
