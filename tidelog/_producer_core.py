@@ -354,8 +354,8 @@ class ProducerCore:
         self._expire(queue, at, effects)
         if queue.series is not None and queue.series.broken:
             self._mend(queue, queue.series)
-        while (batch := self._next(queue, at)) is not None:
-            if not self._send(batch, at, effects):
+        while (following := self._next(queue, at)) is not None:
+            if not self._send(following, at, effects):
                 return
 
     def _next(self, queue: PartitionQueue, at: Millis) -> PendingBatch | None:
