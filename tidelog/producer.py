@@ -233,12 +233,10 @@ class Producer(Service):
         The fast path of a writer with many records under way. Order within a partition is the order of the calls.
         Raises as `send` does before a record is queued. A cancelled call has queued nothing.
         """
-        if self._pause_due:  # a batch is full: let it go out
-            self._pause_due = False
-            await self._clock.sleep_ms(0)
-        delivery = self._put(topic, value, key, headers, partition, timestamp)
-        if delivery is not None:
-            return delivery
+        if not self._pause_due:
+            delivery = self._put(topic, value, key, headers, partition, timestamp)
+            if delivery is not None:
+                return delivery
         return await self._put_later(topic, value, key, headers, partition, timestamp)
 
     def send_nowait(
@@ -377,6 +375,9 @@ class Producer(Service):
         try:
             async with asyncio.timeout(left / 1000):
                 async with self._turn:
+                    if self._pause_due:  # a batch is full: let it go out; who calls meanwhile waits behind this call
+                        self._pause_due = False
+                        await self._clock.sleep_ms(0)
                     while True:
                         delivery = self._put(topic, value, key, headers, partition, timestamp, first=True)
                         if delivery is not None:

@@ -79,8 +79,7 @@ class SimProducer:
         fate = Fate.ACKNOWLEDGED if error is None else Fate.UNKNOWN if error.written is None else Fate.REFUSED
         self._done(sent, fate, error)
 
-    @staticmethod
-    def _done(sent: Sent, fate: Fate, error: TidelogError | None) -> None:
+    def _done(self, sent: Sent, fate: Fate, error: TidelogError | None) -> None:
         sent.fate, sent.error = fate, error
         for tell in sent.on_done:
-            tell(sent)
+            self._client.loop.call_soon(tell, sent)  # a checker's word must not end up as a defect of the producer
