@@ -22,6 +22,7 @@ from storage.isolation import FetchIsolation
 from storage.log import Log
 from storage.log_reader import LogRead
 from storage.os_files import OsFiles
+from storage.producer_snapshot import decode_snapshot
 from storage.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
@@ -255,3 +256,30 @@ def batches(log: Log) -> list[dict[str, Any]]:
         }
         for segment in log.segments
     ]
+
+
+def snapshot(path: Path) -> list[dict[str, int]]:
+    """The producers of a snapshot file, as the JSON has them, by id: the order of the file means nothing."""
+    entries = sorted(decode_snapshot(path.read_bytes(), str(path)), key=lambda entry: entry.producer_id)
+    return [
+        {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.transaction_start,
+            "lastTimestamp": entry.timestamp,
+            "lastSequence": entry.last_sequence,
+            "lastOffset": entry.last_offset,
+            "offsetDelta": entry.offset_delta,
+        }
+        for entry in entries
+    ]
+
+
+def snapshot_told(entries: list[dict[str, Any]]) -> list[dict[str, int]]:
+    """What the JSON says of such a file, less what it says twice."""
+    kept = [{key: entry[key] for key in entry if key not in ("firstSequence", "timestamp")} for entry in entries]
+    for entry in kept:
+        if entry["currentTxnFirstOffset"] is None:
+            entry["currentTxnFirstOffset"] = -1
+    return sorted(kept, key=lambda entry: entry["producerId"])
