@@ -193,9 +193,10 @@ def _consume(read: LogRead, log_start: int, seen: Seen) -> None:
         while aborted and aborted[0].first_offset <= batch.last_offset:
             hidden.add(aborted.pop(0).producer_id)
         if batch.is_control:
-            marker = decode_control(next(iter(batch.records())))
-            if isinstance(marker, EndTxnMarker) and not marker.committed:
-                hidden.discard(batch.producer_id)
+            for record in batch.records():  # the cleaner may have left none
+                marker = decode_control(record)
+                if isinstance(marker, EndTxnMarker) and not marker.committed:
+                    hidden.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in hidden):
             seen.offsets.extend(record.offset for record in batch.records() if record.offset >= log_start)
 
