@@ -59,10 +59,11 @@ def test_only_decided_records_are_handed_out() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:
             fill(cluster.create("orders").partitions[0])
-            for isolation, offsets in (
-                ("read_committed", [0, 2, 3, 7]),
-                (Isolation.READ_UNCOMMITTED, [0, 1, 2, 3, 5, 7, 8, 9]),
-            ):
+            levels: dict[str | Isolation, list[int]] = {
+                "read_committed": [0, 2, 3, 7],
+                Isolation.READ_UNCOMMITTED: [0, 1, 2, 3, 5, 7, 8, 9],
+            }
+            for isolation, offsets in levels.items():
                 async with Consumer(cluster.bootstrap, isolation=isolation, max_wait_ms=20) as consumer:
                     consumer.assign([P0])
                     assert [record.offset for record in await read_to_end(consumer)] == offsets
