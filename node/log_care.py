@@ -29,11 +29,18 @@ class LogCare:
     """See the module's words."""
 
     def __init__(
-        self, logs: LogManager, config: UpkeepConfig, *, clock: Clock, damage_found: Callable[[Log, Damage], None]
+        self,
+        logs: LogManager,
+        config: UpkeepConfig,
+        *,
+        clock: Clock,
+        damage_found: Callable[[Log, Damage], None],
+        log_start_moved: Callable[[Log], None],
     ) -> None:
-        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost."""
+        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost. log_start_moved: told which
+        logs have lost records to retention."""
         self._clock = clock
-        self._damage_found = damage_found
+        self._damage_found, self._log_start_moved = damage_found, log_start_moved
         self.upkeep = Upkeep(logs, config, self, monotonic_ms=clock.monotonic_ms)
 
     async def run(self) -> None:
@@ -59,6 +66,10 @@ class LogCare:
             )
         else:
             _log.info("the disk of %s has room again: appends go on", folder.path, extra={"free": reserve.free})
+
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        self._log_start_moved(log)
 
     def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
         """The scrub found something."""

@@ -300,7 +300,13 @@ class Node:
         return {key: str(damage) for key, damage in self._logs.damaged().items() if key.topic_id != METADATA_TOPIC_ID}
 
     async def _look_after_logs(self, replicas: ReplicaManager) -> None:
-        self._care = LogCare(self._logs, self._config.upkeep, clock=self._clock, damage_found=replicas.damage_found)
+        self._care = LogCare(
+            self._logs,
+            self._config.upkeep,
+            clock=self._clock,
+            damage_found=replicas.damage_found,
+            log_start_moved=replicas.log_start_moved,
+        )
         await self._care.run()
 
     async def _watch_ready(self, metadata: MetadataNode) -> None:

@@ -39,6 +39,10 @@ class UpkeepOwner(Protocol):
         """A folder has fallen below its reserve, or is above it again."""
         ...
 
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        ...
+
     def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
         """The scrub found something."""
         ...
@@ -80,7 +84,7 @@ class Upkeep:
         self._logs, self._owner, self._config = logs, owner, config
         self._low: set[DataFolder] = set()
         self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
-        self._retention = _Rounds(_delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
+        self._retention = _Rounds(self._delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
         self.scrubs = {
             folder: Scrub(
                 folder,
@@ -120,9 +124,8 @@ class Upkeep:
         folder.request_flushes()
         folder.remove_deleted_files()
 
-
-def _delete_old(folder: DataFolder, log: Log) -> None:
-    """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
-    rules."""
-    if log.topic_partition.topic != METADATA_TOPIC:
-        log.delete_old_segments(folder.clock.wall_ms())
+    def _delete_old(self, folder: DataFolder, log: Log) -> None:
+        """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
+        rules."""
+        if log.topic_partition.topic != METADATA_TOPIC and log.delete_old_segments(folder.clock.wall_ms()):
+            self._owner.log_start_moved(log)
