@@ -21,7 +21,7 @@ from storage.files import Buffer, Files
 from storage.loading import Damage, LoadedLog
 from storage.producer_entry import ProducerBatch, ProducerState, read_marker
 from storage.producer_recovery import Replayed, load_producers, rebuild
-from storage.producer_state import Duplicate
+from storage.producer_state import Duplicate, ProducerChanges
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared
@@ -33,7 +33,7 @@ from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, Timestam
 class LogProducers:
     """The producers of one log. Methods that touch the disk raise OSError."""
 
-    __slots__ = ("_aborted", "_segments", "_state", "damage", "notes")
+    __slots__ = ("_aborted", "_checked", "_segments", "_state", "damage", "notes")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class LogProducers:
     ) -> None:
         """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
         self._segments = segments
+        self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
+        """What was checked last, and what it changes: to be entered when it is in the log."""
         self._state, self._aborted, replayed = load_producers(
             files,
             path,
@@ -103,13 +105,18 @@ class LogProducers:
             checked = self._state.check(batches, origin)
             if isinstance(checked, Duplicate):
                 return checked
+            self._checked = batches, checked
         return batches
 
     def appended(self, batches: Sequence[ProducerBatch]) -> None:
         """These, which were checked, lie in the active segment now."""
         aborted: list[AbortedTransaction] = []
-        for batch in batches:
-            aborted += self._state.replay(batch)
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] is batches:
+            aborted = self._state.apply(checked[1])
+        else:
+            for batch in batches:
+                aborted += self._state.replay(batch)
         if aborted:
             self._aborted.append(self._segments.active.base_offset, aborted)
 
