@@ -27,7 +27,7 @@ from storage.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import EndTxnMarker, decode_control, iter_batches
-from tidelog.types import Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
+from tidelog.types import METADATA_TOPIC, Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors"
 ROOTS: Final = {"cluster": "node1", "unclean": "killed", "old": "broker0"}
@@ -115,7 +115,7 @@ def config_of(archive: str) -> ConfigOf:
             segment_bytes=int(said.get("internal.segment.bytes", said.get("segment.bytes", 1 << 30))),
             segment_ms=int(said.get("segment.ms", 604_800_000)),
             index_interval_bytes=int(said.get("index.interval.bytes", 4096)),
-            segment_index_bytes=int(said.get("segment.index.bytes", 10 << 20)),
+            segment_index_bytes=int(said.get("segment.index.bytes", _index_bytes(archive, tp))),
             magic=_FORMATS.get(said.get("message.format.version", "3.0")[:3], 2),
             timestamp_type=TimestampType.LOG_APPEND_TIME
             if said.get("message.timestamp.type") == "LogAppendTime"
@@ -129,6 +129,11 @@ def config_of(archive: str) -> ConfigOf:
     return find
 
 
+def _index_bytes(archive: str, tp: TopicPartition) -> int:
+    """`log.index.size.max.bytes` of the broker; the metadata log has its own."""
+    return 65_536 if archive == "unclean" and tp.topic != METADATA_TOPIC else 10 << 20
+
+
 def open_folder(root: Path, archive: str, clock: int) -> DataFolder:
     """Open the folder and all logs in it; everything found is committed, as on a single replica."""
     folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
@@ -138,10 +143,15 @@ def open_folder(root: Path, archive: str, clock: int) -> DataFolder:
     return folder
 
 
-def log_of(folder: DataFolder, partition: str) -> Log:
+def partition_of(name: str) -> TopicPartition:
+    """Of "topic-partition"."""
+    topic, _, index = name.rpartition("-")
+    return TopicPartition(topic, PartitionIndex(int(index)))
+
+
+def log_of(folder: DataFolder, name: str) -> Log:
     """The log of "topic-partition"."""
-    topic, _, index = partition.rpartition("-")
-    return folder.logs[TopicPartition(topic, PartitionIndex(int(index)))]
+    return folder.logs[partition_of(name)]
 
 
 # --- asking ---------------------------------------------------------------------------------------------------------
