@@ -144,9 +144,12 @@ class LogProducers:
         self._state.take_snapshot(log_end)
 
     def segments_went(self, log_start: Offset) -> None:
-        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones."""
-        self._state.remove_snapshots_below(self._segments.from_offset(log_start)[0].base_offset)
-        self._aborted.forget()
+        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones: their snapshots go
+        too."""
+        staying = [segment.base_offset for segment in self._segments.from_offset(log_start)]
+        self._state.remove_strays(staying)
+        if staying[0] == self._segments.first.base_offset:
+            self._aborted.forget()
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 

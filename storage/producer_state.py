@@ -251,7 +251,11 @@ class ProducerStateManager:
             self.remove_snapshot(stale)
         return bool(above)
 
-    def remove_snapshots_below(self, offset: Offset) -> None:
-        """Remove those of states that end below `offset`, where the log starts now. Raises OSError."""
-        for stale in self._snapshots[: bisect_left(self._snapshots, offset)]:
-            self.remove_snapshot(stale)
+    def remove_strays(self, bases: Sequence[Offset]) -> None:
+        """Remove those that belong to no segment, but for one behind the last segment's base: a clean stop's. bases: of
+        the segments, ascending. Raises OSError."""
+        of_segments = set(bases)
+        for offset in list(self._snapshots):
+            clean_stop = offset == self._snapshots[-1] and bool(bases) and offset > bases[-1]
+            if offset not in of_segments and not clean_stop:
+                self.remove_snapshot(offset)
