@@ -49,7 +49,8 @@ class Recovery:
         """Recover the log that lies in these segments, of which there is one at least. Returns None where all of it
         lies below where the log starts: it is set aside then. Raises OSError."""
         known, site = self._known, self._site
-        first = max((i for i, segment in enumerate(segments) if segment.base_offset <= known.recovery_point), default=0)
+        # A segment that ends at the recovery point was closed just then: its indexes need not be durable.
+        first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
         self._check_closed(segments[: first + 1])
         self._epochs.begin(segments[:first])
         kept, log_end, rewrite_from = self._recover_from(segments, first)
@@ -71,7 +72,10 @@ class Recovery:
             min(known.recovery_point, log_end),
             log_end,
             site.damage,
-            read_from=segments[first].base_offset,
+            read_from=max(
+                (s.base_offset for s in segments if s.base_offset <= known.recovery_point),
+                default=segments[0].base_offset,
+            ),
         )
         as_flushed = log_end == known.recovery_point and site.damage is None and not site.changed
         if site.config.durability is Durability.FSYNC and not as_flushed:
