@@ -27,8 +27,15 @@ def rolled() -> Iterator[Make]:
     """Makes a cluster with a topic of small segments, five of them full, led by node 1."""
     made: list[Cluster] = []
 
-    def make(nodes: int = 3, **configs: str) -> Cluster:
-        cluster = Cluster(nodes, upkeep=OFTEN, segment_bytes="150", index_interval_bytes="100", **configs)
+    def make(nodes: int = 3, *, retention_bytes: int = -1) -> Cluster:
+        cluster = Cluster(
+            nodes,
+            upkeep=OFTEN,
+            segment_bytes="150",
+            index_interval_bytes="100",
+            retention_bytes=str(retention_bytes),
+            file_delete_delay_ms="5000",
+        )
         made.append(cluster)
         fill(cluster)
         return cluster
@@ -47,7 +54,7 @@ def fill(cluster: Cluster) -> None:
 
 
 def test_every_replica_deletes_old_segments_and_then_their_files(rolled: Make) -> None:
-    cluster = rolled(retention_bytes="300", file_delete_delay_ms="5000")
+    cluster = rolled(retention_bytes=300)
     cluster.run(3.0)
     for node in (1, 2, 3):
         log = cluster.log(node)
