@@ -406,9 +406,9 @@ class DataFolder:
         """Write down where the log starts now, durably. Raises OSError."""
         self.claims.note_log_start(log)
 
-    def protect(self, log: Log) -> None:
-        """Make the log's recovery point durable: what is missing below it is no loss. Raises OSError."""
-        self.claims.protect(log)
+    def allow_holes(self, log: Log, end: Offset) -> None:
+        """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
+        self.claims.allow_holes(log, end)
 
     def cleaned(self, log: Log) -> Offset | None:
         """Up to where the log was compacted, None where it never was."""

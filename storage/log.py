@@ -246,6 +246,8 @@ class Log:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self._flush_target = self.log_end_offset
             self.folder.request_flush(self)
+        if info.last_leader_epoch == NO_LEADER_EPOCH:
+            return info._replace(last_leader_epoch=self.last_epoch)
         return info
 
     def _prepare(
@@ -630,9 +632,9 @@ class Log:
         """For `LogStart`: make durable where the log starts now. Raises OSError."""
         self.folder.note_log_start(self)
 
-    def protect(self) -> None:
-        """For `LogStart`: make durable that all below the recovery point is on the disk. Raises OSError."""
-        self.folder.protect(self)
+    def allow_holes(self, end: Offset) -> None:
+        """For `LogStart`: make durable that segments below `end` may be emptied. Raises OSError."""
+        self.folder.allow_holes(self, end)
 
     def segments_went(self) -> None:
         """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
