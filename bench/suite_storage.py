@@ -16,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from bench.figure import Better, Figure, Run
+from bench.storage_recovery import recoveries
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
@@ -41,6 +42,8 @@ Work = Callable[[], Any]
 def figures(run: Run) -> Iterator[Figure]:
     yield from appends(run)
     yield from lookups(run)
+    recovered = make_log(run, "recovered", LogConfig(durability=Durability.PAGE_CACHE, segment_bytes=128 << 20))
+    yield from recoveries(run, recovered, build(LARGE))
 
 
 class SystemClock:
