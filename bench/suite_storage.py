@@ -16,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from bench.figure import Better, Figure, Run
+from bench.storage_cleaning import cleaning
 from bench.storage_recovery import recoveries
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
