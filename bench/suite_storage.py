@@ -45,6 +45,7 @@ def figures(run: Run) -> Iterator[Figure]:
     yield from lookups(run)
     recovered = make_log(run, "recovered", LogConfig(durability=Durability.PAGE_CACHE, segment_bytes=128 << 20))
     yield from recoveries(run, recovered, build(LARGE))
+    yield from cleaning(run)
 
 
 class SystemClock:

@@ -137,6 +137,7 @@ class LogCleaner:
         cleaning = self._try(lambda: begin_cleaning(log, cleanable, self._map_bytes, now))
         if cleaning is None:
             return None
+        self._refused.pop(log.topic_partition, None)
         self._round = log, cleaning
         return Piece(lambda: cleaning.run(PIECE_BYTES), Millis(0))
 
