@@ -138,6 +138,7 @@ def test_a_restarted_log_is_tried_again() -> None:
     assert cleaner.uncleanable
     assert clean(bench.log, cleaner=cleaner) == 0
     bench.disk.flip_bit(bench.log.segments[1].path, 70)
+    bench.folder.close()
     bench.kill()
     bench.settle(roll=False)
     assert clean(bench.log, cleaner=cleaner)
