@@ -31,7 +31,7 @@ from tidelog.types import Offset
 
 __all__ = ["Damage", "Known", "LoadedLog", "LogLoader"]
 
-_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
+_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
 
 
 class LogLoader:
@@ -61,6 +61,7 @@ class LogLoader:
             loaded = Recovery(site).run(segments)
         if loaded is None:
             loaded = self._empty()
+        site.believe_holes(loaded.log_end)
         loaded.notes.extend(site.notes)
         return loaded
 

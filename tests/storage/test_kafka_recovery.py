@@ -182,7 +182,7 @@ def test_recovery_is_kafkas_or_better(opened: Opened, archive: str, name: str, p
 
 # --- what is left on the disk ---------------------------------------------------------------------------------------
 
-OURS = ("partition.metadata", ".stray", ".snapshot", ".deleted")
+OURS = ("partition.metadata", "holes-from-kafka", ".stray", ".snapshot", ".deleted")
 """What a folder may have that Kafka's has not, or is compared otherwise."""
 EXPIRED_MS = 86_400_000
 

@@ -74,6 +74,18 @@ def test_a_lost_segment_is_reported_and_nothing_behind_it_is_lost() -> None:
         bench.lead(b"refused")
 
 
+def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
+    """Nothing of the closed segments is read after a clean stop, but a producer snapshot stands where one began."""
+    bench, bases, _ = filled()
+    bench.reopen()
+    bench.folder.close_clean()
+    lose(bench, bases[1])
+    bench.reopen()
+    assert bench.folder.was_clean
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (bases[1], bases[2])
+
+
 def test_what_lies_between_two_lost_segments_is_read() -> None:
     bench, bases, _ = filled()
     lose(bench, bases[1])
@@ -121,16 +133,23 @@ def test_a_hole_above_where_the_cleaner_came_is_damage() -> None:
     assert bench.log.damage is not None
 
 
-def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_cleaned() -> None:
-    """A folder that comes from Kafka, its checkpoints gone: no marks of ours, no recovery point, no cleaner's offset.
-    Were the hole taken for lost batches, all behind it would be set aside."""
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
+def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_cleaned(*, clean: bool) -> None:
+    """A folder that comes from Kafka: no marks of ours. A follower there begins a segment where its leader has a batch,
+    behind a hole that the leader's cleaner made. Were that taken for lost batches, all behind it would be set aside."""
     bench, bases, _ = filled(replace(PAGE_CACHE, compact=True, delete=False))
     lose(bench, bases[1])
-    for name in (RECOVERY_POINT_CHECKPOINT, "held-offset-marks"):
-        bench.disk.remove(f"/data/{name}")
-    bench.reopen()
-    assert bench.log.damage is None
-    assert bench.log.log_end_offset == 80
+    bench.disk.remove(segment_path("/data/orders-0", bases[1], ".snapshot"))
+    if clean:
+        bench.reopen()
+        bench.folder.close_clean()
+    else:
+        bench.disk.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
+    bench.disk.remove("/data/held-offset-marks")
+    for _ in range(3):  # and that it was so is known later on
+        bench.reopen()
+        assert (bench.log.damage, bench.log.log_end_offset) == (None, 80)
+        bench.disk.kill()
 
 
 def test_the_lost_active_segment_ends_the_log_where_the_last_one_ends() -> None:
