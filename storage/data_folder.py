@@ -31,6 +31,7 @@ from storage.folder_identity import FolderIdentity
 from storage.group_commit import GroupCommit
 from storage.loading import Damage, Known, LogLoader
 from storage.log import Log
+from storage.open_segments import OpenSegments
 from storage.reserve import Reserve
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
@@ -104,6 +105,7 @@ class DataFolder:
         self.reserve = reserve
         """The room that appends leave alone."""
         self.claims = claims
+        self.open_segments = OpenSegments()
         self.notes: list[str] = [*identity.notes, *claims.notes]
         """What loading cut, rebuilt or set aside, in sentences."""
         self.missing: dict[PartitionKey, Damage] = {}
@@ -136,8 +138,9 @@ class DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
         executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
-        side by side; background: where they are cleaned and scrubbed; without one, on `executor`. reserve_bytes: as Reserve's setting. Raises KafkaStorageError where
-        the disk fails or another process uses the folder, InvalidConfig where it is no data folder.
+        side by side; background: where they are cleaned and scrubbed; without one, on `executor`. reserve_bytes: as
+        Reserve's setting. Raises KafkaStorageError where the disk fails or another process uses the folder,
+        InvalidConfig where it is no data folder.
         """
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
