@@ -12,8 +12,8 @@ import pytest
 
 from storage.checkpoints import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.config import LogConfig
+from storage.data_folder import LoadProgress
 from storage.files import read_file, write_file
-from storage.loading import Known, LogLoader
 from storage.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.errors import CorruptLog
@@ -313,10 +313,18 @@ def test_a_false_clean_marker_costs_nothing_but_a_recovery(name: str) -> None:
 
 def test_progress_is_told_segment_by_segment() -> None:
     bench, bases, _ = filled()
-    told: list[tuple[str, int, int, int]] = []
-    files, clock = bench.disk, bench.clock
-    files.heal()
-    known = Known(recovery_point=Offset(bases[2]), held=Offset(80))
-    LogLoader(files, "/data/orders-0", SHORT, clock, bench.rng, known, lambda *progress: told.append(progress)).load()
-    assert [done for _, done, _, _ in told] == list(range(1, len(bases) + 1))
-    assert {(path, total) for path, _, total, _ in told} == {("/data/orders-0", len(bases))}
+    bench.disk.heal()
+    write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: bases[2]}))
+    folder = bench.open_folder()
+    told: list[LoadProgress] = []
+    folder.load_logs(lambda _tp, _id: SHORT, progress=told.append)
+    size = folder.logs[TP].size
+    assert [(progress.segment, progress.segments) for progress in told] == [
+        *((done, len(bases)) for done in range(1, len(bases) + 1)),
+        (0, 0),
+    ]
+    assert all((progress.log, progress.done, progress.total) == ("orders-0", 0, 1) for progress in told[:-1])
+    assert told[0].bytes == 0, "closed segments below the recovery point are not read"
+    assert 0 < told[-2].bytes < size
+    assert (told[-1].done, told[-1].bytes) == (1, size)
+    assert "segment 3 of" in str(told[2])
