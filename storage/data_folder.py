@@ -82,7 +82,7 @@ def _ignore(_: object) -> None:
 def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress], None]) -> Progress:
     """What tells of the segments of one log that recovers."""
 
-    def tell(path: str, done: int, total: int, size: int) -> None:
+    def tell(done: int, total: int, size: int) -> None:
         nonlocal so_far
         so_far = replace(so_far, bytes=so_far.bytes + size, segment=done, segments=total)
         progress(so_far)

@@ -21,7 +21,7 @@ KAFKAS_HOLES: Final = "holes-from-kafka"
 """Name of the file that says up to where holes between segments were there when the log came here."""
 
 
-def _silent(path: str, done: int, total: int, size: int) -> None:
+def _silent(done: int, total: int, size: int) -> None:
     """Progress that nobody wants to see."""
 
 
