@@ -171,6 +171,11 @@ class Log:
         return tuple(self._segments)
 
     @property
+    def segment_count(self) -> int:
+        """How many segments it has."""
+        return len(self._segments)
+
+    @property
     def active(self) -> LogSegment:
         """The segment that is appended to."""
         return self._segments.active

@@ -3,6 +3,7 @@
     `flush.ms`, the reserve, files to remove       flush.scheduler.interval.ms
     checkpoints                                    flush.offset.checkpoint.interval.ms
     retention                                      retention.check.interval.ms
+    expiry of producers                            producer.id.expiration.check.interval.ms
     the scrub                                      with every tick, as slowly as it is told to (scrub.py)
 
 Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
@@ -24,8 +25,8 @@ from storage.upkeep_config import UpkeepConfig
 from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, Millis
 
-_LOGS_AT_ONCE: Final = 64
-"""Logs that one tick looks at for one kind of work: a look may have to open an index, some 50 µs."""
+_LOGS_AT_ONCE: Final = 16
+"""Logs that one tick looks at for one kind of work: a look may open an index (50 µs) or move a log's start (fsync)."""
 
 
 class UpkeepOwner(Protocol):
@@ -85,6 +86,7 @@ class Upkeep:
         self._low: set[DataFolder] = set()
         self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
+        self._expiry = _Rounds(_expire_producers, config.producer_check_ms, Millis(now + config.producer_check_ms))
         self.scrubs = {
             folder: Scrub(
                 folder,
@@ -108,7 +110,8 @@ class Upkeep:
             self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
             for folder in self._logs.working:
                 folder.write_checkpoints()
-        self._retention.tick(now, self._logs, self._owner)
+        for rounds in (self._retention, self._expiry):
+            rounds.tick(now, self._logs, self._owner)
         for scrub in self.scrubs.values():
             scrub.tick(now)
 
@@ -129,3 +132,7 @@ class Upkeep:
         rules."""
         if log.topic_partition.topic != METADATA_TOPIC and log.delete_old_segments(folder.clock.wall_ms()):
             self._owner.log_start_moved(log)
+
+
+def _expire_producers(folder: DataFolder, log: Log) -> None:
+    log.expire_producers(folder.clock.wall_ms())
