@@ -278,6 +278,8 @@ class DataFolder:
         self._seen.add(key)
         if log.damage is None and log.held > known.held:
             self.note_held(log)
+        if known.foreign and config.compact:
+            self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
 
     def _find_missing(self) -> None:
         for key, held in self.claims.marks.all().items():

@@ -61,7 +61,6 @@ class LogLoader:
             loaded = Recovery(site).run(segments)
         if loaded is None:
             loaded = self._empty()
-        site.believe_holes(loaded.log_end)
         loaded.notes.extend(site.notes)
         return loaded
 

@@ -6,19 +6,15 @@ Left to others: the steps (loading.py, clean_start.py, recovery.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from storage.batch_walk import BrokenChain
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
-from storage.files import Files, read_file, write_file
+from storage.files import Files
 from storage.loaded import Damage, Known, Progress
 from storage.segment import ALL_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import set_aside
 from tidelog.types import Durability, Offset
-
-KAFKAS_HOLES: Final = "holes-from-kafka"
-"""Name of the file that says up to where holes between segments were there when the log came here."""
 
 
 def _silent(done: int, total: int, size: int) -> None:
@@ -41,7 +37,6 @@ class LoadingSite:
         self.damage: Damage | None = None
         self.changed = False
         self.epoch_path = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
-        self._believed_below = self._read_believed()
 
     @property
     def protected(self) -> Offset:
@@ -56,17 +51,7 @@ class LoadingSite:
         The cleaner empties segments, and says how far it came. A follower of Kafka's begins a segment where its leader
         has a batch, so what the leader's cleaner took is missing before it: a compacted log from Kafka is believed.
         """
-        return end <= max(self.known.cleaned, self._believed_below) or (self.known.foreign and self.config.compact)
-
-    def believe_holes(self, below: Offset) -> None:
-        """A compacted log of Kafka's was loaded here for the first time: write down that its holes are its own. Raises
-        OSError."""
-        if self.known.foreign and self.config.compact and below > self.known.cleaned:
-            write_file(self.files, f"{self.folder}/{KAFKAS_HOLES}", f"0\n{below}\n".encode())
-
-    def _read_believed(self) -> int:
-        lines = (read_file(self.files, f"{self.folder}/{KAFKAS_HOLES}") or b"").split(b"\n")
-        return int(lines[1]) if len(lines) > 1 and lines[0] == b"0" and lines[1].isdigit() else 0
+        return end <= self.known.cleaned or (self.known.foreign and self.config.compact)
 
     def note(self, sentence: str) -> None:
         """Say what was done."""
