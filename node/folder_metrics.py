@@ -6,12 +6,12 @@ Left to others: partitions (metrics.py), what is done about what is seen here (d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from storage.data_folder import DataFolder, LoadProgress
-from storage.scrub import Scrub
+from storage.upkeep import Upkeep
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,17 @@ class FolderFigures:
     scrub_waiting: int = 0
     findings: Mapping[str, int] = field(default_factory=dict)
     """By kind, since the process began."""
+    cleaned_bytes: int = 0
+    cleaner_rounds: int = 0
+    dirty_share: float = 0.0
+    """The largest of a compacted log."""
+    uncleanable: int = 0
 
 
-def figures_of(folder: DataFolder, scrub: Scrub | None, progress: LoadProgress | None) -> FolderFigures:
-    """The folder as it is now. scrub, progress: None where there is none yet."""
+def figures_of(folder: DataFolder, upkeep: Upkeep | None, progress: LoadProgress | None) -> FolderFigures:
+    """The folder as it is now. upkeep, progress: None where there is none yet."""
     reserve = folder.reserve
-    return FolderFigures(
+    figures = FolderFigures(
         path=folder.path,
         logs=len(folder.logs),
         free=reserve.free,
@@ -51,10 +56,20 @@ def figures_of(folder: DataFolder, scrub: Scrub | None, progress: LoadProgress |
         open_segments=len(folder.open_segments),
         missing=len(folder.missing),
         damaged=sum(log.damage is not None for log in list(folder.logs.values())),
-        scrubbed_bytes=0 if scrub is None else scrub.bytes_read,
-        scrubbed_segments=0 if scrub is None else scrub.segments_read,
-        scrub_waiting=0 if scrub is None else scrub.waiting,
-        findings={} if scrub is None else {kind.value: count for kind, count in scrub.findings.items()},
+    )
+    if upkeep is None:
+        return figures
+    scrub, cleaning = upkeep.scrubs[folder], upkeep.cleanings[folder]
+    return replace(
+        figures,
+        scrubbed_bytes=scrub.bytes_read,
+        scrubbed_segments=scrub.segments_read,
+        scrub_waiting=scrub.waiting,
+        findings={kind.value: count for kind, count in scrub.findings.items()},
+        cleaned_bytes=cleaning.bytes_worked,
+        cleaner_rounds=cleaning.rounds,
+        dirty_share=cleaning.cleaner.dirty_share,
+        uncleanable=len(cleaning.cleaner.uncleanable),
     )
 
 
@@ -75,6 +90,8 @@ def collect(folders: Iterable[FolderFigures]) -> Iterator[Metric]:
         ("tidelog_folder_open_segments", "Closed segments that are open", lambda figures: figures.open_segments),
         ("tidelog_folder_logs_missing", "Logs that had held records and are gone", lambda figures: figures.missing),
         ("tidelog_folder_logs_damaged", "Logs that have lost records", lambda figures: figures.damaged),
+        ("tidelog_cleaner_dirty_share", "Largest dirty share of a log", lambda figures: figures.dirty_share),
+        ("tidelog_cleaner_uncleanable", "Logs that cannot be compacted", lambda figures: figures.uncleanable),
         ("tidelog_scrub_segments_waiting", "Segments to be read again", lambda figures: figures.scrub_waiting),
     )
     for name, words, value in named:
@@ -83,6 +100,8 @@ def collect(folders: Iterable[FolderFigures]) -> Iterator[Metric]:
             gauge.add_metric((figures.path,), value(figures))
         yield gauge
     counted: tuple[tuple[str, str, Callable[[FolderFigures], int]], ...] = (
+        ("tidelog_cleaner_bytes", "Read and written by compaction", lambda figures: figures.cleaned_bytes),
+        ("tidelog_cleaner_rounds", "Rounds of compaction that ended well", lambda figures: figures.cleaner_rounds),
         ("tidelog_scrub_bytes", "Bytes read again", lambda figures: figures.scrubbed_bytes),
         ("tidelog_scrub_segments", "Segments read again", lambda figures: figures.scrubbed_segments),
     )

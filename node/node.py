@@ -140,7 +140,7 @@ class Node:
             working_folders=tuple(
                 folder_figures(
                     folder,
-                    None if self._care is None else self._care.upkeep.scrubs.get(folder),
+                    None if self._care is None else self._care.upkeep,
                     self._logs.progress.get(folder.path),
                 )
                 for folder in self._logs.working
@@ -337,6 +337,7 @@ class Node:
             while folder.commit.busy:
                 await self._clock.sleep_ms(QUIET_MS)
             for _ in range(QUIET_ROUNDS):
+                await run_in(folder.background, lambda: None)
                 await run_in(folder.executor, lambda: None)
             if folder.offline is not None:
                 folder.close()

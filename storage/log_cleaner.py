@@ -106,6 +106,8 @@ class LogCleaner:
         self._round: tuple[Log, Cleaning] | None = None
         self._refused: dict[Log, str] = {}
         self.last: Cleaned | None = None
+        self.dirty_share = 0.0
+        """The largest of a log, when one was last looked for."""
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
@@ -121,16 +123,16 @@ class LogCleaner:
         """Choose the log with the largest dirty share of those worth it, and begin. now: wall clock."""
         assert self._round is None, f"{self.busy_with} is being cleaned already"
         self._refused = {log: why for log, why in self._refused.items() if not log.closed}
+        self.dirty_share = 0.0
         best: tuple[Log, Cleanable] | None = None
         for log in logs:
             if not self._may_clean(log):
                 continue
             cleanable = self._try(lambda log=log: measure_log(log, now))  # type: ignore[misc]
-            if (
-                cleanable is not None
-                and cleanable.is_worth_it(log.config)
-                and (best is None or cleanable.ratio > best[1].ratio)
-            ):
+            if cleanable is None:
+                continue
+            self.dirty_share = max(self.dirty_share, cleanable.ratio)
+            if cleanable.is_worth_it(log.config) and (best is None or cleanable.ratio > best[1].ratio):
                 best = log, cleanable
         if best is None:
             return None

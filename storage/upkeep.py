@@ -4,6 +4,7 @@
     checkpoints                                    flush.offset.checkpoint.interval.ms
     retention                                      retention.check.interval.ms
     expiry of producers                            producer.id.expiration.check.interval.ms
+    compaction                                     cleaner.backoff.ms (folder_cleaning.py)
     the scrub                                      with every tick, as slowly as it is told to (scrub.py)
 
 Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
@@ -17,7 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from storage.data_folder import DataFolder
+from storage.folder_cleaning import FolderCleaning
 from storage.log import Log
+from storage.log_cleaner import Cleaned
 from storage.log_manager import LogManager
 from storage.scrub import Scrub
 from storage.scrub_segment import Finding
@@ -42,6 +45,10 @@ class UpkeepOwner(Protocol):
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
+        ...
+
+    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+        """A log has been compacted."""
         ...
 
     def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
@@ -87,6 +94,7 @@ class Upkeep:
         self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
         self._expiry = _Rounds(_expire_producers, config.producer_check_ms, Millis(now + config.producer_check_ms))
+        self.cleanings = {folder: self._cleaning(folder, monotonic_ms) for folder in logs.folders}
         self.scrubs = {
             folder: Scrub(
                 folder,
@@ -112,8 +120,24 @@ class Upkeep:
                 folder.write_checkpoints()
         for rounds in (self._retention, self._expiry):
             rounds.tick(now, self._logs, self._owner)
-        for scrub in self.scrubs.values():
-            scrub.tick(now)
+        for folder, cleaning in self.cleanings.items():
+            cleaning.tick(now)
+            self.scrubs[folder].tick(now)
+
+    def stop(self) -> None:
+        """Begin nothing more: the logs are going to be closed."""
+        for folder, cleaning in self.cleanings.items():
+            cleaning.stop()
+            self.scrubs[folder].stop()
+
+    def _cleaning(self, folder: DataFolder, monotonic_ms: Callable[[], Millis]) -> FolderCleaning:
+        return FolderCleaning(
+            folder,
+            self._config,
+            monotonic_ms=monotonic_ms,
+            on_trouble=self._owner.trouble,
+            on_cleaned=lambda round_: self._owner.cleaned(folder, round_),
+        )
 
     def _look_after(self, folder: DataFolder) -> None:
         try:
