@@ -13,6 +13,7 @@ from node.clock import Clock
 from storage.data_folder import DataFolder
 from storage.loaded import Damage
 from storage.log import Log
+from storage.log_cleaner import Cleaned
 from storage.log_manager import LogManager
 from storage.scrub_segment import Finding, FindingKind
 from storage.upkeep import Upkeep
@@ -29,18 +30,28 @@ class LogCare:
     """See the module's words."""
 
     def __init__(
-        self, logs: LogManager, config: UpkeepConfig, *, clock: Clock, damage_found: Callable[[Log, Damage], None]
+        self,
+        logs: LogManager,
+        config: UpkeepConfig,
+        *,
+        clock: Clock,
+        damage_found: Callable[[Log, Damage], None],
+        log_start_moved: Callable[[Log], None],
     ) -> None:
-        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost."""
+        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost. log_start_moved: told which
+        logs have lost records to retention."""
         self._clock = clock
-        self._damage_found = damage_found
+        self._damage_found, self._log_start_moved = damage_found, log_start_moved
         self.upkeep = Upkeep(logs, config, self, monotonic_ms=clock.monotonic_ms)
 
     async def run(self) -> None:
         """Look after the logs until cancelled."""
-        while True:
-            self.upkeep.tick(self._clock.monotonic_ms())
-            await self._clock.sleep_ms(TICK_MS)
+        try:
+            while True:
+                self.upkeep.tick(self._clock.monotonic_ms())
+                await self._clock.sleep_ms(TICK_MS)
+        finally:
+            self.upkeep.stop()
 
     # --- what upkeep tells (UpkeepOwner) ---
 
@@ -59,6 +70,26 @@ class LogCare:
             )
         else:
             _log.info("the disk of %s has room again: appends go on", folder.path, extra={"free": reserve.free})
+
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        self._log_start_moved(log)
+
+    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+        """A log has been compacted."""
+        del folder
+        stats = round_.stats
+        _log.info(
+            "%s is compacted up to offset %d",
+            round_.log,
+            round_.end,
+            extra={
+                "records": stats.records_read,
+                "kept": stats.records_kept,
+                "bytes": stats.bytes_read,
+                "bytes_kept": stats.bytes_kept,
+            },
+        )
 
     def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
         """The scrub found something."""

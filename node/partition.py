@@ -26,6 +26,7 @@ from node.open_fetch import FollowerIdentity, OpenFetch
 from replication.epochs import ensure_epoch
 from replication.follower import FollowerState, PartitionFollower
 from replication.follower_events import (
+    AdvanceLogStart,
     AdvanceWatermark,
     Answered,
     AppendRecords,
@@ -59,6 +60,7 @@ from replication.leader_events import (
     LeaderEffect,
     LeadershipEnded,
     LocalHeld,
+    LogStartMoved,
     ProposalAccepted,
     ProposalFailed,
     ProposeIsr,
@@ -543,6 +545,8 @@ class Partition:
                     self._host.want_fetch(self)
                 case AdvanceWatermark(offset):
                     self.log.advance_high_watermark(offset)
+                case AdvanceLogStart(offset):
+                    self._follow_log_start(offset)
                 case ReportHeld(held):
                     self._host.report_held(self, held)
                 case RetryLater(_, error):
@@ -552,6 +556,17 @@ class Partition:
                     queue += self._change_log(effect, answer)
                 case _:
                     raise AssertionError(f"{effect} comes only to a ready stream")
+
+    def _follow_log_start(self, offset: Offset) -> None:
+        try:
+            self.log.advance_log_start_offset(offset)
+        except TidelogError as error:
+            _log.warning("%s: its log still starts at %d: %s", self, self.log.log_start_offset, error.message)
+
+    def log_start_moved(self) -> None:
+        """Records at the log's beginning are gone."""
+        if self.leader is not None:
+            self._lead(self.leader.handle(LogStartMoved(self.log.log_start_offset)))
 
     def _change_log(
         self, effect: AppendRecords | TruncateTo | RestartAt, answer: PartitionFetched | None

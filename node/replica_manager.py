@@ -362,6 +362,12 @@ class ReplicaManager:
         self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
         self._apply(self._image.topics[state.topic_id], state)
 
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        partition = self._by_name.get(log.topic_partition)
+        if partition is not None and partition.log is log:
+            partition.log_start_moved()
+
     def damaged(self) -> dict[PartitionKey, str]:
         """Replicas that do nothing because their logs are damaged, with what was found."""
         return {

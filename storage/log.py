@@ -100,7 +100,7 @@ class Log:
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
-        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments)
+        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments, folder.open_segments)
         self._producers = LogProducers(
             folder.files,
             path,
@@ -169,6 +169,11 @@ class Log:
     def segments(self) -> tuple[LogSegment, ...]:
         """By base offset, the active one last. For tools and tests."""
         return tuple(self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments it has."""
+        return len(self._segments)
 
     @property
     def active(self) -> LogSegment:
@@ -246,6 +251,8 @@ class Log:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self._flush_target = self.log_end_offset
             self.folder.request_flush(self)
+        if info.last_leader_epoch == NO_LEADER_EPOCH:
+            return info._replace(last_leader_epoch=self.last_epoch)
         return info
 
     def _prepare(
@@ -479,6 +486,8 @@ class Log:
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The ticket has run: what it covers, up to any cut made since, is durable."""
         moved = self._flush.finish(ticket)
+        if not self._closed:
+            self._segments.keep_open(ticket.closed)
         self.last_flush_ms = self.folder.clock.wall_ms()
         if moved and self._fsync and not self._closed:
             self.folder.note_held(self)
@@ -630,9 +639,9 @@ class Log:
         """For `LogStart`: make durable where the log starts now. Raises OSError."""
         self.folder.note_log_start(self)
 
-    def protect(self) -> None:
-        """For `LogStart`: make durable that all below the recovery point is on the disk. Raises OSError."""
-        self.folder.protect(self)
+    def allow_holes(self, end: Offset) -> None:
+        """For `LogStart`: make durable that segments below `end` may be emptied. Raises OSError."""
+        self.folder.allow_holes(self, end)
 
     def segments_went(self) -> None:
         """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""

@@ -21,7 +21,7 @@ from storage.files import Buffer, Files
 from storage.loading import Damage, LoadedLog
 from storage.producer_entry import ProducerBatch, ProducerState, read_marker
 from storage.producer_recovery import Replayed, load_producers, rebuild
-from storage.producer_state import Duplicate
+from storage.producer_state import Duplicate, ProducerChanges
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared
@@ -33,7 +33,7 @@ from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, Timestam
 class LogProducers:
     """The producers of one log. Methods that touch the disk raise OSError."""
 
-    __slots__ = ("_aborted", "_segments", "_state", "damage", "notes")
+    __slots__ = ("_aborted", "_checked", "_segments", "_state", "damage", "notes")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class LogProducers:
     ) -> None:
         """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
         self._segments = segments
+        self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
+        """What was checked last, and what it changes: to be entered when it is in the log."""
         self._state, self._aborted, replayed = load_producers(
             files,
             path,
@@ -64,6 +66,10 @@ class LogProducers:
         """What could not be read again; None for nothing."""
         if loaded.fresh:
             self._aborted.begin(segments.active.base_offset)
+        elif loaded.read_from is None:
+            self._aborted.recall(segments.active)
+        else:
+            self._aborted.recovered(loaded.read_from)
 
     # --- questions ------------------------------------------------------------------------------------------------
 
@@ -103,13 +109,18 @@ class LogProducers:
             checked = self._state.check(batches, origin)
             if isinstance(checked, Duplicate):
                 return checked
+            self._checked = batches, checked
         return batches
 
     def appended(self, batches: Sequence[ProducerBatch]) -> None:
         """These, which were checked, lie in the active segment now."""
         aborted: list[AbortedTransaction] = []
-        for batch in batches:
-            aborted += self._state.replay(batch)
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] is batches:
+            aborted = self._state.apply(checked[1])
+        else:
+            for batch in batches:
+                aborted += self._state.replay(batch)
         if aborted:
             self._aborted.append(self._segments.active.base_offset, aborted)
 
@@ -129,23 +140,35 @@ class LogProducers:
 
     def rolled(self, closed: Offset, base_offset: Offset) -> None:
         """The segment at `closed` takes no more, the one at `base_offset` is new."""
-        self._aborted.close(closed, next(iter(self._state.open_transactions), None))
+        self._aborted.close(closed, self._open_since)
         self._aborted.begin(base_offset)
+        self._aborted.note_agreements(self._segments, self._open_since)
+
+    @property
+    def _open_since(self) -> Offset | None:
+        return next(iter(self._state.open_transactions), None)
 
     def closing(self, log_end: Offset) -> None:
-        """A clean stop: nothing is appended any more."""
+        """A clean stop: nothing is appended any more. The snapshot of an earlier stop goes, where no segment begins
+        there: the next start would ask what has become of that one."""
         self._state.take_snapshot(log_end)
+        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self._aborted.note_agreements(self._segments, self._open_since)
 
     def segments_went(self, log_start: Offset) -> None:
-        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones."""
-        self._state.remove_snapshots_below(self._segments.from_offset(log_start)[0].base_offset)
-        self._aborted.forget()
+        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones: their snapshots go
+        too."""
+        staying = [segment.base_offset for segment in self._segments.from_offset(log_start)]
+        self._state.remove_strays(staying)
+        if staying[0] == self._segments.first.base_offset:
+            self._aborted.forget()
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 
     def cutting(self, log_end: Offset) -> bool:
         """The log is to end at `log_end`. Returns whether the folder must be synced before anything is appended."""
-        return self._state.remove_snapshots_above(log_end)
+        stale = self._state.remove_snapshots_above(log_end)
+        return self._aborted.cutting() or stale
 
     def cut(self, log_start: Offset, log_end: Offset, high_watermark: Offset, now: Millis) -> Damage | None:
         """The log ends at `log_end` now. Returns what of it cannot be read, None for nothing."""

@@ -75,9 +75,9 @@ class LogWriter:
         segment = self._segments.active
         if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config):
             segment = self.roll(self._next_base(info), now)
-        if not segment.index.fits(info.last_offset):
-            self._write_apart(prepared, now, epochs, batches)
-            return
+            if not segment.index.fits(info.last_offset):
+                self._write_apart(prepared, now, epochs, batches)
+                return
         before = note_epochs(self._epochs, log.log_end_offset, prepared, epochs, leader_epoch)
         try:
             if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
