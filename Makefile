@@ -23,6 +23,9 @@ IMAGE ?= tidelog:dev
 TESTS ?= tests
 # One worker runs, in turn, all tests that start processes, containers or Spark (tests/conftest.py); the others the rest.
 PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
+KAFKA_VERSION := 4.1.0
+# Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
+KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
 PROTOS := $(sort $(wildcard proto/tidelog/v1/*.proto))
 CYTHON_SOURCES := $(sort $(wildcard tidelog/records/*.pyx tidelog/records/*.pxd))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
@@ -49,9 +52,16 @@ ifneq ($(CYTHON_SOURCES),)
 endif
 	@touch $@
 
+$(KAFKA_LIBS)/.fetched:
+	@command -v mvn >/dev/null || { echo "make: Apache Kafka is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
+	@echo "fetching Apache Kafka $(KAFKA_VERSION) into $(KAFKA_LIBS)" >&2
+	@mvn -B -q -ntp -f tests/interop/pom.xml -Dkafka.version=$(KAFKA_VERSION) dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory='$(KAFKA_LIBS)' >&2
+	@touch $@
+
 .PHONY: need-java need-docker need-kubectl
 need-java:
-	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make: Spark needs Java 17 or newer. Debian: apt install openjdk-17-jre-headless" >&2; exit 1; }
+	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || { echo "make: Spark and Apache Kafka need Java 17 or newer. Debian: apt install openjdk-17-jre-headless" >&2; exit 1; }
 need-docker:
 	@command -v docker >/dev/null || { echo "make: no docker command. Debian: apt install docker.io" >&2; exit 1; }
 	@docker info >/dev/null 2>&1 || { echo "make: no Docker engine answers. Start one: systemctl start docker, or dockerd as root (Debian: apt install docker.io)" >&2; exit 1; }
@@ -75,11 +85,11 @@ test: env  ## All tests that can run on this machine: unit, simulation, processe
 	@command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null || echo "no Java: Spark tests are left out (Debian: apt install openjdk-17-jre-headless)" >&2
 	@[ '$(TESTS)' != tests ] || { echo "the record codec in pure Python" >&2; \
 		TIDELOG_PURE_PYTHON=1 $(PY) -m pytest -q $(PYTEST_FLAGS) tests/records tests/conformance; }
-	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s' $(TESTS)
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s and not interop' $(TESTS)
 
 .PHONY: unit
 unit: env  ## The quick tests only: no processes, no containers, no Spark
-	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s and not containers and not integration and not spark and not slow' $(TESTS)
+	@$(PY) -m pytest $(PYTEST_FLAGS) -m 'not k8s and not interop and not containers and not integration and not spark and not slow' $(TESTS)
 
 .PHONY: check
 check: env proto-check  ## Format, lint, types, import arrows, generated code, tidiness
@@ -100,6 +110,10 @@ sim: env  ## Random simulated clusters: SEEDS=N worlds, or SEED=x replays one wi
 integration: env  ## Only the tests with real processes and, where an engine answers, real containers
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; fi
 	@$(PY) -m pytest -v -m 'integration or containers' $(TESTS)
+
+.PHONY: interop
+interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves our files, and we read Kafka's (fetched once, with Maven)
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop tests/interop
 
 .PHONY: bench
 bench: env  ## Measure: SUITE=name (or all), JSON=1 for JSON lines alone, PLOT=1 for charts in bench-out/

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from storage.config import LogConfig
+from storage.upkeep_config import SETTINGS as UPKEEP_SETTINGS
+from storage.upkeep_config import UpkeepConfig
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.types import Endpoint, Millis, NodeId
 
@@ -73,13 +75,15 @@ class NodeConfig:
     message_bytes_max: int = 128 << 20
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     """Topic settings by Kafka's names, for topics that do not say otherwise."""
+    upkeep: UpkeepConfig = field(default_factory=UpkeepConfig)
+    """What is done to logs from time to time, and the reserve of the data folders."""
     log_format: str = "text"
     log_level: str = "info"
 
     @property
     def log_config(self) -> LogConfig:
         """The defaults of topic settings."""
-        return LogConfig.from_topic(self.log_defaults)
+        return LogConfig.from_node(self.log_defaults)
 
 
 def parse(text: str, environ: Mapping[str, str], *, source: str, host_name: str) -> NodeConfig:
@@ -98,6 +102,7 @@ def parse(text: str, environ: Mapping[str, str], *, source: str, host_name: str)
     values.add_environment(environ)
     listeners = _listeners(values)
     node_id = _node_id(values, environ.get("TIDELOG_POD_NAME") or host_name)
+    log_defaults, upkeep = values.take_log()
     config = NodeConfig(
         node_id=node_id,
         rack=values.take("node", "rack", _text, ""),
@@ -107,7 +112,8 @@ def parse(text: str, environ: Mapping[str, str], *, source: str, host_name: str)
         metrics_bind=values.take("metrics", "bind", _endpoint, None),
         replication=_replication(values),
         message_bytes_max=values.take("limits", "message_bytes_max", _number(1 << 20, 1 << 30), 128 << 20),
-        log_defaults=values.take_log(),
+        log_defaults=log_defaults,
+        upkeep=upkeep,
         log_format=values.take("logs", "format", _one_of("text", "json"), "text"),
         log_level=values.take("logs", "level", _one_of("debug", "info", "warning", "error"), "info"),
     )
@@ -188,20 +194,29 @@ class _Values:
         except _Bad as bad:
             self._refuse(section, key, given, str(bad))
 
-    def take_log(self) -> dict[str, str]:
-        """The defaults of topic settings, each checked on its own so that the message can say where it stands."""
+    def take_log(self) -> tuple[dict[str, str], UpkeepConfig]:
+        """The defaults of topic settings, each checked on its own so that the message can say where it stands, and the
+        node's own settings of logs."""
         settings: dict[str, str] = {}
+        own: dict[str, str] = {}
         for section, key in [place for place in self._given if place[0] == "log"]:
             given = self._given.pop((section, key))
             if isinstance(given.value, dict):
                 self._refuse(section, key, given, 'a key with dots stands in quotes, for example "retention.ms" = -1')
             text = str(given.value).lower() if isinstance(given.value, bool) else str(given.value)
             try:
-                LogConfig.from_topic({key: text})
+                if key in UPKEEP_SETTINGS:
+                    UpkeepConfig.from_node({key: text})
+                else:
+                    LogConfig.from_node({key: text})
             except (InvalidConfig, UnsupportedVersion) as error:
                 self._refuse(section, key, given, error.message)
-            settings[key] = text
-        return settings
+            (own if key in UPKEEP_SETTINGS else settings)[key] = text
+        try:
+            LogConfig.from_node(settings)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{self._source}: [log]: {error.message}") from None
+        return settings, UpkeepConfig.from_node(own)
 
     def listener_names(self) -> list[str]:
         return sorted({section.partition(".")[2] for section, _ in self._given if section.startswith("listeners.")})

@@ -1,12 +1,11 @@
-"""Which log belongs to which partition: those that recovery found, new ones, and those that nobody knows.
+"""Which log belongs to which partition, as the metadata say: those that recovery found, new ones, those nobody knows.
 
 Kept true:
-  1. A log is used only for the topic id that it was made for.
-  2. A log that the metadata does not know, or knows as another topic's, is set aside and reported, never deleted.
-  3. A log that had held records and is gone is not made anew while the in-sync or the eligible set counts on it.
-  4. A replica whose data folder the metadata name is looked for, and made, in no other (KIP-858).
+  1. A log that the metadata does not know, or knows as another topic's, is set aside and reported, never deleted.
+  2. A log that had held records and is gone is not made anew while the in-sync or the eligible set counts on it.
+  3. A replica whose data folder the metadata name is looked for, and made, in no other (KIP-858).
 
-Left to others: what a partition does with its log (partition.py), disks (storage/).
+Left to others: what a partition does with its log (partition.py), where logs lie and whose they are (storage/).
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from replication.metadata import LOST_FOLDER, UNKNOWN_FOLDER
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
+from storage.log_manager import LogManager
 from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, NodeId, PartitionKey, TopicPartition
 
@@ -27,16 +27,16 @@ _log = logging.getLogger("node.replicas")
 class LogShelf:
     """The logs of one node's data folders, the metadata log apart."""
 
-    def __init__(self, me: NodeId, folders: list[DataFolder], defaults: LogConfig) -> None:
+    def __init__(self, me: NodeId, logs: LogManager, defaults: LogConfig) -> None:
         """defaults: what holds for a log where its topic says nothing."""
         self._me = me
-        self._folders = folders
+        self._logs = logs
         self._defaults = defaults
         self._found: dict[TopicPartition, list[tuple[DataFolder, Log]]] = {}
 
     def take_stock(self, image: ClusterImage) -> None:
         """Which of the logs that recovery found does the metadata know here? The others are set aside."""
-        for folder in self._folders:
+        for folder in self._logs.folders:
             for name in sorted(folder.logs):
                 log = folder.logs[name]
                 if name.topic == METADATA_TOPIC:
@@ -69,47 +69,23 @@ class LogShelf:
         if not fits:
             return None
         folder, log = fits[0]
-        configured = self._configure(folder, log, LogConfig.from_topic(topic.configs, self._defaults))
-        return None if configured is None else (folder, configured)
-
-    def _configure(self, folder: DataFolder, log: Log, config: LogConfig) -> Log | None:
-        """The log under its topic's settings. One that was recovered before its topic was known here, as if it promised
-        something else, is recovered again."""
-        if log.config.durability is config.durability:
-            log.reconfigure(config)
-            return log
-        name = log.topic_partition
-        folder.commit.forget(log)
-        log.release()
-        del folder.logs[name]
         try:
-            return folder.load_logs(lambda _name, _id: config, only=lambda other: other == name).get(name)
+            config = LogConfig.from_topic(topic.configs, self._defaults)
+            return folder, self._logs.use(folder, log, topic.topic_id, config)
         except TidelogError as error:
-            _log.error("%s was not recovered: %s", name, error.message)
+            _log.error("%s cannot be used: %s", name, error.message)
             return None
 
     def make(self, topic: TopicState, state: PartitionState) -> tuple[DataFolder, Log] | None:
         """A new log, or None where it cannot be made, or not yet."""
         name = TopicPartition(topic.name, state.partition)
-        counted_on = self._me in state.isr or self._me in state.elr
-        if counted_on and any(state.key in folder.missing for folder in self._folders):
+        if (self._me in state.isr or self._me in state.elr) and self._logs.is_missing(state.key):
             _log.error("%s is gone, although it had held records: not made anew while others count on it", name)
             return None
-        home = self._home(state)
-        if home is None:
-            _log.error("%s has no data folder here: the one it belongs into is offline or gone", name)
-            return None
+        wanted = state.folder_of(self._me)
         try:
             config = LogConfig.from_topic(topic.configs, self._defaults)
-            return home, home.create_log(name, topic.topic_id, config)
+            return self._logs.make(name, topic.topic_id, config, None if wanted == UNKNOWN_FOLDER else wanted)
         except TidelogError as error:
             _log.error("%s was not made: %s", name, error.message)
             return None
-
-    def _home(self, state: PartitionState) -> DataFolder | None:
-        """The folder for a new log: the one in the metadata; where that says none, the one with the fewest logs."""
-        wanted = state.folder_of(self._me)
-        working = [folder for folder in self._folders if folder.offline is None]
-        if wanted != UNKNOWN_FOLDER:
-            return next((folder for folder in working if folder.folder_id == wanted), None)
-        return min(working, key=lambda folder: len(folder.logs), default=None)

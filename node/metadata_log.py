@@ -50,7 +50,7 @@ def open_log(folder: DataFolder) -> Log:
 
     Raises KafkaStorageError, DiskFull.
     """
-    config = LogConfig(max_message_bytes=BATCH_BYTES_MAX)
+    config = LogConfig(max_message_bytes=BATCH_BYTES_MAX, delete=False)  # snapshots, not retention, will shorten it
     logs = folder.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
     found = logs.get(METADATA)
     return folder.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found

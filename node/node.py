@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 from node import methods
@@ -23,6 +23,7 @@ from node.clock import Clock
 from node.config import CLIENT_LISTENER, NodeConfig
 from node.data_service import DataService
 from node.gate import Gate
+from node.log_care import LogCare
 from node.metadata_log import METADATA_TOPIC_ID, open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.metrics import NodeFigures, PartitionFigures
@@ -30,14 +31,15 @@ from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Transport
-from node.work import run_in
+from node.work import finished, run_in
 from replication.image import ClusterImage
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.executor import Executor
 from storage.files import Files
 from storage.log import Log
-from tidelog.errors import KafkaStorageError, TidelogError
+from storage.log_manager import LogManager
+from tidelog.errors import TidelogError
 from tidelog.types import PartitionKey, TopicId, TopicPartition
 
 _log = logging.getLogger("node.node")
@@ -46,6 +48,9 @@ SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUOR
 
 SYNCS_AT_ONCE: Final = 8
 """Logs of one folder that are fsynced side by side: they share the journal's writes. More threads gain little more."""
+
+PROGRESS_MS: Final = 5_000
+"""While logs are recovered, it is said so often how far that is."""
 
 QUIET_ROUNDS: Final = 3
 """After so many turns of a folder's writer nothing is under way there: the fsync of the metadata log that runs when the
@@ -83,12 +88,11 @@ class Node:
         self.incarnation = new_incarnation(rng)
         self._config = config
         self._clock, self._rng, self._files, self._transport = clock, rng, files, transport
-        self._writers = {folder: executors(folder) for folder in config.data_folders}
-        self._syncers = {folder: executors(f"{folder} sync", SYNCS_AT_ONCE) for folder in config.data_folders}
+        self._executors = executors
         self._boot_id = boot_id
         self._before_close = before_close
         self._gates = {name: Gate(name) for name in SERVICES}
-        self._folders: list[DataFolder] = []
+        self._logs = LogManager()
         self._metadata: MetadataNode | None = None
         self._replicas: ReplicaManager | None = None
         self._stop = asyncio.Event()
@@ -124,7 +128,7 @@ class Node:
     def figures(self) -> NodeFigures:
         """The node as it is now, for its metrics."""
         metadata, replicas = self._metadata, self._replicas
-        working = {folder.path for folder in self._folders if folder.offline is None}
+        working = {folder.path for folder in self._logs.working}
         return NodeFigures(
             ready=self._is_ready,
             metadata_offset=0 if metadata is None else metadata.image.offset,
@@ -146,8 +150,7 @@ class Node:
             except BaseExceptionGroup as errors:
                 _raise_cause(errors)
         except BaseException:
-            for folder in self._folders:
-                folder.close()
+            self._logs.close()
             raise
         await self._close()
 
@@ -155,78 +158,83 @@ class Node:
 
     async def _open(self) -> tuple[MetadataNode, ReplicaManager]:
         """Open the folders, recover the logs, open the gates."""
-        for path in self._config.data_folders:
-            await self._open_folder(path)
-        known = next((folder.cluster_id for folder in self._folders if folder.cluster_id is not None), None)
+        logs, paths = self._logs, self._config.data_folders
+        writers = {path: self._executors(path) for path in paths}
+        await finished(lambda done: logs.open(paths, self._folder_opener(writers), writers.__getitem__, done))
+        self._report_left_out(())
+        for folder in logs.folders:
+            folder.on_offline = _say_offline
+        home, known, opened = logs.folders[0], logs.cluster_id, dict(logs.failed)
         if known is not None:
-            await self._adopt(known)
-        first = self._folders[0]
-        metadata = self._join(await run_in(self._writers[first.path], lambda: open_log(first)))
-        image = metadata.metadata.replayed()
-        async with asyncio.TaskGroup() as recovering:
-            for folder in self._folders:
-                recovering.create_task(self._recover(folder, image))
+            await finished(lambda done: logs.adopt(known, self._config.node_id, done))
+            self._report_left_out(opened)
+        metadata = self._join(await run_in(home.executor, lambda: open_log(home)))
+        await self._recover(metadata.metadata.replayed())
         return metadata, self._replicate(metadata)
 
-    async def _open_folder(self, path: str) -> None:
-        try:
-            folder = await run_in(
-                self._writers[path],
-                lambda: DataFolder.open(
-                    path,
-                    files=self._files,
-                    clock=self._clock,
-                    rng=self._rng,
-                    executor=self._writers[path],
-                    syncer=self._syncers[path],
-                    syncs_at_once=SYNCS_AT_ONCE,
-                ),
-            )
-        except KafkaStorageError as error:
-            if not self._folders:
-                raise  # the first one holds the metadata log: without it there is no node
-            _log.error("left out: %s", error.message)
-            return
-        self._folders.append(folder)
-        folder.on_offline = lambda failed: _log.error("data folder %s is offline: %s", failed.path, failed.offline)
+    def _folder_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], DataFolder]:
+        """What opens a data folder; run on its writer."""
+        syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
+        return lambda path: DataFolder.open(
+            path,
+            files=self._files,
+            clock=self._clock,
+            rng=self._rng,
+            executor=writers[path],
+            syncer=syncers[path],
+            syncs_at_once=SYNCS_AT_ONCE,
+            reserve_bytes=self._config.upkeep.reserve_bytes,
+        )
 
-    async def _adopt(self, cluster_id: str) -> None:
-        """Let all folders belong to the cluster and to this node, durably."""
-        for folder in self._folders:
-            await run_in(
-                self._writers[folder.path],
-                lambda folder=folder: folder.adopt(cluster_id, self._config.node_id),  # type: ignore[misc]
-            )
+    def _report_left_out(self, known: Collection[str]) -> None:
+        """Say which folders were left out since those `known`. Raises why where the first one was: it holds the
+        metadata log, and without that there is no node."""
+        for path, error in self._logs.failed.items():
+            if path == self._config.data_folders[0]:
+                raise error
+            if path not in known:
+                _log.error("left out: %s", error.message)
 
-    async def _recover(self, folder: DataFolder, image: ClusterImage) -> None:
-        defaults = self._config.log_config
+    async def _recover(self, image: ClusterImage) -> None:
+        """Load all logs, and say from time to time how far that is."""
+        defaults, logs = self._config.log_config, self._logs
 
         def config_of(_name: TopicPartition, topic_id: TopicId) -> LogConfig:
             topic = image.topics.get(topic_id)
             return defaults if topic is None else LogConfig.from_topic(topic.configs, defaults)
 
-        began = self._clock.monotonic_ms()
-        try:
-            logs = await run_in(self._writers[folder.path], lambda: folder.load_logs(config_of))
-        except KafkaStorageError as error:
-            if folder is self._folders[0]:
-                raise
-            _log.error("left out: %s", error.message)
-            return
-        for note in folder.notes:
-            _log.warning("%s", note)
-        _log.info(
-            "recovered data folder %s",
-            folder.path,
-            extra={"logs": len(logs), "clean": folder.was_clean, "ms": self._clock.monotonic_ms() - began},
-        )
+        began, before = self._clock.monotonic_ms(), dict(logs.failed)
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(self._tell_progress())
+            await finished(lambda done: logs.load(config_of, done))
+            telling.cancel()
+        self._report_left_out(before)
+        for folder in logs.working:
+            for note in folder.notes:
+                _log.warning("%s", note)
+            _log.info(
+                "recovered data folder %s",
+                folder.path,
+                extra={
+                    "logs": len(folder.logs),
+                    "clean": folder.was_clean,
+                    "ms": self._clock.monotonic_ms() - began,
+                },
+            )
+
+    async def _tell_progress(self) -> None:
+        while True:
+            await self._clock.sleep_ms(PROGRESS_MS)
+            for progress in list(self._logs.progress.values()):
+                if progress.done < progress.total:
+                    _log.info("recovers %s", progress)
 
     def _join(self, log: Log) -> MetadataNode:
         """The node's side of the metadata; from here on others may ask it about that."""
         metadata = self._metadata = MetadataNode(
             self._config,
             identity_of(self._config, self.incarnation, self._boot_id),
-            [(folder, self._writers[folder.path]) for folder in self._folders],
+            [(folder, folder.executor) for folder in self._logs.folders],
             log,
             files=self._files,
             clock=self._clock,
@@ -250,7 +258,7 @@ class Node:
         replicas = self._replicas = ReplicaManager(
             self._config.node_id,
             self.incarnation,
-            self._folders,
+            self._logs,
             clock=self._clock,
             rng=self._rng,
             transport=self._transport,
@@ -271,10 +279,12 @@ class Node:
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
+            caring = tasks.create_task(LogCare(self._logs, self._config.upkeep, clock=self._clock).run(), name="care")
             metadata.subscribe(replicas.on_image)
             await self._stop.wait()
             _log.info("stops: its leaderships move away")
             await metadata.drain()
+            caring.cancel()
             await replicas.stop()
             await replicating
             if self._before_close is not None:
@@ -284,12 +294,7 @@ class Node:
 
     def _damaged(self) -> dict[PartitionKey, str]:
         """Replicas whose recovery found less than what had been reported as held."""
-        return {
-            key: str(damage)
-            for folder in self._folders
-            for key, damage in folder.damaged().items()
-            if key.topic_id != METADATA_TOPIC_ID
-        }
+        return {key: str(damage) for key, damage in self._logs.damaged().items() if key.topic_id != METADATA_TOPIC_ID}
 
     async def _watch_ready(self, metadata: MetadataNode) -> None:
         def ready_now() -> bool:
@@ -306,19 +311,22 @@ class Node:
 
     async def _close(self) -> None:
         """Close the logs, so that the next start believes them."""
-        for folder in self._folders:
-            writer = self._writers[folder.path]
+        for folder in self._logs.folders:
             while folder.commit.busy:
                 await self._clock.sleep_ms(QUIET_MS)
             for _ in range(QUIET_ROUNDS):
-                await run_in(writer, lambda: None)
+                await run_in(folder.executor, lambda: None)
             if folder.offline is not None:
                 folder.close()
                 continue
             try:
-                await run_in(writer, folder.close_clean)
+                await run_in(folder.executor, folder.close_clean)
             except TidelogError as error:
                 _log.error("data folder %s is not closed clean: %s", folder.path, error.message)
+
+
+def _say_offline(folder: DataFolder) -> None:
+    _log.error("data folder %s is offline: %s", folder.path, folder.offline)
 
 
 def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:

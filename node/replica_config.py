@@ -39,9 +39,6 @@ class ReplicaConfig:
     tick_ms: int = 50
     """How exact deadlines are. All waiting rests on this one timer: an idle node wakes 20 times a second."""
 
-    checkpoint_ms: int = 5_000
-    """replica.high.watermark.checkpoint.interval.ms, and the recovery points with it."""
-
     alter_timeout_ms: int = 3_000
     """How long the controller may take to answer about an in-sync set before it is asked again."""
 

@@ -37,6 +37,7 @@ from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposeIsr, ReplicaView, Session
 from storage.data_folder import DataFolder
 from storage.log import Log
+from storage.log_manager import LogManager
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
@@ -83,7 +84,7 @@ class ReplicaManager:
         self,
         node_id: NodeId,
         incarnation: Incarnation,
-        folders: list[DataFolder],
+        logs: LogManager,
         *,
         clock: Clock,
         rng: random.Random,
@@ -91,12 +92,11 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
-        """folders: open; their logs must be loaded before the first image comes. What others have hung into the
-        folders' callbacks stays there: it is told of all that is no partition's."""
+        """logs: of folders that are open; they must be loaded before the first image comes. What others have hung into
+        the folders' callbacks stays there: it is told of all that is no partition's."""
         self._me = node_id
         self._incarnation = incarnation
-        self._folders = folders
-        self._shelf = LogShelf(node_id, folders, config.log_defaults)
+        self._shelf = LogShelf(node_id, logs, config.log_defaults)
         self._clock = clock
         self._rng = rng
         self._transport = transport
@@ -118,7 +118,7 @@ class ReplicaManager:
         self._next_round = Millis(0)
         self._stop = asyncio.Event()
         self.stopping = False
-        for folder in folders:
+        for folder in logs.folders:
             self._listen(folder)
 
     def _listen(self, folder: DataFolder) -> None:
@@ -144,14 +144,12 @@ class ReplicaManager:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             ticking = tasks.create_task(self._tick_for_ever())
-            writing = tasks.create_task(self._checkpoint_for_ever())
             opening = tasks.create_task(self._open_for_ever())
             tasks.create_task(self._proposer.run())
             for fetcher in self._fetchers.values():
                 tasks.create_task(fetcher.run())
             await self._stop.wait()
             ticking.cancel()
-            writing.cancel()
             opening.cancel()
             for fetcher in self._fetchers.values():
                 fetcher.stop()
@@ -196,12 +194,6 @@ class ReplicaManager:
                 self._resign(partition)
         if self._unopened:
             self._wake_opener.set()
-
-    async def _checkpoint_for_ever(self) -> None:
-        while True:
-            await self._clock.sleep_ms(self._config.checkpoint_ms)
-            for folder in self._folders:
-                folder.write_checkpoints()
 
     # --- the metadata ---
 

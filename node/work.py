@@ -26,3 +26,10 @@ async def run_in(executor: Executor, work: Callable[[], T]) -> T:
 
     executor.submit(work, done)
     return await future
+
+
+async def finished(begin: Callable[[Callable[[], None]], None]) -> None:
+    """Begin something that calls what it is given when it has ended, and wait for that."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    begin(lambda: None if future.done() else future.set_result(None))
+    await future

@@ -32,9 +32,10 @@ class LogAppendInfo(NamedTuple):
     """The outcome of `Log.append`. Offsets are -1 where nothing was appended."""
 
     first_offset: Offset
+    """Of a v0 or v1 wrapper that a follower took: its last one, the first takes decompression."""
     last_offset: Offset
     last_leader_epoch: LeaderEpoch
-    """Epoch of the last batch."""
+    """Epoch of the last batch; of v0 and v1 that a follower took: the one in force."""
     max_timestamp: Millis
     offset_of_max_timestamp: Offset
     """Last offset of the batch that brought the largest timestamp."""
@@ -46,11 +47,11 @@ class LogAppendInfo(NamedTuple):
     target_codec: Codec
     """How the batches were stored."""
     shallow_count: int
-    """Batches."""
-    record_count: int
-    """Records, as the headers declare them."""
+    """Batches; of v0 and v1, outer messages."""
+    record_count: int | None
+    """Records, as the headers declare them; None where a v0 or v1 wrapper that a follower took hides them."""
     valid_bytes: int
-    """Bytes appended: those of whole batches."""
+    """Bytes appended: those of whole batches, as they are stored."""
     offsets_monotonic: bool = True
     duplicate: bool = False
     """These are the results of an earlier append of the same batch."""

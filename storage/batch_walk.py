@@ -1,25 +1,44 @@
 """Walks along the batches of a .log file: by headers alone, or reading and checking every byte.
 
+Formats v0, v1 and v2 may lie in one file. A v0 or v1 message has one offset, its own or, of a wrapper, that of the last
+record inside, and no leader epoch.
+
 Kept true: a walk believes no length before it has compared it with the file's size; where the chain of batches breaks
-it says at which byte and why, and what came before stands.
+it says at which byte and why, and what came before stands. A v2 batch whose magic was damaged does not pass for an
+older message even where no checksum is computed.
 Left to others: whether a break is a torn tail or damage (recovery.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple
 
 from storage.files import File
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
-from tidelog.records.header import HEADER, HEADER_BYTES, LENGTH_MIN, LOG_OVERHEAD, BatchHeader
-from tidelog.types import Offset
+from tidelog.records.batches import view
+from tidelog.records.header import (
+    HEADER_BYTES,
+    LENGTHS_MIN,
+    LOG_OVERHEAD,
+    BatchHeader,
+    ByteBuffer,
+    peek_header,
+)
 
 _HEADER_CHUNK_BYTES: Final = 16 << 10
 """Small batches: many headers per read. Large ones: what is read in vain is still cheap."""
 _SCAN_CHUNK_BYTES: Final = 1 << 20
-_MAGIC: Final = 2
+_MAGIC_MAX: Final = 2
+_MESSAGE_ATTRIBUTES_AT: Final = 17
+_KEY_AT: Final = (18, 26)
+"""By magic, where a message has the length of its key."""
+_ATTRIBUTES_MAX: Final = (0x03, 0x0B)
+"""By magic: codecs up to lz4, and in v1 the timestamp type."""
+_V2_ATTRIBUTES: Final = 0x7F
+_LENGTH: Final = Struct(">i")
 
 
 class BrokenChain(Exception):
@@ -39,46 +58,121 @@ class ScannedBatch(NamedTuple):
     position: int
 
 
-def check_link(header: BatchHeader, position: int, end: int, next_offset: int, epoch: int) -> str | None:
-    """What is wrong with a batch header as the next link of a chain, None where nothing is.
+class Link(NamedTuple):
+    """What a chain of batches has come to: the next one begins at byte `position` of the file, at offset `next_offset`
+    or later, in leader epoch `epoch` or a later one. `end`: where the file ends."""
 
-    end: where the file ends. next_offset: one past the last offset before it. epoch: the largest leader epoch before
-    it.
+    position: int
+    end: int
+    next_offset: int
+    epoch: int = -1
+
+    def behind(self, header: BatchHeader) -> Link:
+        """Where the chain is behind that batch."""
+        return Link(
+            self.position + LOG_OVERHEAD + header.length,
+            self.end,
+            header.base_offset + header.last_offset_delta + 1,
+            header.leader_epoch if header.magic == _MAGIC_MAX else self.epoch,
+        )
+
+    def broken(self, reason: str, header: BatchHeader | None = None) -> BrokenChain:
+        """The error for a chain that ends here."""
+        return BrokenChain(self.position, self.next_offset, reason, header)
+
+    def read(self, data: ByteBuffer, at: int) -> BatchHeader | None:
+        """The header of the next batch, which begins at `at` in `data` (its `position` is that in the file); None where
+        the data end inside it. Raises BrokenChain where it does not continue the chain."""
+        header = peek_header(data, at, position=self.position)
+        if header is None:
+            return None
+        problem = self._problem(header) or (_odd_message(data, at, header) if header.magic < _MAGIC_MAX else None)
+        if problem is not None:
+            raise self.broken(problem)
+        return header
+
+    def _problem(self, header: BatchHeader) -> str | None:
+        """What is wrong with a header as the next one, None where nothing is."""
+        magic, length = header.magic, header.length
+        if magic > _MAGIC_MAX or magic < 0:
+            return f"the batch has magic {magic}, no format has that"
+        if length < LENGTHS_MIN[magic]:
+            return f"the batch claims {length} bytes, less than format v{magic} has"
+        if self.position + LOG_OVERHEAD + length > self.end:
+            return (
+                f"the batch claims to end at byte {self.position + LOG_OVERHEAD + length}, the file ends at {self.end}"
+            )
+        if header.base_offset < self.next_offset:
+            return f"the batch starts at offset {header.base_offset}, expected {self.next_offset} or larger"
+        if magic < _MAGIC_MAX:
+            return None
+        if header.last_offset_delta < 0:
+            return f"the batch has a last offset delta of {header.last_offset_delta}"
+        if header.leader_epoch < self.epoch:
+            return f"the batch has leader epoch {header.leader_epoch}, but epoch {self.epoch} came before it"
+        if header.attributes & ~_V2_ATTRIBUTES:
+            return f"the batch has attributes {header.attributes & 0xFFFF:#06x}, some of which mean nothing"
+        return None
+
+
+def _odd_message(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
+    """What is wrong with a v0 or v1 message, as far as its fields show without its checksum; None where nothing is.
+
+    The checksum of a v2 batch leaves its magic out. One bit more or less makes an older message of it, but its other
+    bytes do not make the fields of one.
     """
-    if header.magic != _MAGIC:
-        return f"the batch has magic {header.magic}, expected {_MAGIC}"
-    if header.length < LENGTH_MIN:
-        return f"the batch claims {header.length} bytes, less than a header"
-    if position + LOG_OVERHEAD + header.length > end:
-        return f"the batch claims to end at byte {position + LOG_OVERHEAD + header.length}, the file ends at {end}"
-    if header.base_offset < next_offset:
-        return f"the batch starts at offset {header.base_offset}, expected {next_offset} or larger"
-    if header.last_offset_delta < 0:
-        return f"the batch has a last offset delta of {header.last_offset_delta}"
-    if header.leader_epoch < epoch:
-        return f"the batch has leader epoch {header.leader_epoch}, but epoch {epoch} came before it"
-    return None
+    magic = header.magic
+    attributes = data[at + _MESSAGE_ATTRIBUTES_AT]
+    if attributes & ~_ATTRIBUTES_MAX[magic]:
+        return f"the batch has magic {magic} and attributes {attributes:#04x}, which format v{magic} does not know"
+    end = at + LOG_OVERHEAD + header.length
+    position = at + _KEY_AT[magic]
+    for what in ("key", "value"):
+        if position + _LENGTH.size > min(len(data), end):
+            return None if end > len(data) else f"the message of format v{magic} has no room for its {what}"
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size + max(length, 0)
+        if length < -1 or position > end:
+            return f"the message of format v{magic} claims a {what} of {length} bytes"
+    return None if position == end else f"{end - position} bytes follow the value of the message of format v{magic}"
+
+
+class _Window:
+    """What of a file was read last."""
+
+    __slots__ = ("_chunk", "_data", "_end", "_file", "_start")
+
+    def __init__(self, file: File, end: int, chunk: int) -> None:
+        """end: nothing behind it is read. chunk: how many bytes to read at once."""
+        self._file, self._end, self._chunk = file, end, chunk
+        self._data, self._start = memoryview(b""), 0
+
+    def at(self, position: int, size: int) -> tuple[memoryview, int]:
+        """Bytes that hold `size` from `position` on, if the file has so many, and where in them those begin."""
+        at = position - self._start
+        if at + size > len(self._data) and self._start + len(self._data) < self._end:
+            wanted = min(max(size, self._chunk), self._end - position)
+            self._data, self._start, at = memoryview(self._file.pread(wanted, position)), position, 0
+        return self._data, at
+
+
+def _headers(window: _Window, link: Link) -> Iterator[tuple[BatchHeader, Link]]:
+    """The batches of a chain by their headers, each with where the chain was before it. Raises BrokenChain."""
+    while link.position < link.end:
+        data, at = window.at(link.position, HEADER_BYTES)
+        header = link.read(data, at)
+        if header is None:
+            raise link.broken(f"{len(data) - at} bytes are left, less than a batch header")
+        yield header, link
+        link = link.behind(header)
 
 
 def walk_file(file: File, position: int, end: int, next_offset: int) -> Iterator[BatchHeader]:
     """Headers of the batches between the bytes `position` and `end`, positions being those in the file; payloads
     are not read. Raises BrokenChain."""
-    epoch = -1
-    chunk, chunk_at = b"", position
-    while position < end:
-        at = position - chunk_at
-        if at + HEADER_BYTES > len(chunk):
-            chunk, chunk_at, at = file.pread(min(_HEADER_CHUNK_BYTES, end - position), position), position, 0
-            if len(chunk) < HEADER_BYTES:
-                raise BrokenChain(position, next_offset, f"{len(chunk)} bytes are left, less than a batch header")
-        header = BatchHeader(position, *HEADER.unpack_from(chunk, at))
-        problem = check_link(header, position, end, next_offset, epoch)
-        if problem is not None:
-            raise BrokenChain(position, next_offset, problem)
+    window = _Window(file, end, _HEADER_CHUNK_BYTES)
+    for header, _ in _headers(window, Link(position, end, next_offset)):
         yield header
-        position += LOG_OVERHEAD + header.length
-        next_offset = header.base_offset + header.last_offset_delta + 1
-        epoch = header.leader_epoch
 
 
 def scan_file(file: File, position: int, end: int, next_offset: int, epoch: int = -1) -> Iterator[ScannedBatch]:
@@ -86,31 +180,14 @@ def scan_file(file: File, position: int, end: int, next_offset: int, epoch: int 
 
     The views live until the next step. Raises BrokenChain; where only a batch's contents are damaged, with its header.
     """
-    chunk, chunk_at = memoryview(b""), position
-    while position < end:
-        at = position - chunk_at
-        if len(chunk) - at < HEADER_BYTES:
-            chunk, chunk_at, at = memoryview(file.pread(min(_SCAN_CHUNK_BYTES, end - position), position)), position, 0
-            if len(chunk) < HEADER_BYTES:
-                raise BrokenChain(position, next_offset, f"{len(chunk)} bytes are left, less than a batch header")
-        header = BatchHeader(at, *HEADER.unpack_from(chunk, at))
-        problem = check_link(header, position, end, next_offset, epoch)
-        if problem is not None:
-            raise BrokenChain(position, next_offset, problem)
-        size = LOG_OVERHEAD + header.length
-        if at + size > len(chunk):
-            wanted = min(max(size, _SCAN_CHUNK_BYTES), end - position)
-            chunk, chunk_at, at = memoryview(file.pread(wanted, position)), position, 0
-            header = header._replace(position=0)
-            if len(chunk) < size:
-                raise BrokenChain(position, next_offset, f"the file ended at {position + len(chunk)} while it was read")
-        batch = RecordBatch(chunk, header=header)
+    window = _Window(file, end, _SCAN_CHUNK_BYTES)
+    for header, link in _headers(window, Link(position, end, next_offset, epoch)):
+        data, at = window.at(link.position, header.size)
+        if at + header.size > len(data):
+            raise link.broken(f"the file ended at {link.position + len(data) - at} while it was read")
+        batch = view(data, header._replace(position=at))
         try:
             batch.ensure_valid()
         except TidelogError as error:
-            whole = header._replace(position=position) if isinstance(error, CorruptRecord) else None
-            raise BrokenChain(position, next_offset, error.message, whole) from error
-        yield ScannedBatch(batch, position)
-        position += size
-        next_offset = Offset(header.base_offset + header.last_offset_delta + 1)
-        epoch = header.leader_epoch
+            raise link.broken(error.message, header if isinstance(error, CorruptRecord) else None) from error
+        yield ScannedBatch(batch, link.position)

@@ -84,6 +84,16 @@ class LeaderEpochCache:
         self.version += 1
         return True
 
+    def truncate_from_start(self, start_offset: Offset) -> bool:
+        """The log starts at `start_offset` now: forget epochs that ended below it; the one in force there begins there.
+        Returns whether anything changed."""
+        over = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if over == 0 or (over == 1 and self._entries[0].start_offset == start_offset):
+            return False
+        self._entries[:over] = [EpochStart(self._entries[over - 1].epoch, start_offset)]
+        self.version += 1
+        return True
+
     def restore(self, entries: tuple[EpochStart, ...]) -> None:
         """Go back to these entries: what came after them failed."""
         self._entries = list(entries)

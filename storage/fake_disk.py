@@ -16,13 +16,14 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from storage.files import Buffer, File, FolderLock, Mapping
+from storage.fake_tree import BLOCK_BYTES, Folder, Inode
+from storage.files import Buffer, File, FolderLock, Mapping, Room
 
-_BLOCK_BYTES: Final = 4096
-"""The disk writes whole blocks of this size, in any order."""
+_ENDLESS: Final = 1 << 60
+"""Bytes of a disk without a limit."""
 
 
 class SimulatedCrash(BaseException):
@@ -48,158 +49,13 @@ class Fault:
         return True
 
 
-class _Image:
-    """Bytes that end in as many zeros as `size` says: an empty file of 10 MiB takes no memory."""
-
-    __slots__ = ("data", "size")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.size = 0
-
-    def write(self, position: int, data: bytes) -> None:
-        have = len(self.data)
-        if have < position:
-            self.data.extend(bytes(position - have))
-        end = position + len(data)
-        self.data[position:end] = data
-        self.size = max(self.size, end)
-
-    def resize(self, size: int) -> None:
-        del self.data[size:]
-        self.size = size
-
-    def read(self, size: int, position: int) -> bytes:
-        end = min(position + size, self.size)
-        found = bytes(self.data[position:end])
-        return found if len(found) >= end - position else found + bytes(end - position - len(found))
-
-    def copy(self) -> _Image:
-        other = _Image()
-        other.data, other.size = bytearray(self.data), self.size
-        return other
-
-
-class _Inode:
-    """One file: what readers see, what the disk has, and the changes between the two, in order.
-
-    A change is (position, bytes) for a write and (size, None) for a cut or a lengthening.
-    """
-
-    __slots__ = ("allocated", "durable", "mapped", "pending", "seen")
-
-    def __init__(self) -> None:
-        self.seen = _Image()
-        self.durable = _Image()
-        self.pending: list[tuple[int, bytes | None]] = []
-        self.allocated = 0
-        self.mapped = 0
-
-    def put(self, position: int, data: bytes) -> None:
-        """Write through the page cache."""
-        self.seen.write(position, data)
-        self.pending.append((position, data))
-
-    def resize(self, size: int) -> None:
-        """Cut, or lengthen with zeros, in the page cache."""
-        self.seen.resize(size)
-        self.pending.append((size, None))
-
-    def apply(self, change: tuple[int, bytes | None]) -> None:
-        """Make one change durable."""
-        position, data = change
-        if data is None:
-            self.durable.resize(position)
-        else:
-            self.durable.write(position, data)
-
-    def sync(self) -> None:
-        for change in self.pending:
-            self.apply(change)
-        self.pending.clear()
-
-    def crash(self, rng: random.Random) -> None:
-        """Come back with what the disk has, and with some of what it did not have to keep."""
-        pending, self.pending = self.pending, []
-        if pending:
-            fate = rng.randrange(4)
-            if fate == 1:
-                for change in pending:
-                    self.apply(change)
-            elif fate == 2:
-                self._keep_first(pending, rng)
-            elif fate == 3:
-                self._keep_blocks(pending, rng)
-        self.seen = self.durable.copy()
-        self.mapped = 0
-
-    def _keep_first(self, pending: list[tuple[int, bytes | None]], rng: random.Random) -> None:
-        kept = rng.randrange(len(pending))
-        for change in pending[:kept]:
-            self.apply(change)
-        position, data = pending[kept]
-        if data is not None:
-            self.apply((position, data[: rng.randrange(len(data) + 1)]))
-
-    def _keep_blocks(self, pending: list[tuple[int, bytes | None]], rng: random.Random) -> None:
-        for position, data in pending:
-            if data is None:
-                self.apply((position, None))
-                continue
-            start = 0
-            while start < len(data):
-                end = min(len(data), start + _BLOCK_BYTES - (position + start) % _BLOCK_BYTES)
-                if rng.random() < 0.5:
-                    self.apply((position + start, data[start:end]))
-                start = end
-
-
-class _Folder:
-    """One folder: the names that programs see, those that the disk has, and the changes between, in order."""
-
-    __slots__ = ("durable", "entries", "pending")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, _Inode | _Folder] = {}
-        self.durable: dict[str, _Inode | _Folder] = {}
-        self.pending: list[tuple[str, _Inode | _Folder | None, str | None]] = []
-
-    def change(self, name: str, node: _Inode | _Folder | None, *, moved_from: str | None = None) -> None:
-        """Bind a name, or free it (None). moved_from: the name that is freed in the same step."""
-        self._bind(self.entries, name, node, moved_from)
-        self.pending.append((name, node, moved_from))
-
-    def sync(self) -> None:
-        self.durable = dict(self.entries)
-        self.pending.clear()
-
-    def crash(self, rng: random.Random) -> None:
-        for name, node, moved_from in self.pending[: rng.randrange(len(self.pending) + 1) if self.pending else 0]:
-            self._bind(self.durable, name, node, moved_from)
-        self.pending.clear()
-        self.entries = dict(self.durable)
-        for _, node in sorted(self.entries.items()):
-            node.crash(rng)
-
-    @staticmethod
-    def _bind(
-        entries: dict[str, _Inode | _Folder], name: str, node: _Inode | _Folder | None, moved_from: str | None
-    ) -> None:
-        if moved_from is not None:
-            entries.pop(moved_from, None)
-        if node is None:
-            entries.pop(name, None)
-        else:
-            entries[name] = node
-
-
 class FakeFile:
     """An open file of a FakeDisk. After a crash of the disk it is dead: a process that survived its machine is a
     bug."""
 
     __slots__ = ("_disk", "_inode", "_life", "_path", "_read_only", "_users")
 
-    def __init__(self, disk: FakeDisk, path: str, inode: _Inode, *, read_only: bool) -> None:
+    def __init__(self, disk: FakeDisk, path: str, inode: Inode, *, read_only: bool) -> None:
         self._disk, self._path, self._inode, self._read_only = disk, path, inode, read_only
         self._life = disk.life
         self._users = 1
@@ -226,6 +82,12 @@ class FakeFile:
         self._disk.touch("truncate", self._path, self._life)
         self._disk.resize(inode, size)
 
+    def reserve(self, size: int) -> None:
+        self._disk.touch("reserve", self._path, self._life)
+        self._disk.allocate(self._inode, size)
+        if size > self._inode.seen.size:
+            self._disk.resize(self._inode, size)
+
     def sync(self) -> None:
         assert self._users > 0, f"{self._path} is closed"
         inode = self._inode
@@ -248,7 +110,7 @@ class FakeMapping:
 
     __slots__ = ("_buffer", "_disk", "_inode", "_life", "_path", "_reserved", "_size")
 
-    def __init__(self, disk: FakeDisk, path: str, inode: _Inode, size: int, *, writable: bool) -> None:
+    def __init__(self, disk: FakeDisk, path: str, inode: Inode, size: int, *, writable: bool) -> None:
         self._disk, self._path, self._inode, self._size = disk, path, inode, size
         self._life = disk.life
         self._reserved = 0
@@ -264,7 +126,7 @@ class FakeMapping:
             return
         assert end <= self._size, "room beyond the mapping"
         self._disk.touch("reserve", self._path, self._life)
-        end = min(self._size, -(-end // _BLOCK_BYTES) * _BLOCK_BYTES)
+        end = min(self._size, -(-end // BLOCK_BYTES) * BLOCK_BYTES)
         self._disk.allocate(self._inode, end)
         self._reserved = end
 
@@ -301,7 +163,17 @@ class FakeDisk:
         self.locked: set[str] = set()
         self._crash_at: int | None = None
         self._faults: list[Fault] = []
-        self._root = _Folder()
+        self.on_call: Callable[[str], None] | None = None
+        """Told the operation before each call that `calls` counts: to look at the disk as it is then (`twin`)."""
+        self._root = Folder()
+
+    def twin(self) -> FakeDisk:
+        """Another disk in the very state of this one, without its handles, locks and planned failures: to let power
+        fail there, and see what would come back here."""
+        other = FakeDisk(capacity=self.capacity)
+        other.used = self.used
+        other._root = self._root.twin({})
+        return other
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
@@ -354,9 +226,9 @@ class FakeDisk:
             node = folder.durable.get(name)
             if node is None or node is not folder.entries.get(name):
                 return start
-            if isinstance(node, _Folder):
+            if isinstance(node, Folder):
                 folder = node
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             return start
         safe = min(end, node.durable.size)
         for position, data in node.pending:
@@ -368,11 +240,13 @@ class FakeDisk:
 
     # --- what handles use -----------------------------------------------------------------------------------------
 
-    def touch(self, operation: str, path: str, life: int, inode: _Inode | None = None) -> None:
+    def touch(self, operation: str, path: str, life: int, inode: Inode | None = None) -> None:
         """Count a call, and fail it where that is planned. inode: of a sync, whose failure loses what it was to
         save."""
         if life != self.life:
             raise OSError(errno.EBADF, f"the machine was restarted since {path} was opened")
+        if self.on_call is not None:
+            self.on_call(operation)
         self.calls += 1
         if self.calls == self._crash_at:
             raise SimulatedCrash(f"in {operation} of {path}")
@@ -382,7 +256,7 @@ class FakeDisk:
                     inode.pending.clear()
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
-    def write(self, path: str, inode: _Inode, data: bytes, position: int, life: int) -> None:
+    def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:
         """Write through the page cache; on a full disk as much as fits, then the error."""
         try:
             self.touch("write", path, life)
@@ -398,14 +272,14 @@ class FakeDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         self._put(inode, data, position)
 
-    def _put(self, inode: _Inode, data: bytes, position: int) -> None:
+    def _put(self, inode: Inode, data: bytes, position: int) -> None:
         end = position + len(data)
         if end > inode.allocated:
             self.used += end - inode.allocated
             inode.allocated = end
         inode.put(position, data)
 
-    def allocate(self, inode: _Inode, end: int) -> None:
+    def allocate(self, inode: Inode, end: int) -> None:
         """Take room up to `end` without changing the contents."""
         grown = end - inode.allocated
         if grown > 0:
@@ -414,7 +288,7 @@ class FakeDisk:
             self.used += grown
             inode.allocated = end
 
-    def resize(self, inode: _Inode, size: int) -> None:
+    def resize(self, inode: Inode, size: int) -> None:
         """Cut, or lengthen with zeros that take no room."""
         if inode.allocated > size:
             self.used -= inode.allocated - size
@@ -430,9 +304,9 @@ class FakeDisk:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            node = _Inode()
+            node = Inode()
             folder.change(name, node)
-        if isinstance(node, _Folder):
+        if isinstance(node, Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return FakeFile(self, path, node, read_only=read_only)
 
@@ -441,10 +315,10 @@ class FakeDisk:
         folder, name = self._parent(path)
         node = folder.entries.get(name)
         if node is None and writable:
-            node = _Inode()
+            node = Inode()
             folder.change(name, node)
         inode = self._file(path) if node is None else node
-        if isinstance(inode, _Folder):
+        if isinstance(inode, Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if inode.seen.size < size:
             if not writable:
@@ -475,9 +349,9 @@ class FakeDisk:
         for name in _names(path):
             node = folder.entries.get(name)
             if node is None:
-                node = _Folder()
+                node = Folder()
                 folder.change(name, node)
-            if not isinstance(node, _Folder):
+            if not isinstance(node, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             folder = node
 
@@ -490,7 +364,7 @@ class FakeDisk:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         replaced = folder.entries.get(new_name)
-        if isinstance(replaced, _Inode):
+        if isinstance(replaced, Inode):
             self.used -= replaced.allocated
         folder.change(new_name, node, moved_from=old_name)
 
@@ -512,6 +386,11 @@ class FakeDisk:
         self.touch("sync_folder", path, self.life)
         self._folder(path).sync()
 
+    def room(self, path: str) -> Room:
+        self._folder(path)
+        total = _ENDLESS if self.capacity is None else self.capacity
+        return Room(max(total - self.used, 0), total)
+
     def lock(self, path: str) -> FolderLock:
         if path in self.locked:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
@@ -521,41 +400,41 @@ class FakeDisk:
 
     # --- the tree -------------------------------------------------------------------------------------------------
 
-    def _parent(self, path: str) -> tuple[_Folder, str]:
+    def _parent(self, path: str) -> tuple[Folder, str]:
         folder, _, name = path.rpartition("/")
         return self._folder(folder), name
 
-    def _folder(self, path: str) -> _Folder:
+    def _folder(self, path: str) -> Folder:
         folder = self._root
         for name in _names(path):
             node = folder.entries.get(name)
             if node is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            if not isinstance(node, _Folder):
+            if not isinstance(node, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             folder = node
         return folder
 
-    def _file(self, path: str) -> _Inode:
+    def _file(self, path: str) -> Inode:
         folder, name = self._parent(path)
         node = folder.entries.get(name)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node
 
-    def _count_used(self, folder: _Folder) -> int:
+    def _count_used(self, folder: Folder) -> int:
         used = 0
         for node in folder.entries.values():
-            if isinstance(node, _Folder):
+            if isinstance(node, Folder):
                 used += self._count_used(node)
             else:
                 node.allocated = len(node.durable.data)
                 used += node.allocated
         return used
 
-    def _unmap(self, folder: _Folder) -> None:
+    def _unmap(self, folder: Folder) -> None:
         for node in folder.entries.values():
-            if isinstance(node, _Folder):
+            if isinstance(node, Folder):
                 self._unmap(node)
             else:
                 node.mapped = 0

@@ -13,8 +13,8 @@ Paths are plain strings with "/", as the operating system takes them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -45,6 +45,11 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file, or lengthen it with zeros."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Take room on the disk for the first `size` bytes; a shorter file is lengthened with zeros, a longer one keeps
+        its bytes."""
         ...
 
     def sync(self) -> None:
@@ -80,6 +85,13 @@ class Mapping(Protocol):
     def close(self) -> None:
         """Unmap. Only then may the file's size change."""
         ...
+
+
+class Room(NamedTuple):
+    """A file system's bytes: what this process may still write, and all there are."""
+
+    free: int
+    total: int
 
 
 class FolderLock(Protocol):
@@ -134,6 +146,10 @@ class Files(Protocol):
         """Make the names in a folder durable."""
         ...
 
+    def room(self, path: str) -> Room:
+        """How much room the file system of a folder has."""
+        ...
+
     def lock(self, path: str) -> FolderLock:
         """Take the lock file `path`, made where missing. Raises BlockingIOError where another process has it."""
         ...
@@ -154,6 +170,16 @@ def sync_all(files: Sequence[File]) -> None:
             if not is_full(error):
                 raise
             raise OSError(errno.EIO, f"written bytes found no room when they were synced ({error})") from error
+
+
+def sync_paths(files: Files, paths: Iterable[str]) -> None:
+    """Make the bytes of these files durable, as `sync_all`."""
+    for path in paths:
+        file = files.open(path)
+        try:
+            sync_all([file])
+        finally:
+            file.close()
 
 
 def read_file(files: Files, path: str) -> bytes | None:

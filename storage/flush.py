@@ -15,7 +15,7 @@ Left to others: when to flush (log.py, group_commit.py), what a failure means (d
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -196,6 +196,10 @@ class FlushState:
         self.rolled = [segment for segment in self.rolled if segment.base_offset < last.base_offset]
         for ticket in self.tickets:
             ticket.closed = [segment for segment in ticket.closed if segment.base_offset < last.base_offset]
+
+    def forget(self, segments: Collection[LogSegment]) -> None:
+        """These are no part of the log any more; tickets under way keep their files."""
+        self.rolled = [segment for segment in self.rolled if segment not in segments]
 
     def start_at(self, offset: Offset) -> None:
         """The log is empty, durably, and starts at `offset`."""

@@ -23,6 +23,16 @@ _SLOT: Final = Struct(">16siqI")
 _BODY: Final = Struct(">16siq")
 
 
+def parse_marks(data: bytes) -> list[tuple[PartitionKey, Offset] | None]:
+    """The marks in the bytes of the file, slot by slot; None for a slot that is free or does not check."""
+    marks: list[tuple[PartitionKey, Offset] | None] = []
+    for topic_id, partition, held, crc in _SLOT.iter_unpack(data[: len(data) - len(data) % _SLOT.size]):
+        whole = crc == zlib.crc32(_BODY.pack(topic_id, partition, held)) and held > 0
+        key = PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(partition))
+        marks.append((key, Offset(held)) if whole else None)
+    return marks
+
+
 class HeldMarks:
     """The marks of one data folder."""
 
@@ -32,14 +42,12 @@ class HeldMarks:
         self._slots: dict[PartitionKey, int] = {}
         self._held: dict[PartitionKey, Offset] = {}
         self._free: list[int] = []
-        data = self._file.pread(self._file.size(), 0)
-        for slot in range(len(data) // _SLOT.size):
-            topic_id, partition, held, crc = _SLOT.unpack_from(data, slot * _SLOT.size)
-            if crc == zlib.crc32(_BODY.pack(topic_id, partition, held)) and held > 0:
-                key = PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(partition))
-                self._slots[key], self._held[key] = slot, Offset(held)
-            else:
+        for slot, mark in enumerate(parse_marks(self._file.pread(self._file.size(), 0))):
+            if mark is None:
                 self._free.append(slot)
+            else:
+                key, held = mark
+                self._slots[key], self._held[key] = slot, held
 
     def get(self, key: PartitionKey) -> Offset:
         """What the log had reported as held, 0 for nothing."""

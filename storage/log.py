@@ -13,29 +13,36 @@ Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps
 from __future__ import annotations
 
 import errno
-import random
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
-from storage.clock import WallClock
 from storage.config import INT32_MAX, LogConfig
+from storage.epoch_notes import note_epochs
 from storage.files import Buffer, Files, sync_all
 from storage.flush import FlushState, FlushTicket
+from storage.isolation import FetchIsolation
 from storage.loading import Damage, LoadedLog
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Extent, LogSegment, segment_path
+from storage.log_folder import LogFolder
+from storage.log_producers import LogProducers, first_result
+from storage.log_reader import LogRead, LogReader
+from storage.log_start import LogStart
+from storage.producer_entry import ProducerBatch, ProducerState
+from storage.producer_state import Duplicate
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
-from storage.validation import Prepared, prepare_follower, prepare_leader
+from storage.transaction_index import AbortedTransaction
+from storage.validation import Prepared, append_rules, prepare_follower, prepare_leader
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
+    InvalidTopic,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
     RecordTooLarge,
-    TidelogError,
 )
 from tidelog.types import (
     Durability,
@@ -48,54 +55,9 @@ from tidelog.types import (
     TopicPartition,
 )
 
-_HINTS_MAX: Final = 64
-"""Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
-
-
-class LogFolder(Protocol):
-    """What a log needs of the data folder that it lies in."""
-
-    @property
-    def files(self) -> Files: ...
-    @property
-    def clock(self) -> WallClock: ...
-    @property
-    def rng(self) -> random.Random: ...
-    @property
-    def offline(self) -> str | None:
-        """Why the folder is out of use, None while it is in use."""
-        ...
-
-    def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Take the folder offline, unless it is merely full. Returns the error to raise."""
-        ...
-
-    def note_held(self, log: Log) -> None:
-        """What the log holds has moved up: write the mark."""
-        ...
-
-    def lower_marks(self, log: Log, offset: Offset) -> None:
-        """Make durable that nothing at or above `offset` is claimed to be. Raises OSError."""
-        ...
-
-    def note_log_start(self, log: Log) -> None:
-        """The log starts elsewhere now: make that durable. Raises OSError."""
-        ...
-
-    def request_flush(self, log: Log) -> None:
-        """Flush the log in the background."""
-        ...
-
-
-class LogRead(NamedTuple):
-    """What a read gives: whole batches, the first of which may begin below the offset asked for.
-
-    next_offset: where to read on. epochs: the epoch entries over the batches' range.
-    """
-
-    records: Buffer
-    next_offset: Offset
-    epochs: tuple[EpochStart, ...]
+T = TypeVar("T")
+_INTERNAL: Final = "__"
+"""How names of internal topics begin, as Kafka's do."""
 
 
 class Log:
@@ -109,22 +71,36 @@ class Log:
         topic_id: TopicId,
         config: LogConfig,
         loaded: LoadedLog,
+        high_watermark: Offset = Offset(0),
     ) -> None:
-        """loaded: from LogLoader."""
+        """loaded: from LogLoader. high_watermark: as the checkpoint has it. Loads the producers' state: may wait for
+        the disk, and raises OSError."""
         self.folder = folder
         self.path = path
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
+        self._rules = append_rules(config)
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
-        self.high_watermark = loaded.log_start
+        self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
         self.damage: Damage | None = loaded.damage
         self.notes: tuple[str, ...] = tuple(loaded.notes)
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
         self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments)
+        self._producers = LogProducers(
+            folder.files,
+            path,
+            self._segments,
+            loaded,
+            config,
+            high_watermark=self.high_watermark,
+            now=folder.clock.wall_ms(),
+        )
+        self.notes += self._producers.notes
+        self._note_damage(self._producers.damage)
         self._epochs = loaded.epochs
         self._flush = FlushState(
             folder.files, path, loaded.epoch_file, loaded.recovery_point, loaded.held, fresh=loaded.fresh
@@ -132,13 +108,19 @@ class Log:
         self._fsync = config.durability is Durability.FSYNC
         self._flush_target = Offset(0)
         """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
-        self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+        self._reader = LogReader(self._segments, self._epochs)
+        self._start = LogStart(self, self._segments, self._epochs, self._flush)
         self._closed = False
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, offsets {self.log_start_offset}..{self.log_end_offset - 1})"
 
     # --- state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """The disk that it lies on."""
+        return self.folder.files
 
     @property
     def closed(self) -> bool:
@@ -186,12 +168,14 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
+        self._producers.high_watermark_moved(offset)
         return True
 
     def reconfigure(self, config: LogConfig) -> None:
         """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
         assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
         self.config = config
+        self._rules = append_rules(config)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -206,12 +190,15 @@ class Log:
     ) -> LogAppendInfo:
         """Append whole batches; a partial one at the end is left out.
 
-        assign_offsets: as the leader, in epoch `leader_epoch`, giving exactly one batch its place; else as a follower,
-        which takes offsets and epochs as they are in the bytes. epochs: the leader's epoch entries over the batches,
-        which a follower's cache is built from; without them the batches' own epochs serve. The buffer is not kept.
+        assign_offsets: as the leader, in epoch `leader_epoch`, giving one batch of v2 or messages of v0 or v1 their
+        place, in the topic's format and codec; else as a follower, which takes offsets and epochs as they are in the
+        bytes. epochs: the leader's epoch entries over the batches, which a follower's cache is built from; without them
+        the batches' own epochs serve, and v0 and v1 have none. The buffer is not kept.
         Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
-        InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedVersion, OffsetsNotMonotonic, FencedLeaderEpoch,
-        DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its folder is offline, or has just gone).
+        InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
+        OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced,
+        OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its
+        folder is offline, or has just gone).
         """
         self._ensure_usable()
         if self.damage is not None:
@@ -233,8 +220,14 @@ class Log:
                 f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
                 f"{self.config.segment_bytes}: send smaller batches"
             )
+        batches = self._producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
+        if isinstance(batches, Duplicate):
+            return self._first_result(prepared, batches)
+        self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
-            self._write(prepared, now, epochs, following=not assign_offsets)
+            self._write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
+        except BrokenChain as broken:
+            raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
             raise self.folder.fail(f"appending to {self.path}", error) from error
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -254,36 +247,64 @@ class Log:
                 f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch "
                 f"{self._epochs.latest}"
             )
-        return prepare_leader(
+        if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
+            raise InvalidTopic(
+                f"{self.topic_partition.topic} is an internal topic, which only nodes write to: choose another one"
+            )
+        prepared = prepare_leader(
             records,
-            self.config,
+            self._rules,
             log_start=self.log_start_offset,
             log_end=self.log_end_offset,
             leader_epoch=leader_epoch,
             now=now,
             origin=origin,
         )
+        if prepared is not None and prepared.info.stats.converted_records:
+            took = max(0, self.folder.clock.wall_ms() - now)
+            stats = prepared.info.stats._replace(conversion_ms=took)
+            prepared = prepared._replace(info=prepared.info._replace(stats=stats))
+        return prepared
 
-    def _write(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], *, following: bool) -> None:
-        """Roll, note epochs, write, move the log end. Raises OSError, and then nothing of it was written."""
-        info, extents = prepared.info, prepared.extents
-        if len(extents) > 1 and info.valid_bytes > self.config.segment_bytes:
-            self._write_apart(prepared, now, epochs)
+    def _first_result(self, prepared: Prepared, duplicate: Duplicate) -> LogAppendInfo:
+        """A batch lies here already: what its first copy was answered."""
+        info = first_result(prepared, duplicate, self.config)
+        end = Offset(duplicate.last_offset + 1)
+        entries = self._epochs.over(duplicate.last_offset, end)
+        return info._replace(last_leader_epoch=entries[0].epoch) if entries else info
+
+    def _write(
+        self,
+        prepared: Prepared,
+        now: Millis,
+        epochs: Sequence[EpochStart],
+        leader_epoch: LeaderEpoch | None,
+        batches: Sequence[ProducerBatch],
+    ) -> None:
+        """Roll, note epochs, write, move the log end, enter what producers did. leader_epoch: None for a follower.
+        Raises OSError, and then nothing of it was written, or the folder is broken."""
+        info, headers = prepared.info, prepared.headers
+        if leader_epoch is None and len(headers) > 1 and info.valid_bytes > self.config.segment_bytes:
+            self._write_apart(prepared, now, epochs, batches)
             return
         segment = self._segments.active
         if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
             segment = self._roll(self._next_base(info), now)
         if not segment.index.fits(info.last_offset):
-            self._write_apart(prepared, now, epochs)
+            self._write_apart(prepared, now, epochs, batches)
             return
-        before = self._note_epochs(extents, epochs, following)
+        before = note_epochs(self._epochs, self.log_end_offset, prepared, epochs, leader_epoch)
         try:
-            segment.append(prepared.buffers, extents, info.valid_bytes)
+            if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
+                self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
+            segment.append(prepared.buffers, headers, info.valid_bytes)
         except OSError:
             if before is not None:
                 self._epochs.restore(before)
             raise
         self.log_end_offset = Offset(info.last_offset + 1)
+        if batches:
+            self._producers.appended(batches)
 
     def _next_base(self, info: LogAppendInfo) -> Offset:
         """Where the next segment starts: where this one ends, so that recovery can tell lost offsets from a hole;
@@ -291,42 +312,24 @@ class Log:
         fits = info.last_offset - self.log_end_offset <= INT32_MAX
         return self.log_end_offset if fits else max(info.first_offset, self.log_end_offset)
 
-    def _note_epochs(
-        self, extents: Sequence[Extent], epochs: Sequence[EpochStart], following: bool
-    ) -> tuple[EpochStart, ...] | None:
-        """Enter the epochs of an append into the cache. Returns the entries before, None where nothing changes.
-
-        A follower believes its leader, or the batches: an epoch that it once began itself and that has no records goes.
-        """
-        cache, log_end = self._epochs, self.log_end_offset
-        last = extents[-1].leader_epoch
-        if last == cache.latest and (not following or cache.last_with_data(log_end) == last):
-            return None
-        before = cache.entries
-        if following:
-            cache.truncate_from_end(log_end)
-        starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs]
-        for epoch, start in starts or [(extent.leader_epoch, extent.base_offset) for extent in extents]:
-            if epoch > cache.latest:
-                cache.assign(epoch, start)
-        return before
-
-    def _write_apart(self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart]) -> None:
+    def _write_apart(
+        self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]
+    ) -> None:
         """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
         full after some of them, those stay, as if they had been fetched alone."""
         data = memoryview(b"".join(prepared.buffers))
         position = 0
-        for extent in prepared.extents:
+        for header in prepared.headers:
             info = prepared.info._replace(
-                first_offset=extent.base_offset,
-                last_offset=extent.last_offset,
-                max_timestamp=extent.max_timestamp,
-                valid_bytes=extent.size,
+                first_offset=header.base_offset,
+                last_offset=header.last_offset,
+                max_timestamp=header.max_timestamp,
+                valid_bytes=header.size,
             )
-            part = Prepared([data[position : position + extent.size]], (extent,), info)
-            within = [entry for entry in epochs if entry.epoch <= extent.leader_epoch]
-            self._write(part, now, within, following=True)
-            position += extent.size
+            part = Prepared([data[position : position + header.size]], (header,), info)
+            own = [batch for batch in batches if batch.header.base_offset == header.base_offset]
+            self._write(part, now, epochs, None, own)
+            position += header.size
 
     # --- roll -----------------------------------------------------------------------------------------------------
 
@@ -338,7 +341,9 @@ class Log:
         if self._segments.active.base_offset == base_offset:
             return self._segments.active
         closed = self._segments.active
+        self._producers.rolling(base_offset)
         segment, notes = self._segments.add(base_offset, self.config, now)
+        self._producers.rolled(closed.base_offset, base_offset)
         self.notes += tuple(notes)
         self._flush.note_roll(closed)
         self._flush_target = max(self._flush_target, self.log_end_offset)
@@ -360,39 +365,28 @@ class Log:
                 f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be "
                 "read"
             )
-        if self.damage is not None and self.damage.first_offset <= offset < self.damage.end_offset:
-            raise CorruptLog(f"{self.topic_partition} lost {self.damage}")
+        lost = None if self.damage is None else self.damage.at(offset)
+        if lost is not None:
+            raise CorruptLog(f"{self.topic_partition} lost {lost}")
         if offset == up_to:
             return LogRead(b"", offset, ())
         try:
-            return self._read(offset, max_bytes, up_to, min_one_batch)
+            return self._reader.read(offset, max_bytes, up_to, min_one_batch)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.folder.fail(f"reading {self.path}", error) from error
 
-    def _read(self, offset: Offset, max_bytes: int, up_to: Offset, min_one_batch: bool) -> LogRead:
-        hint = self._hints.pop(offset, None)
-        if hint is not None:
-            segment, at = hint
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
-            if found is not None:
-                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-        for segment in self._segments.from_offset(offset):
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
-            if found is not None:
-                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-        return LogRead(b"", offset, ())
-
-    def _found(
-        self, segment: LogSegment, records: Buffer, offset: Offset, next_offset: Offset, position: int
-    ) -> LogRead:
-        if not records:
+    def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
+        """As `read`, up to where a reader of this isolation may see; with the last stable offset, the aborted
+        transactions are named. Raises as `read`."""
+        up_to = self.end_for(isolation)
+        if up_to < offset <= self.log_end_offset:
             return LogRead(b"", offset, ())
-        if len(self._hints) >= _HINTS_MAX:
-            del self._hints[next(iter(self._hints))]
-        self._hints[next_offset] = (segment, position)
-        return LogRead(records, next_offset, self._epochs.over(offset, next_offset))
+        read = self.read(offset, max_bytes, up_to=up_to)
+        if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
+            return read
+        return read._replace(aborted=self.aborted_transactions(offset, read.next_offset))
 
     def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
         """A read met a break in the chain of batches: find where the damage begins, and note it for a report."""
@@ -401,28 +395,71 @@ class Log:
         first = Offset(max(exact.next_offset, self.log_start_offset))
         end = max(self.log_end_offset, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
-        self.damage = damage if self.damage is None else self.damage.joined(damage)
+        self._note_damage(damage)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
+
+    def _note_damage(self, damage: Damage | None) -> None:
+        if damage is not None:
+            self.damage = damage if self.damage is None else self.damage.joined(damage)
+
+    # --- producers and transactions -------------------------------------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Where the oldest transaction begins that is open, or has its marker not below the high watermark."""
+        return self._producers.first_unstable(self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Everything below is committed, and every transaction that has records there is decided."""
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def end_for(self, isolation: FetchIsolation) -> Offset:
+        """Where the log ends for a reader of this isolation."""
+        match isolation:
+            case FetchIsolation.LOG_END:
+                return self.log_end_offset
+            case FetchIsolation.HIGH_WATERMARK:
+                return self.high_watermark
+            case FetchIsolation.LAST_STABLE_OFFSET:
+                return self.last_stable_offset
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that have records in [start, end), by their first offsets. Raises CorruptLog,
+        KafkaStorageError."""
+        return self._guard("reading", lambda: self._producers.aborted(start, end))
+
+    def active_producers(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known: its epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
+        return self._producers.active()
+
+    def expire_producers(self, now: Millis) -> int:
+        """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
+        return self._producers.expire(now)
 
     # --- lookups --------------------------------------------------------------------------------------------------
 
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record at or after `timestamp` (milliseconds since 1970) below `up_to`, None where there is none.
         Raises CorruptLog, KafkaStorageError."""
-        return self._look_up(lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to))
+        return self._guard(
+            "reading", lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to)
+        )
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
-        return self._look_up(lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
+        return self._guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
 
-    def _look_up(self, find: _Finder) -> TimestampedOffset | None:
+    def _guard(self, doing: str, work: Callable[[], T]) -> T:
+        """Do what may find the disk or the log broken. Raises CorruptLog, KafkaStorageError, DiskFull."""
         self._ensure_usable()
         try:
-            return find()
+            return work()
         except BrokenChain as broken:
             raise self._damaged(broken, self.log_start_offset) from broken
         except OSError as error:
-            raise self.folder.fail(f"reading {self.path}", error) from error
+            raise self.folder.fail(f"{doing} {self.path}", error) from error
 
     # --- epochs ---------------------------------------------------------------------------------------------------
 
@@ -513,12 +550,14 @@ class Log:
             self._lower(log_end)
             self._cut(last, log_end)
             self._cut_epochs(log_end)
+            self._set_end(log_end)
+            self.damage = self._producers.cut(
+                self.log_start_offset, log_end, self.high_watermark, self.folder.clock.wall_ms()
+            )
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
             raise self.folder.fail(f"truncating {self.path} to offset {offset}", error) from error
-        self._set_end(log_end)
-        self.damage = None
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull (nothing was done).
@@ -533,6 +572,7 @@ class Log:
             emptied = True
             self._segments.remove_behind(None)
             self._segments.remove_leftovers()
+            self._producers.cutting(Offset(-1))
             self.folder.files.sync_folder(self.path)
             self._epochs.clear()
             self._flush.epoch_file.write(self._epochs.version, ())
@@ -545,6 +585,7 @@ class Log:
             raise self.folder.fail(f"emptying {self.path}", reason) from error
         self.damage = None
         self._set_end(offset)
+        self._producers.emptied()
         self._flush.start_at(offset)
         if self._fsync:
             self.folder.note_held(self)
@@ -553,12 +594,13 @@ class Log:
         """Nothing at or above `offset` is durable any more: here, in tickets under way, and in the folder's files."""
         self._flush.lower(offset)
         self._flush_target = min(self._flush_target, offset)
-        self._hints.clear()
+        self._reader.forget()
         self.folder.lower_marks(self, offset)
 
     def _cut(self, last: LogSegment, log_end: Offset) -> None:
         """Remove the segments behind `last`, the youngest first, then cut that one."""
-        removed = self._segments.remove_behind(last)
+        stale = self._producers.cutting(log_end)
+        removed = self._segments.remove_behind(last) or stale
         if self.damage is not None:
             self._segments.remove_leftovers()
         if removed or self.damage is not None:
@@ -575,6 +617,45 @@ class Log:
         self.log_end_offset = offset
         self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
+    # --- log start ------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: Offset) -> None:
+        """Let the log start at `offset`, durably; at or below its start nothing happens. The files go later, with
+        `delete_old_segments`. Raises OffsetOutOfRange above the high watermark, KafkaStorageError, DiskFull."""
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {self.topic_partition} below {offset} were to be deleted, but it is committed only up to "
+                f"{self.high_watermark}"
+            )
+        self._guard("moving the start of", lambda: self._start.advance(offset))
+
+    def advance_log_start_offset(self, offset: Offset) -> bool:
+        """Follow the leader's log start, as far as this replica knows records to be committed. Returns whether the
+        start moved. Raises KafkaStorageError, DiskFull."""
+        return self._guard("moving the start of", lambda: self._start.advance(min(offset, self.high_watermark)))
+
+    def delete_old_segments(self, now: Millis) -> int:
+        """Take the segments out of the log that `retention.ms`, `retention.bytes` or the log's start let go: committed,
+        durable, and undamaged ones. Returns how many. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        return self._guard("deleting old segments of", lambda: self._start.delete_old(now))
+
+    def take_deleted(self, now: Millis) -> list[str]:
+        """Files that have been out of the log for `file.delete.delay.ms`: the caller removes them (`remove_files`)."""
+        return self._start.take_deleted(now)
+
+    def log_start_moved(self) -> None:
+        """For `LogStart`: make durable where the log starts now, and forget what lies before it. Raises OSError."""
+        self.folder.note_log_start(self)
+
+    def segments_went(self) -> None:
+        """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
+        self._reader.forget()
+        self._producers.segments_went(self.log_start_offset)
+
+    def roll(self, now: Millis) -> LogSegment:
+        """Begin another segment at the log end. Raises OSError."""
+        return self._roll(self.log_end_offset, now)
+
     # --- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -584,6 +665,7 @@ class Log:
         if self.folder.offline is None:
             self.flush()
             self._close_indexes()
+            self._guard("closing", lambda: self._producers.closing(self.log_end_offset))
         self.release()
 
     def _close_indexes(self) -> None:
@@ -610,7 +692,3 @@ class Log:
             raise KafkaStorageError(f"{self.topic_partition}: its data folder is offline: {self.folder.offline}")
         if self._closed:
             raise KafkaStorageError(f"{self.topic_partition} is closed: look up which node holds it now")
-
-
-class _Finder(Protocol):
-    def __call__(self) -> TimestampedOffset | None: ...

@@ -11,7 +11,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from storage.index import AbstractIndex, CorruptIndex, IndexFull, InvalidIndexOffset
+from storage.abstract_index import AbstractIndex, By
+from storage.index_errors import CorruptIndex, IndexFull, InvalidIndexOffset
 from tidelog.types import Offset
 
 
@@ -29,13 +30,18 @@ class OffsetIndex(AbstractIndex):
 
     last: OffsetPosition
 
-    def key(self, slot: int) -> int:
-        return self.base_offset + self.unpack(slot)[0]
+    def remember_last(self) -> None:
+        self.last = self.entry(self.entries - 1) if self.entries else OffsetPosition(self.base_offset, 0)
 
-    def loaded(self) -> None:
-        self.last = self.entry(self._entries - 1) if self._entries else OffsetPosition(self.base_offset, 0)
-        if self._entries and (self.last.offset < self.base_offset or self.last.position <= 0):
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex where the file cannot be this index: a position of 0 is what the zeros of a file that was
+        open when its process died have."""
+        super().sanity_check()
+        if self.entries and (self.last.offset < self.base_offset or self.last.position <= 0):
             raise CorruptIndex(f"{self.path} ends with the entry {tuple(self.last)}, which no append writes")
+
+    def stored(self, target: int, by: By) -> int:
+        return target - self.base_offset if by is By.KEY else target
 
     def entry(self, slot: int) -> OffsetPosition:
         """The entry in a slot, its offset absolute."""
@@ -43,10 +49,11 @@ class OffsetIndex(AbstractIndex):
         return OffsetPosition(Offset(self.base_offset + relative), position)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Raises IndexFull, InvalidIndexOffset where the offset does not grow, IndexOffsetOverflow."""
+        """Add an entry. Raises IndexFull, InvalidIndexOffset where the offset does not grow, IndexOffsetOverflow, and
+        KafkaStorageError where the index is closed."""
         if self.entries >= self.max_entries:
             raise IndexFull(f"{self.path} has no room for more than {self.max_entries} entries")
-        if self._entries and offset <= self.last.offset:
+        if self.entries and offset <= self.last.offset:
             raise InvalidIndexOffset(
                 f"offset {offset} does not grow over {self.last.offset}, the last one in {self.path}"
             )
@@ -55,9 +62,10 @@ class OffsetIndex(AbstractIndex):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry that is not above `offset`; (base offset, 0) where there is none."""
-        slot = self.lower_slot(offset)
+        slot, _ = self.slots(offset, By.KEY)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at and above `offset`."""
-        self.truncate_entries(self.lower_slot(offset - 1) + 1)
+        slot, _ = self.slots(offset - 1, By.KEY)
+        self.truncate_entries(slot + 1)

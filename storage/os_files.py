@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.files import Buffer, File, FolderLock, Mapping
+from storage.files import Buffer, File, FolderLock, Mapping, Room
 
 _RESERVE_BYTES: Final = 4096
 """Room for a mapping is taken by the page, so that a sparse index costs no more than it holds."""
@@ -63,6 +63,10 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
+
+    def reserve(self, size: int) -> None:
+        if size:
+            os.posix_fallocate(self._fd, 0, size)
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
@@ -182,6 +186,10 @@ class OsFiles:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def room(self, path: str) -> Room:
+        found = os.statvfs(path)
+        return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def lock(self, path: str) -> FolderLock:
         return OsLock(path)

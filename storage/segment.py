@@ -16,34 +16,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from storage.batch_walk import BrokenChain, check_link, scan_file, walk_file
+from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
 from storage.files import Buffer, File, Files
-from storage.index import CorruptIndex
+from storage.index_errors import CorruptIndex
+from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex, TimestampOffset
-from tidelog.records.header import HEADER, HEADER_BYTES, LOG_OVERHEAD, BatchHeader
-from tidelog.types import LeaderEpoch, Millis, Offset
+from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
+from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
+from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+"""What every segment has."""
+ALL_SUFFIXES: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
+"""What it may have."""
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
     """Kafka's name: the base offset in 20 digits."""
     return f"{folder}/{base_offset:020d}{suffix}"
-
-
-class Extent(NamedTuple):
-    """What the log must know of a batch that it stores."""
-
-    base_offset: Offset
-    last_offset: Offset
-    size: int
-    max_timestamp: Millis
-    leader_epoch: LeaderEpoch
 
 
 class SegmentRead(NamedTuple):
@@ -60,17 +55,19 @@ class LogSegment:
     __slots__ = (
         "_file",
         "_files",
+        "_index",
         "_interval",
         "_max",
+        "_preallocated",
         "_since_index",
+        "_time_index",
         "base_offset",
         "created_ms",
         "first_timestamp",
         "folder",
-        "index",
         "jitter_ms",
         "size",
-        "time_index",
+        "suffix",
     )
 
     def __init__(
@@ -83,9 +80,12 @@ class LogSegment:
         created_ms: Millis,
         jitter_ms: int = 0,
         fresh: bool = False,
+        suffix: str = "",
     ) -> None:
-        """fresh: make the files; else they are there already. Raises OSError."""
+        """fresh: make the files; else they are there already. suffix: behind the names of the files, as long as they
+        are no part of the log. Raises OSError."""
         self._files = files
+        self.suffix = suffix
         self.folder = folder
         self.base_offset = base_offset
         self.created_ms = created_ms
@@ -94,25 +94,27 @@ class LogSegment:
         self._since_index = 0
         self._file: File | None = files.open(self.path, create=True) if fresh else None
         self.size = 0 if fresh else files.size(self.path) or 0
+        self._preallocated = fresh and config.preallocate
+        if self._preallocated:
+            self.file.reserve(config.segment_bytes)
         self.first_timestamp: Millis | None = None
         """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no
         batch."""
         self._max: TimestampOffset | None = None
         limit = config.segment_index_bytes
-        self.index = OffsetIndex(
-            files, segment_path(folder, base_offset, INDEX_SUFFIX), base_offset, limit, fresh=fresh
-        )
-        self.time_index = TimeIndex(
-            files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX), base_offset, limit, fresh=fresh
-        )
+        self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
+        self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
         if fresh:
-            self.index.make_room(1)
-            self.time_index.make_room(1)
+            self._index.create().make_room(1)
+            self._time_index.create().make_room(1)
 
     @property
     def path(self) -> str:
         """Path of the .log file."""
-        return segment_path(self.folder, self.base_offset, LOG_SUFFIX)
+        return self._path(LOG_SUFFIX)
+
+    def _path(self, kind: str) -> str:
+        return segment_path(self.folder, self.base_offset, kind) + self.suffix
 
     @property
     def file(self) -> File:
@@ -120,6 +122,16 @@ class LogSegment:
         if self._file is None:
             self._file = self._files.open(self.path)
         return self._file
+
+    @property
+    def index(self) -> OffsetIndex:
+        """The offset index, opened at first use. Raises CorruptIndex, OSError."""
+        return self._index.get()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, opened at first use. Raises CorruptIndex, OSError."""
+        return self._time_index.get()
 
     @property
     def largest(self) -> TimestampOffset:
@@ -134,32 +146,34 @@ class LogSegment:
 
     def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
         """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source:
-        LogSegment.shouldRoll."""
+        LogSegment.shouldRoll. Raises BrokenChain, OSError."""
+        self.ensure_indexes()
         if self.size > config.segment_bytes - size or self.index.is_full or self.time_index.is_full:
             return True
         if not self.index.fits(last_offset):
             return True
         if self.size == 0:
             return False
-        return self._age(now, max_timestamp) > config.segment_ms - self.jitter_ms
+        return self._age(now, max_timestamp) > config.roll_ms - self.jitter_ms
 
     def _age(self, now: Millis, max_timestamp: Millis) -> int:
         if self.first_timestamp is None:
-            self.first_timestamp = BatchHeader(0, *HEADER.unpack(self.file.pread(HEADER_BYTES, 0))).max_timestamp
+            first = peek_header(self.file.pread(HEADER_BYTES, 0))
+            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
         if self.first_timestamp >= 0:
             return max_timestamp - self.first_timestamp
         return now - self.created_ms
 
-    def append(self, buffers: Sequence[Buffer], extents: Sequence[Extent], size: int) -> None:
-        """Write batches behind the last one. extents: what they are, `size` bytes together.
+    def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], size: int) -> None:
+        """Write batches behind the last one. headers: theirs, as they are stored; `size` bytes together.
 
         Raises OSError, and then nothing was appended.
         """
         position = self.size
         since = self._since_index
         if since + size > self._interval:
-            self.index.make_room(len(extents))
-            self.time_index.make_room(len(extents))
+            self.index.make_room(len(headers))
+            self.time_index.make_room(len(headers))
         file = self.file
         try:
             file.pwritev(buffers, position)
@@ -167,21 +181,21 @@ class LogSegment:
             file.truncate(position)
             raise
         if position == 0:
-            self.first_timestamp = extents[0].max_timestamp
+            self.first_timestamp = headers[0].max_timestamp
         largest = self.largest
-        for _, last_offset, batch_size, max_timestamp, _ in extents:
-            if max_timestamp > largest.timestamp:
-                largest = TimestampOffset(max_timestamp, last_offset)
+        for header in headers:
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
             if since > self._interval:
-                self._index(last_offset, position, largest)
+                self._add_entry(header.last_offset, position, largest)
                 since = 0
-            position += batch_size
-            since += batch_size
+            position += header.size
+            since += header.size
         self._max = largest
         self._since_index = since
         self.size = position
 
-    def _index(self, last_offset: Offset, position: int, largest: TimestampOffset) -> None:
+    def _add_entry(self, last_offset: Offset, position: int, largest: TimestampOffset) -> None:
         """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and
         lookups then walk further."""
         if not self.index.is_full and not self.time_index.is_full:
@@ -189,14 +203,21 @@ class LogSegment:
             self.time_index.maybe_append(largest.timestamp, largest.offset)
 
     def become_inactive(self) -> None:
-        """No more appends: the last time entry, and the indexes cut to size. Raises OSError."""
+        """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError."""
         if self.size:
             largest = self.largest
             if largest.timestamp > self.time_index.last.timestamp:
                 self.time_index.make_room(1)
                 self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
-        self.index.trim()
-        self.time_index.trim()
+        if self._preallocated:
+            self.file.truncate(self.size)
+            self._preallocated = False
+        self.trim_indexes()
+
+    def trim_indexes(self) -> None:
+        """Cut the indexes to size, and let go of them. Raises CorruptIndex, OSError."""
+        self._index.trim()
+        self._time_index.trim()
 
     # --- search and read ------------------------------------------------------------------------------------------
 
@@ -258,7 +279,7 @@ class LogSegment:
             data = self.file.pread(missing, at)
             end, next_offset, _ = _whole_batches(data, at, self.size, offset, up_to, missing)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
-        return SegmentRead(records, Offset(next_offset), at + end)
+        return SegmentRead(records, next_offset, at + end)
 
     # --- cut and repair -------------------------------------------------------------------------------------------
 
@@ -304,13 +325,13 @@ class LogSegment:
     def ensure_indexes(self) -> None:
         """Open both indexes, and rebuild them where they cannot be right. Raises BrokenChain, OSError."""
         try:
-            entries = self.index.entries + self.time_index.entries
+            self._index.get()
+            self._time_index.get()
+            return
         except CorruptIndex:
-            entries = -1
-        if entries < 0:
-            self.rebuild_indexes()
-            self.index.trim()
-            self.time_index.trim()
+            pass
+        self.rebuild_indexes()
+        self.trim_indexes()
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
@@ -320,8 +341,8 @@ class LogSegment:
 
     def start_rebuild(self) -> None:
         """Empty both indexes; `index_batch` then fills them, batch by batch."""
-        for index in (self.index, self.time_index):
-            index.recreate()
+        self._index.create()
+        self._time_index.create()
         self._max = TimestampOffset(Millis(-1), self.base_offset)
         self._since_index = 0
         self.first_timestamp = None
@@ -335,14 +356,14 @@ class LogSegment:
         if self._since_index > self._interval:
             self.index.make_room(1)
             self.time_index.make_room(1)
-            self._index(header.last_offset, position, self.largest)
+            self._add_entry(header.last_offset, position, self.largest)
             self._since_index = 0
         self._since_index += header.size
 
     def close(self) -> None:
         """Let go of files and mappings. A segment that takes no appends opens them again when it is used again."""
-        self.index.close()
-        self.time_index.close()
+        self._index.release()
+        self._time_index.release()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -350,32 +371,60 @@ class LogSegment:
     def remove(self) -> None:
         """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""
         self.close()
-        for suffix in reversed(SUFFIXES):
-            path = segment_path(self.folder, self.base_offset, suffix)
+        for kind in reversed(ALL_SUFFIXES):
+            path = self._path(kind)
             if self._files.size(path) is not None:
                 self._files.remove(path)
+
+    def rename(self, suffix: str) -> list[str]:
+        """Put another suffix behind the names of the segment's files; "" makes them those of a log. Handles live on
+        with whoever has them, the segment itself opens its files anew. Returns the new paths. Raises OSError.
+
+        The .log comes first on its way into the log and last on its way out of it: a crash leaves it without indexes,
+        never indexes without it.
+        """
+        self.close()
+        renamed = []
+        for kind in ALL_SUFFIXES if suffix == "" else reversed(ALL_SUFFIXES):
+            path = segment_path(self.folder, self.base_offset, kind)
+            if self._files.size(path + self.suffix) is not None:
+                self._files.rename(path + self.suffix, path + suffix)
+                renamed.append(path + suffix)
+        self.suffix = suffix
+        self._index.path, self._time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
+        return renamed
+
+
+    def take_indexes(self, other: LogSegment) -> None:
+        """Put indexes in place of this segment's that were built of the same bytes under another suffix. Raises
+        OSError."""
+        self._index.release()
+        self._time_index.release()
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._files.rename(other._path(kind), self._path(kind))
+        self._max = None
 
 
 def _whole_batches(
     data: bytes, at: int, file_end: int, offset: Offset, up_to: Offset, max_bytes: int
-) -> tuple[int, int, int]:
+) -> tuple[int, Offset, int]:
     """How many bytes of `data`, which starts at byte `at` of the file, are whole batches below `up_to`.
 
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    position, next_offset, epoch = 0, 0, -1
-    size = min(len(data), max_bytes) if max_bytes > HEADER_BYTES else len(data)
-    while size - position >= HEADER_BYTES:
-        header = BatchHeader(at + position, *HEADER.unpack_from(data, position))
-        problem = check_link(header, at + position, file_end, next_offset, epoch)
-        if problem is not None:
-            raise BrokenChain(at + position, next_offset, problem)
-        last_offset = header.base_offset + header.last_offset_delta
-        if last_offset >= up_to:
+    link = Link(at, file_end, 0)
+    next_offset = offset
+    while link.position - at < len(data):
+        header = link.read(data, link.position - at)
+        if header is None:
+            if link.position == at:
+                raise link.broken(f"{len(data)} bytes are left, less than a batch header")
             break
-        end = position + LOG_OVERHEAD + header.length
-        if end > size or end > max_bytes:
-            return position, next_offset or offset, 0 if position else end
-        position, next_offset, epoch = end, last_offset + 1, header.leader_epoch
-    return position, next_offset or offset, 0
+        if header.last_offset >= up_to:
+            break
+        if link.position - at + header.size > max_bytes:
+            return link.position - at, next_offset, header.size if link.position == at else 0
+        link = link.behind(header)
+        next_offset = Offset(link.next_offset)
+    return link.position - at, next_offset, 0

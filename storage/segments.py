@@ -14,18 +14,25 @@ from typing import Final
 
 from storage.config import LogConfig
 from storage.files import Files
-from storage.segment import SUFFIXES, LogSegment, segment_path
+from storage.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.types import Millis, Offset
 
 STRAY_SUFFIX: Final = ".stray"
 """Behind the name of a file that fits nowhere."""
+CLEANED_SUFFIX: Final = ".cleaned"
+"""Behind the names of a segment that cleaning is writing."""
+SWAP_SUFFIX: Final = ".swap"
+"""Behind the names of a cleaned segment that is durable and takes its place in the log now."""
+DELETED_SUFFIX: Final = ".deleted"
+"""Behind the names of a segment's files that are no part of the log any more, until they are removed."""
 
 
 def make_segment(
     files: Files, folder: str, base: Offset, config: LogConfig, rng: random.Random, now: Millis, *, fresh: bool = False
 ) -> LogSegment:
     """A segment with its own jitter. fresh: make its files. Raises OSError."""
-    jitter = rng.randrange(config.segment_jitter_ms) if config.segment_jitter_ms else 0
+    span = min(config.segment_jitter_ms, config.segment_ms)
+    jitter = rng.randrange(span) if span else 0
     return LogSegment(files, folder, base, config, created_ms=now, jitter_ms=jitter, fresh=fresh)
 
 
@@ -75,6 +82,10 @@ class LogSegments:
         """The segment that is the last one when the log ends at `offset`."""
         return self._segments[max(bisect_left(self._bases, offset) - 1, 0)]
 
+    def end_of(self, segment: LogSegment) -> Offset:
+        """Where the segment behind this one begins, which is not the last."""
+        return self._segments[self._segments.index(segment) + 1].base_offset
+
     def add(self, base: Offset, config: LogConfig, now: Millis) -> tuple[LogSegment, list[str]]:
         """Make a segment behind the last one and close that. Returns it, and notes of what was in its way.
 
@@ -94,7 +105,7 @@ class LogSegments:
 
     def _free_names(self, base: int) -> list[str]:
         notes = []
-        for suffix in SUFFIXES:
+        for suffix in ALL_SUFFIXES:
             path = segment_path(self._folder, base, suffix)
             size = self._files.size(path)
             if size == 0:
@@ -104,7 +115,7 @@ class LogSegments:
         return notes
 
     def _remove_files(self, base: int) -> None:
-        for suffix in SUFFIXES:
+        for suffix in ALL_SUFFIXES:
             path = segment_path(self._folder, base, suffix)
             if self._files.size(path) is not None:
                 self._files.remove(path)
@@ -119,12 +130,41 @@ class LogSegments:
             removed = True
         return removed
 
+    def drop_first(self, count: int) -> list[str]:
+        """Take the oldest segments out of the log, the oldest first: their files get another name, under which readers
+        and flushes that have them open go on. Returns the new paths. Raises OSError, and then those not renamed yet are
+        still part of the log."""
+        dropped = []
+        for _ in range(count):
+            dropped += self._segments[0].rename(DELETED_SUFFIX)
+            del self._segments[0], self._bases[0]
+        return dropped
+
+    def replace(self, old: Sequence[LogSegment], cleaned: LogSegment) -> list[str]:
+        """Put a cleaned segment, durable as `.cleaned`, in the place of those that it was made of. Returns the new
+        paths of their files. Raises OSError; what was begun by then, the next start finishes or undoes.
+
+        The folder is synced at each step: whatever order a crash lets names survive in, the old segments are there
+        until the new one is found whole.
+        """
+        first = self._segments.index(old[0])
+        assert self._segments[first : first + len(old)] == list(old), "what was cleaned is not the log's any more"
+        cleaned.rename(SWAP_SUFFIX)
+        self._files.sync_folder(self._folder)
+        dropped = [path for segment in old for path in segment.rename(DELETED_SUFFIX)]
+        self._files.sync_folder(self._folder)
+        cleaned.rename("")
+        self._files.sync_folder(self._folder)
+        self._segments[first : first + len(old)] = [cleaned]
+        self._bases[first : first + len(old)] = [cleaned.base_offset]
+        return dropped
+
     def remove_leftovers(self) -> None:
         """Remove segment files that the list does not name: loading leaves them behind damage."""
-        named = {segment_path(self._folder, base, suffix) for base in self._bases for suffix in SUFFIXES}
+        named = {segment_path(self._folder, base, suffix) for base in self._bases for suffix in ALL_SUFFIXES}
         for name in self._files.list(self._folder):
             path = f"{self._folder}/{name}"
-            if name.endswith(SUFFIXES) and path not in named:
+            if name.endswith(ALL_SUFFIXES) and path not in named:
                 self._files.remove(path)
 
     def close(self) -> None:

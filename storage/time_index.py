@@ -11,7 +11,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from storage.index import AbstractIndex, CorruptIndex, IndexFull, InvalidIndexOffset
+from storage.abstract_index import AbstractIndex, By
+from storage.index_errors import CorruptIndex, IndexFull, InvalidIndexOffset, InvalidIndexTimestamp
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
 
@@ -34,17 +35,22 @@ class TimeIndex(AbstractIndex):
         """One slot is kept free for the entry that rolling or closing adds."""
         return self.entries >= self.max_entries - 1
 
-    def key(self, slot: int) -> int:
-        return self.unpack(slot)[0]
+    def remember_last(self) -> None:
+        self.last = self.entry(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
-    def loaded(self) -> None:
-        self.last = self.entry(self._entries - 1) if self._entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        if self._entries and (
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex where the file cannot be this index: no entry but the first, of a segment's first record,
+        points at the base offset; the zeros of a file that was open when its process died do."""
+        super().sanity_check()
+        if self.entries and (
             self.last.offset < self.base_offset
             or self.last.timestamp < self.unpack(0)[0]
-            or (self._entries > 1 and self.last.offset == self.base_offset)
+            or (self.entries > 1 and self.last.offset == self.base_offset)
         ):
             raise CorruptIndex(f"{self.path} ends with the entry {tuple(self.last)}, which no append writes")
+
+    def stored(self, target: int, by: By) -> int:
+        return target if by is By.KEY else target - self.base_offset
 
     def entry(self, slot: int) -> TimestampOffset:
         """The entry in a slot, its offset absolute."""
@@ -55,7 +61,8 @@ class TimeIndex(AbstractIndex):
         """Add an entry if the timestamp is larger than the last one's; an equal one is ignored.
 
         skip_full_check: take the slot that is kept free for rolling and closing. Raises IndexFull, InvalidIndexOffset
-        where offset or timestamp are smaller than the last ones, IndexOffsetOverflow.
+        and InvalidIndexTimestamp where offset or timestamp are smaller than the last ones, IndexOffsetOverflow, and
+        KafkaStorageError where the index is closed.
         """
         if not skip_full_check and self.is_full:
             raise IndexFull(
@@ -65,7 +72,7 @@ class TimeIndex(AbstractIndex):
             if offset < self.last.offset:
                 raise InvalidIndexOffset(f"offset {offset} is below {self.last.offset}, the last one in {self.path}")
             if timestamp < self.last.timestamp:
-                raise InvalidIndexOffset(
+                raise InvalidIndexTimestamp(
                     f"timestamp {timestamp} is below {self.last.timestamp}, the last in {self.path}"
                 )
         if timestamp > self.last.timestamp:
@@ -74,25 +81,15 @@ class TimeIndex(AbstractIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry whose timestamp is not above `timestamp`; (-1, base offset) where there is none."""
-        slot = self.lower_slot(timestamp)
+        slot, _ = self.slots(timestamp, By.KEY)
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def before(self, offset: int) -> TimestampOffset:
         """The last entry that points below `offset`; (-1, base offset) where there is none."""
-        slots = self._slots_below(offset)
-        return self.entry(slots - 1) if slots else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        slot, _ = self.slots(offset - 1, By.VALUE)
+        return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries that point at or above `offset`."""
-        self.truncate_entries(self._slots_below(offset))
-
-    def _slots_below(self, offset: int) -> int:
-        """How many entries point below `offset`. Offsets grow with timestamps, so they are the first ones."""
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).offset < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        slot, _ = self.slots(offset - 1, By.VALUE)
+        self.truncate_entries(slot + 1)

@@ -15,6 +15,7 @@ from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
+from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
 from tidelog.types import LeaderEpoch, Millis, Offset
 
@@ -62,7 +63,7 @@ def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) 
 def _record_in(
     segment: LogSegment, header: BatchHeader, timestamp: int, start: Offset, up_to: Offset
 ) -> TimestampedOffset | None:
-    batch = RecordBatch(segment.file.pread(header.size, header.position))
+    batch = batch_at(segment.file.pread(header.size, header.position))
     try:
         for record in batch.records():
             if record.timestamp >= timestamp and start <= record.offset < up_to:

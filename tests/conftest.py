@@ -29,7 +29,7 @@ os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: its children would ignore it too
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ONE_AT_A_TIME = ("containers", "integration", "k8s", "spark")
+ONE_AT_A_TIME = ("containers", "integration", "interop", "k8s", "spark")
 
 
 @cache
@@ -39,6 +39,8 @@ def missing(marker: str) -> str | None:
         return "no Java 17 (Debian: apt install openjdk-17-jre-headless)"
     if marker == "containers" and not answers("docker", "info"):
         return "no Docker engine answers (Debian: apt install docker.io)"
+    if marker == "interop" and not os.environ.get("TIDELOG_KAFKA_LIBS"):
+        return "make interop fetches Apache Kafka and runs them"
     if marker == "k8s" and not os.environ.get("KUBECONFIG"):
         return "KUBECONFIG names no cluster"
     return None

@@ -380,6 +380,28 @@ class InvalidProducerEpoch(
     """A newer instance of the producer has been given a higher epoch."""
 
 
+class InvalidTxnState(
+    TidelogError,
+    code=48,
+    kafka_name="INVALID_TXN_STATE",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """A producer writes outside of the transaction that it has open."""
+
+
+class TransactionCoordinatorFenced(
+    TidelogError,
+    code=52,
+    kafka_name="TRANSACTION_COORDINATOR_FENCED",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The end of a transaction was to be written by a coordinator that another has replaced."""
+
+
 # --- storage ----------------------------------------------------------------------------------------------------
 
 

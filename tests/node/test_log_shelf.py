@@ -14,6 +14,7 @@ from replication.metadata import LOST_FOLDER, UNKNOWN_FOLDER
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.fake_disk import FakeDisk
+from storage.log_manager import LogManager
 from tests.storage.workbench import SetClock
 from tidelog.types import (
     FolderId,
@@ -45,7 +46,7 @@ def state_in(home: FolderId) -> PartitionState:
 
 def shelf_and_topic(folders: list[DataFolder], state: PartitionState) -> tuple[LogShelf, TopicState]:
     topic = TopicState("t", TOPIC, {}, (state,))
-    shelf = LogShelf(ME, folders, LogConfig())
+    shelf = LogShelf(ME, LogManager(folders), LogConfig())
     shelf.take_stock(replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC}))
     return shelf, topic
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from node import methods, status
 from node.data_service import DataService
+from node.log_care import LogCare
 from node.methods import Answer, Method, Request, WireMessage
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
@@ -24,6 +25,8 @@ from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.executor import InlineExecutor
 from storage.fake_disk import FakeDisk
+from storage.log_manager import LogManager
+from storage.upkeep_config import UpkeepConfig
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog._wire import FetchResponse, PartitionProduce, ProduceRequest
@@ -164,6 +167,13 @@ class Wires:
             task.cancel()
 
 
+async def _live(manager: ReplicaManager, care: LogCare) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        caring = tasks.create_task(care.run())
+        await manager.run()
+        caring.cancel()
+
+
 @dataclass
 class Machine:
     """A node's disk, and its present life."""
@@ -240,10 +250,11 @@ class Cluster:
             "/data", files=machine.disk, clock=clock, rng=random.Random(number), executor=machine.executor
         )
         machine.folder.load_logs(lambda _tp, _topic_id: LogConfig.from_topic(self.configs))
+        logs = LogManager([machine.folder])
         manager = ReplicaManager(
             NodeId(number),
             machine.incarnation,
-            [machine.folder],
+            logs,
             clock=clock,
             rng=random.Random(number),
             transport=self.wires,
@@ -253,7 +264,7 @@ class Cluster:
         machine.manager = manager
         machine.service = DataService(manager, clock=clock, config=self.config)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
-        machine.task = self.loop.create_task(manager.run())
+        machine.task = self.loop.create_task(_live(manager, LogCare(logs, UpkeepConfig(), clock=clock)))
         node = NodeRegistration(
             NodeId(number),
             NodeEpoch(number * 10 + machine.lives),

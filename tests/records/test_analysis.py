@@ -25,6 +25,7 @@ def records(base: int, count: int, timestamp: int = NOW) -> list[Record]:
 def test_a_v2_batch_tells_both_its_offsets() -> None:
     """append-as-leader.txt: firstOffset from the header, lastOffset from firstOffset + lastOffsetDelta."""
     data = build_batch(records(10, 5), Codec.LZ4, leader_epoch=3)
+    (batch,) = iter_batches(data)
     assert analyze(data) == Analysis(
         first_offset=Offset(10),
         first_batch_last_offset=Offset(14),
@@ -38,6 +39,7 @@ def test_a_v2_batch_tells_both_its_offsets() -> None:
         valid_bytes=len(data),
         magic=2,
         leader_epoch=3,  # type: ignore[arg-type]
+        headers=(batch.header,),
     )
 
 

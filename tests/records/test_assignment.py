@@ -66,21 +66,32 @@ def build(records: list[Record], magic: int, codec: Codec = Codec.NONE) -> bytes
 
 
 def assign(data: bytes, by_broker: bool = False, now: int = NOW + 100, **rules: Any) -> Assigned:
+    """In a buffer that can be written, and in one that cannot: the outcome is the same."""
     buffer = bytearray(data)
     facts = analyze(buffer)
-    try:
-        return assign_offsets(
-            buffer,
-            facts,
-            AppendRules(**rules),
-            first_offset=LOG_END,
-            leader_epoch=4,
-            now=now,
-            by_broker=by_broker,
-        )
-    except TidelogError:
-        assert buffer == data, "what is refused has changed nothing"
-        raise
+    assigned = []
+    for given_buffer in (data, buffer):
+        try:
+            assigned.append(
+                assign_offsets(
+                    given_buffer,
+                    facts,
+                    AppendRules(**rules),
+                    first_offset=LOG_END,
+                    leader_epoch=4,
+                    now=now,
+                    by_broker=by_broker,
+                )
+            )
+        except TidelogError:
+            assert buffer == data, "what is refused has changed nothing"
+            if given_buffer is buffer:
+                raise
+    first, second = assigned
+    assert first.records == second.records
+    assert first[1:] == second[1:]
+    assert first.headers == tuple(batch.header for batch in iter_batches(first.records))
+    return second
 
 
 def stored(assigned: Assigned) -> list[RecordBatch]:

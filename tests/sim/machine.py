@@ -17,6 +17,7 @@ from node.node import Node
 from storage.executor import Executor
 from storage.fake_disk import FakeDisk
 from storage.log import Log
+from storage.upkeep_config import UpkeepConfig
 from tests.sim import views
 from tests.sim.checkers import ReplicaView, Violation
 from tests.sim.clock import SimClock
@@ -29,6 +30,8 @@ from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, Endpoint, NodeId
 
 PORT = 9092
+RESERVES = (0, 8_192)
+"""Some nodes meet the end of their disk, others the watermark before it."""
 FOLDERS = ("/data", "/more")
 
 
@@ -84,6 +87,7 @@ class Machine:
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(bootstrap=node_id == 0, nodes=tuple(cluster)),
             log_defaults={"segment.index.bytes": "16384"},
+            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)]),
         )
         network.name_endpoint(endpoint_of(node_id), self.name)
 

@@ -156,3 +156,26 @@ def test_the_same_seed_gives_the_same_disk() -> None:
 
     assert [run(seed) for seed in SEEDS] == [run(seed) for seed in SEEDS]
     assert len({run(seed) for seed in SEEDS}) > 10
+
+
+def test_a_twin_shares_nothing_with_its_disk() -> None:
+    disk = FakeDisk()
+    disk.make_folder("/d")
+    file = disk.open("/d/a", create=True)
+    file.pwritev([b"kept"], 0)
+    file.sync()
+    disk.sync_folder("/d")
+    disk.sync_folder("/")
+    seen: list[str] = []
+    disk.on_call = seen.append
+    file.pwritev([b"lost"], 4)
+    twin = disk.twin()
+    twin.crash(random.Random(1))
+    file.pwritev([b"more"], 8)
+    assert seen == ["write", "write"]
+    assert disk.open("/d/a").pread(12, 0) == b"keptlostmore"
+    found = twin.open("/d/a").pread(12, 0)
+    assert found[:4] == b"kept"
+    assert len(found) <= 8
+    twin.open("/d/a").pwritev([b"twin"], 0)
+    assert disk.open("/d/a").pread(4, 0) == b"kept"

@@ -53,6 +53,20 @@ def test_truncate_cuts_and_lengthens_with_zeros(disk: tuple[Files, str]) -> None
     file.close()
 
 
+def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    file.pwritev([b"abc"], 0)
+    file.reserve(8192)
+    assert (file.size(), file.pread(5, 0)) == (8192, b"abc\0\0")
+    file.reserve(10)
+    file.reserve(0)
+    assert file.size() == 8192
+    file.truncate(3)
+    assert file.pread(10, 0) == b"abc"
+    file.close()
+
+
 def test_what_is_missing_is_told_as_the_system_tells_it(disk: tuple[Files, str]) -> None:
     files, folder = disk
     with pytest.raises(FileNotFoundError):

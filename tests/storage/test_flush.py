@@ -220,10 +220,10 @@ def test_flush_ms_bounds_its_age() -> None:
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1_000))
     bench.lead()
     bench.clock.now += 999
-    bench.folder.write_checkpoints()
+    bench.folder.request_flushes()
     assert bench.log.recovery_point == 0
     bench.clock.now += 1
-    bench.folder.write_checkpoints()
+    bench.folder.request_flushes()
     assert bench.log.recovery_point == 1
 
 
@@ -275,6 +275,6 @@ def test_a_flush_on_a_full_disk_waits_for_room() -> None:
     assert bench.folder.offline is None
     assert bench.log.held == 0
     bench.disk.capacity = None
-    bench.folder.write_checkpoints()
+    bench.folder.request_flushes()
     executor.run_all()
     assert bench.log.held == 1

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.abstract_index import By
 from storage.fake_disk import FakeDisk
-from storage.index import CorruptIndex, IndexFull, IndexOffsetOverflow, InvalidIndexOffset
+from storage.index_errors import (
+    CorruptIndex,
+    IndexFull,
+    IndexOffsetOverflow,
+    InvalidIndexOffset,
+    InvalidIndexTimestamp,
+)
+from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
 from storage.time_index import TimeIndex
+from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
 
 BASE = Offset(1_000)
@@ -52,14 +61,21 @@ def test_a_lookup_before_the_first_entry_starts_at_the_beginning() -> None:
 
 
 def test_slots_below_and_above_a_target() -> None:
-    index = offset_index()
-    assert (index.lower_slot(1_000), index.upper_slot(1_000)) == (-1, -1)
-    for offset in (1_010, 1_020, 1_030):
-        index.append(offset, offset)
-    assert (index.lower_slot(1_009), index.upper_slot(1_009)) == (-1, 0)
-    assert (index.lower_slot(1_010), index.upper_slot(1_010)) == (0, 0)
-    assert (index.lower_slot(1_025), index.upper_slot(1_025)) == (1, 2)
-    assert (index.lower_slot(1_031), index.upper_slot(1_031)) == (2, -1)
+    """indexSlotRangeFor: by key or by value, -1 where there is none; both the same slot where it is hit."""
+    index, times = offset_index(), time_index()
+    assert index.slots(1_000, By.KEY) == index.slots(0, By.VALUE) == (-1, -1)
+    for i in (1, 2, 3):
+        index.append(1_000 + 10 * i, 500 * i)
+        times.maybe_append(77 * i, 1_000 + 10 * i)
+    assert [index.slots(offset, By.KEY) for offset in (1_009, 1_010, 1_025, 1_031)] == [
+        (-1, 0),
+        (0, 0),
+        (1, 2),
+        (2, -1),
+    ]
+    assert [index.slots(at, By.VALUE) for at in (499, 500, 1_400, 1_501)] == [(-1, 0), (0, 0), (1, 2), (2, -1)]
+    assert [times.slots(time, By.KEY) for time in (76, 77, 200, 232)] == [(-1, 0), (0, 0), (1, 2), (2, -1)]
+    assert [times.slots(at, By.VALUE) for at in (1_009, 1_010, 1_025, 1_031)] == [(-1, 0), (0, 0), (1, 2), (2, -1)]
 
 
 @settings(deadline=None, max_examples=30)
@@ -74,7 +90,11 @@ def test_the_warm_search_finds_what_a_plain_one_does(steps: list[int], target: i
         offsets.append(offset)
         index.append(offset, len(offsets))
     wanted = BASE + target % (offset - BASE + 10)
-    assert index.lower_slot(wanted) == bisect_right(offsets, wanted) - 1
+    lower, upper = index.slots(wanted, By.KEY)
+    assert lower == bisect_right(offsets, wanted) - 1
+    behind = bisect_left(offsets, wanted)
+    assert upper == (behind if behind < len(offsets) else -1)
+    assert index.slots(lower + 1, By.VALUE) == (lower, lower) or lower == -1
 
 
 def test_offsets_must_grow_and_fit_into_31_bits() -> None:
@@ -116,7 +136,7 @@ def test_an_equal_timestamp_is_ignored_and_a_smaller_one_refused() -> None:
     index.maybe_append(10, 1_001)
     index.maybe_append(10, 1_005)
     assert index.entries == 1
-    with pytest.raises(InvalidIndexOffset, match="timestamp"):
+    with pytest.raises(InvalidIndexTimestamp):
         index.maybe_append(9, 1_006)
     with pytest.raises(InvalidIndexOffset, match="offset"):
         index.maybe_append(11, 1_000)
@@ -149,17 +169,52 @@ def test_truncation_forgets_entries_at_and_above_the_offset() -> None:
     assert index.entries == 0
 
 
-def test_a_closed_index_is_opened_at_first_use() -> None:
+def lazy(disk: FakeDisk, path: str) -> LazyIndex[OffsetIndex]:
+    return LazyIndex(OffsetIndex, disk, path, BASE, 1 << 16)
+
+
+def test_an_index_is_opened_at_first_use_and_for_reading() -> None:
+    """LazyIndex: nothing is opened before it is asked; then the file is as it was until something is added."""
     disk = FakeDisk()
     index = offset_index(disk=disk)
     index.append(1_010, 77)
     index.trim()
     calls = disk.calls
-    again = OffsetIndex(disk, index.path, BASE, 1 << 16)
-    assert disk.calls == calls, "nothing is opened yet"
-    assert again.lookup(1_010) == (1_010, 77)
-    again.append(1_020, 99)
-    assert again.last == (1_020, 99)
+    again = lazy(disk, index.path)
+    assert disk.calls == calls
+    assert not again.is_open
+    assert again.get().lookup(1_010) == (1_010, 77)
+    assert disk.size(index.path) == 8
+    again.get().append(1_020, 99)
+    assert again.get().last == (1_020, 99)
+    assert disk.size(index.path) == 1 << 16
+    opened = again.get()
+    again.trim()
+    assert disk.size(index.path) == 16
+    assert again.get() is not opened
+    assert again.get().entries == 2
+
+
+def test_a_closed_index_takes_and_finds_nothing() -> None:
+    """append-as-leader.txt, checkIfMemoryMappedBufferClosed: KafkaStorageException."""
+    index, times = offset_index(), time_index()
+    index.append(1_010, 1)
+    for each in (index, times):
+        each.close()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        index.append(1_020, 2)
+    with pytest.raises(KafkaStorageError, match="closed"):
+        times.maybe_append(5, 1_020)
+    with pytest.raises(KafkaStorageError, match="closed"):
+        index.lookup(1_010)
+    with pytest.raises(KafkaStorageError, match="closed"):
+        index.truncate_to(1_000)
+
+
+def test_refusals_know_their_name_in_kafka() -> None:
+    assert InvalidIndexOffset.kafka_name == "InvalidOffsetException"
+    assert IndexOffsetOverflow.kafka_name == "IndexOffsetOverflowException"
+    assert CorruptIndex.kafka_name == "CorruptIndexException"
 
 
 @pytest.mark.parametrize("contents", [b"123", b"\0" * 16, (5).to_bytes(4) + b"\0\0\0\0", b"\xff" * 8])
@@ -167,7 +222,8 @@ def test_a_file_that_is_no_index_is_corrupt(contents: bytes) -> None:
     disk = FakeDisk()
     disk.open("/x.index", create=True).pwritev([contents], 0)
     with pytest.raises(CorruptIndex):
-        _ = OffsetIndex(disk, "/x.index", BASE, 1 << 16).entries
+        lazy(disk, "/x.index").get()
+    assert lazy(disk, "/x.index").create().entries == 0, "it is written anew"
 
 
 def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
@@ -176,7 +232,7 @@ def test_a_time_index_that_ends_in_zeros_is_corrupt() -> None:
     index.maybe_append(10, 1_001)
     index.close()
     with pytest.raises(CorruptIndex):
-        _ = TimeIndex(disk, index.path, BASE, 1 << 16).entries
+        TimeIndex(disk, index.path, BASE, 1 << 16).sanity_check()
 
 
 def test_a_full_disk_is_told_before_the_entry_is_written() -> None:

@@ -41,6 +41,15 @@ def test_a_topic_overrides_the_nodes_defaults() -> None:
         ("cleanup.policy", "shred"),
         ("compression.type", "rar"),
         ("message.format", "v3"),
+        ("cleanup.policy", ""),
+        ("compression.gzip.level", "0"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("max.compaction.lag.ms", "0"),
+        ("retention.ms", "-2"),
+        ("preallocate", "True"),
     ],
 )
 def test_bad_values_name_key_value_and_what_is_allowed(key: str, value: str) -> None:
@@ -52,26 +61,63 @@ def test_bad_values_name_key_value_and_what_is_allowed(key: str, value: str) -> 
         assert "must be" in caught.value.message
 
 
+def test_what_is_not_done_yet_is_refused() -> None:
+    with pytest.raises(UnsupportedVersion, match="not supported by this version yet"):
+        LogConfig.from_topic({"unclean.leader.election.enable": "true"})
+
+
+def test_cleaning_takes_kafkas_names_and_defaults() -> None:
+    config = LogConfig.from_topic({})
+    assert (config.delete, config.compact) == (True, False)
+    assert (config.retention_ms, config.retention_bytes) == (7 * 86_400_000, -1)
+    assert (config.min_cleanable_ratio, config.delete_retention_ms) == (0.5, 86_400_000)
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (0, 2**63 - 1)
+    assert config.file_delete_delay_ms == 60_000
+    config = LogConfig.from_topic({"cleanup.policy": "compact, delete", "min.cleanable.dirty.ratio": "0.01"})
+    assert (config.delete, config.compact, config.min_cleanable_ratio) == (True, True, 0.01)
+    assert not LogConfig.from_topic({"cleanup.policy": "compact"}).delete
+
+
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("configs", "level"),
     [
-        ("cleanup.policy", "compact"),
-        ("message.format", "v1"),
-        ("compression.type", "zstd"),
-        ("unclean.leader.election.enable", "true"),
-        ("retention.ms", "604800000"),
-        ("retention.bytes", "1"),
-        ("preallocate", "true"),
-        ("message.timestamp.before.max.ms", "5"),
+        ({"compression.type": "gzip"}, None),
+        ({"compression.type": "gzip", "compression.gzip.level": "9"}, 9),
+        ({"compression.type": "lz4"}, None),  # Kafka's default of 9 names the fast mode
+        ({"compression.type": "lz4", "compression.lz4.level": "12"}, 12),
+        ({"compression.type": "zstd", "compression.zstd.level": "-5"}, -5),
+        ({"compression.gzip.level": "9"}, None),
     ],
 )
-def test_what_is_not_done_yet_is_refused(key: str, value: str) -> None:
-    with pytest.raises(UnsupportedVersion, match="not supported by this version yet"):
-        LogConfig.from_topic({key: value})
+def test_a_level_counts_for_its_codec_alone(configs: dict[str, str], level: int | None) -> None:
+    assert LogConfig.from_topic(configs).compression_level == level
 
 
-def test_saying_what_is_done_anyway_is_fine() -> None:
-    assert (
-        LogConfig.from_topic({"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"})
-        == LogConfig()
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"message.format": "v1", "compression.type": "zstd"},
+        {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_together(configs: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        LogConfig.from_topic(configs)
+    assert all(key in caught.value.message for key in configs)
+    (key, value), *rest = configs.items()
+    with pytest.raises(InvalidConfig):
+        LogConfig.from_topic({key: value}, LogConfig.from_topic(dict(rest)))
+
+
+def test_a_setting_of_the_node_is_none_of_a_topic() -> None:
+    assert LogConfig.from_node({"producer.id.expiration.ms": "5"}).producer_id_expiration_ms == 5
+    with pytest.raises(InvalidConfig, match="is no topic configuration"):
+        LogConfig.from_topic({"producer.id.expiration.ms": "5"})
+
+
+def test_a_configuration_told_and_read_again_is_the_same() -> None:
+    config = LogConfig.from_topic(
+        {"cleanup.policy": "compact,delete", "compression.type": "lz4", "message.format": "v0", "preallocate": "true"}
     )
+    assert LogConfig.from_topic(config.as_topic()) == config
+    assert config.as_topic()["cleanup.policy"] == "compact,delete"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from storage.config import LogConfig
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import CorruptLog, CorruptRecord, OffsetOutOfRange
+from tidelog.records.batch import stamp
 from tidelog.records.checksum import crc32c
 from tidelog.records.header import HEADER_BYTES
 from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Offset
@@ -264,14 +265,18 @@ def test_where_epochs_end() -> None:
 
 
 def test_a_batch_that_nobody_can_read_does_not_damage_the_log() -> None:
-    """Goal: a producer cannot stop a partition. Method: a batch with a right checksum over bytes that are no gzip."""
+    """Goal: a producer cannot stop a partition. Method: a batch with a right checksum over bytes that are no gzip: a
+    leader refuses it, a follower takes what its leader has."""
     data = bytearray(batch(b"x" * 60, timestamp=NOW + 5))
     data[61:] = b"\xff" * (len(data) - 61)
     struct.pack_into(">h", data, 21, Codec.GZIP.value)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
     bench = Bench()
     bench.lead(b"a")
-    bench.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    with pytest.raises(CorruptRecord, match="gzip"):
+        bench.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    stamp(data, 0, base_offset=1, leader_epoch=0)
+    bench.follow(bytes(data))
     for _ in range(2):
         with pytest.raises(CorruptRecord, match=r"offsets 1\.\.1"):
             bench.log.offset_for_timestamp(NOW + 1, up_to=ALL)

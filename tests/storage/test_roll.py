@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from storage.config import LogConfig
 from storage.files import read_file, write_file
 from storage.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
+from tidelog.errors import DiskFull
 from tidelog.types import Durability, LeaderEpoch
 
 
@@ -171,3 +174,49 @@ def test_a_follower_that_appends_many_batches_at_once_makes_the_same_files() -> 
     for suffix in (".log", ".index", ".timeindex"):
         path = segment_path(leader.log.path, 0, suffix)
         assert read_file(leader.disk, path) == read_file(follower.disk, path)
+
+
+def test_a_preallocated_segment_takes_its_room_and_gives_back_what_it_did_not_need() -> None:
+    """preallocate=true: the open segment ends in zeros, which are no part of the log."""
+    bench = Bench(replace(SMALL, preallocate=True))
+    first = bench.log.active
+    assert bench.disk.size(first.path) == SMALL.segment_bytes
+    while len(bench.log.segments) == 1:
+        bench.lead(b"x" * 100)
+    assert bench.disk.size(first.path) == first.size < SMALL.segment_bytes
+    assert bench.disk.size(bench.segment_path) == SMALL.segment_bytes
+    stored = bench.contents()
+    assert bench.kill() is bench.log
+    assert bench.disk.size(bench.segment_path) == bench.log.active.size, "recovery cuts the zeros"
+    assert bench.contents() == stored
+    bench.lead(b"more")
+    bench.restart_clean()
+    assert bench.disk.size(bench.segment_path) == bench.log.active.size
+    assert len(bench.contents()) == len(stored) + 1
+    assert bench.log.notes == ()
+
+
+def test_a_preallocated_log_is_closed_to_its_size() -> None:
+    bench = Bench(replace(SMALL, preallocate=True))
+    bench.lead(b"a")
+    bench.restart_clean()
+    assert bench.log.notes == ()
+    assert bench.disk.size(bench.segment_path) == bench.log.active.size
+
+
+def test_a_segment_that_finds_no_room_is_not_begun() -> None:
+    bench = Bench(replace(SMALL, preallocate=True))
+    bench.lead(b"x" * 1_500)
+    bench.disk.capacity = bench.disk.used + SMALL.segment_bytes - 1
+    with pytest.raises(DiskFull):
+        bench.lead(b"x" * 1_500)
+    assert bases(bench) == [0]
+    bench.disk.capacity = None
+    bench.lead(b"x" * 1_500)
+    assert bases(bench) == [0, 1]
+
+
+def test_jitter_is_never_longer_than_the_age_itself() -> None:
+    for seed in range(20):
+        bench = Bench(LogConfig(segment_ms=5, segment_jitter_ms=10**9), seed=seed)
+        assert 0 <= bench.log.active.jitter_ms < 5

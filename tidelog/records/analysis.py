@@ -8,17 +8,16 @@ Source: Kafka's UnifiedLog.analyzeAndValidateRecords; the seed documents on appe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.errors import RecordTooLarge
-from tidelog.records.batch import CODEC_BITS
+from tidelog.records.batch import CODEC_BITS, CODECS
 from tidelog.records.batches import view
-from tidelog.records.header import UNKNOWN_COUNT, ByteBuffer, walk_headers
+from tidelog.records.header import UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Millis, Offset
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(NamedTuple):
     """The facts, over all batches of the buffer.
 
     first_offset: None where the buffer begins with a v0 or v1 wrapper, whose first offset takes decompression, and
@@ -27,6 +26,7 @@ class Analysis:
     max_timestamp, offset_of_max_timestamp: the largest of the batches, and the last offset of the first batch that has
     it; -1 without. codec: of the last compressed batch, NONE without one. offsets_grow: each batch begins behind the
     end of the one before. magic: of all batches, None where they differ or are none. leader_epoch: of the last batch.
+    headers: of all of them, in order.
     """
 
     first_offset: Offset | None
@@ -41,6 +41,7 @@ class Analysis:
     valid_bytes: int
     magic: int | None
     leader_epoch: LeaderEpoch
+    headers: tuple[BatchHeader, ...] = ()
 
 
 _NOTHING = Analysis(
@@ -66,10 +67,10 @@ def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analys
     of offset and length; None for no limit (a follower takes what its leader took).
     Raises CorruptRecord (checksum, size, structure), RecordTooLarge, UnsupportedCompressionType.
     """
-    first = last = None
-    codec, end, records, grow, previous = 0, 0, 0, True, -1
+    headers: list[BatchHeader] = []
+    codec, records, grow, previous = 0, 0, True, -1
     max_timestamp, offset_of_max = NO_TIMESTAMP, Offset(-1)
-    magics, hidden, count = set(), False, 0
+    mixed, hidden = False, False
     for header in walk_headers(buffer):
         if batch_bytes_max is not None and header.size > batch_bytes_max:
             raise RecordTooLarge(
@@ -77,33 +78,32 @@ def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analys
                 "(max.message.bytes): send smaller batches, or raise the topic's limit"
             )
         view(buffer, header).ensure_valid()
-        if first is None:
-            first = header
-        last = header
+        last_offset = header.last_offset
         if header.base_offset <= previous:
             grow = False
-        previous = header.last_offset
+        previous = last_offset
         if header.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
+            max_timestamp, offset_of_max = header.max_timestamp, last_offset
         codec = header.attributes & CODEC_BITS or codec
         hidden = hidden or header.record_count == UNKNOWN_COUNT
         records += header.record_count
-        magics.add(header.magic)
-        end = header.end
-        count += 1
-    if first is None or last is None:
+        mixed = mixed or (bool(headers) and header.magic != headers[-1].magic)
+        headers.append(header)
+    if not headers:
         return _NOTHING
+    first, last = headers[0], headers[-1]
     return Analysis(
-        first_offset=None if first.record_count == UNKNOWN_COUNT else first.base_offset,
-        first_batch_last_offset=first.last_offset,
-        last_offset=last.last_offset,
-        batch_count=count,
-        record_count=None if hidden else records,
-        max_timestamp=max_timestamp,
-        offset_of_max_timestamp=offset_of_max,
-        codec=Codec(codec),
-        offsets_grow=grow,
-        valid_bytes=end,
-        magic=magics.pop() if len(magics) == 1 else None,
-        leader_epoch=last.leader_epoch,
+        None if first.record_count == UNKNOWN_COUNT else first.base_offset,
+        first.last_offset,
+        last.last_offset,
+        len(headers),
+        None if hidden else records,
+        max_timestamp,
+        offset_of_max,
+        CODECS[codec],
+        grow,
+        last.end,
+        None if mixed else first.magic,
+        last.leader_epoch,
+        tuple(headers),
     )

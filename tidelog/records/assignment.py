@@ -9,6 +9,7 @@ them, and rewrites them only where codec or format must change.
 
 Several wrappers in one v0 or v1 set, or wrappers and bare messages, become one in the codec of the last compressed one,
 and the size is checked again (KAFKA-1718); two v2 batches are refused.
+In place means: in a copy of the header where the buffer may not be written, the sender's bytes behind it.
 Kept true: what raises has changed nothing in the buffer; what is appended passes `analyze` again. Nothing that the
 target format has no place for is dropped, but timestamps under v0, which the result counts; the rest is refused.
 Left to others: `analyze` before, the log around it (storage): order, sizes of segments, state of producers.
@@ -29,13 +30,13 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records.analysis import Analysis
-from tidelog.records.batch import RecordBatch, set_max_timestamp, stamp
+from tidelog.records.batch import RecordBatch, stamped_header
 from tidelog.records.batches import iter_batches
 from tidelog.records.builder import RecordBatchBuilder, recompressed
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec
 from tidelog.records.conversion import Dropped, checked_magic
 from tidelog.records.fast_paths import check_records, decode_records
-from tidelog.records.header import walk_headers
+from tidelog.records.header import HEADER, HEADER_BYTES, BatchHeader, ByteBuffer, read_header, walk_headers
 from tidelog.records.message import InnerMessage
 from tidelog.records.message_builder import MessageSetBuilder
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
@@ -88,16 +89,17 @@ class AppendRules:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(NamedTuple):
     """Records ready for the log, and the facts that change by assigning.
 
-    records: the buffer's own bytes where `rewritten` is False. offset_of_max_timestamp: last offset of the first batch
+    parts: the bytes, one part behind the other; the buffer's own where `rewritten` is False, all of it or all behind a
+    header. headers: of the batches in them. offset_of_max_timestamp: last offset of the first batch
     (v0, v1: outer message) with the largest timestamp. log_append_time: -1 with create time. record_count: how many.
     converted: how many changed their format. decompressed_bytes: memory that checking took.
     """
 
-    records: bytes | memoryview
+    parts: tuple[bytes | memoryview, ...]
+    headers: tuple[BatchHeader, ...]
     first_offset: Offset
     last_offset: Offset
     max_timestamp: Millis
@@ -111,9 +113,14 @@ class Assigned:
     dropped: Dropped
     decompressed_bytes: int
 
+    @property
+    def records(self) -> bytes | memoryview:
+        """The bytes in one piece, a copy where they are in several parts."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
 
 def assign_offsets(
-    buffer: bytearray | memoryview,
+    buffer: ByteBuffer,
     analysis: Analysis,
     rules: AppendRules,
     *,
@@ -122,7 +129,8 @@ def assign_offsets(
     now: int,
     by_broker: bool = False,
 ) -> Assigned:
-    """Check, number and stamp the batches of `buffer`, in place where nothing else must change.
+    """Check, number and stamp the batches of `buffer`: in place where nothing else must change and it can be written,
+    behind a copied header where it cannot.
 
     analysis: what `analyze` said of this buffer; there is at least one batch. now: the broker's clock. by_broker: a
     coordinator writes, control batches are its own.
@@ -130,7 +138,6 @@ def assign_offsets(
     RecordTooLarge, UnsupportedForMessageFormat, UnsupportedCompressionType.
     """
     assert analysis.batch_count, "a buffer without a batch has nothing to assign"
-    assert not memoryview(buffer).readonly, "stamping in place takes a buffer that can be written"
     if analysis.magic is None:
         raise InvalidRecord("the records were refused: they mix message formats; send one format at a time")
     target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)
@@ -143,24 +150,27 @@ def assign_offsets(
         done = _assign_messages(view, analysis, order)
     max_timestamp, offset_of_max = _check_result(done, rules)
     return Assigned(
-        records=done.records,
-        first_offset=order.first_offset,
-        last_offset=Offset(order.first_offset + done.count - 1),
-        max_timestamp=max_timestamp,
-        offset_of_max_timestamp=offset_of_max,
-        log_append_time=NO_TIMESTAMP if append_time is None else append_time,
-        source_codec=analysis.codec,
-        target_codec=done.codec,
-        record_count=done.count,
-        rewritten=done.rewritten,
-        converted=done.count if analysis.magic != rules.magic else 0,
-        dropped=Dropped(timestamps=done.timestamps if rules.magic == 0 else 0),
-        decompressed_bytes=done.decompressed_bytes,
+        done.parts,
+        done.headers,
+        order.first_offset,
+        Offset(order.first_offset + done.record_count - 1),
+        max_timestamp,
+        offset_of_max,
+        NO_TIMESTAMP if append_time is None else append_time,
+        analysis.codec,
+        done.codec,
+        done.record_count,
+        done.rewritten,
+        done.record_count if analysis.magic != rules.magic else 0,
+        Dropped(timestamps=done.timestamps) if rules.magic == 0 else _NOTHING_DROPPED,
+        done.decompressed_bytes,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
+_NOTHING_DROPPED = Dropped()
+
+
+class _Order(NamedTuple):
     """What is to be done. append_time: None with create time."""
 
     rules: AppendRules
@@ -171,12 +181,12 @@ class _Order:
     append_time: Millis | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
+class _Done(NamedTuple):
     """What was done. timestamps: how many records had one."""
 
-    records: bytes | memoryview
-    count: int
+    parts: tuple[bytes | memoryview, ...]
+    headers: tuple[BatchHeader, ...]
+    record_count: int
     codec: Codec
     rewritten: bool
     decompressed_bytes: int
@@ -187,7 +197,7 @@ def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
     """The largest timestamp of what is appended, and where it is. Raises RecordTooLarge for what has grown beyond the
     limit (KAFKA-1718)."""
     largest, offset = NO_TIMESTAMP, Offset(-1)
-    for header in walk_headers(done.records):
+    for header in done.headers:
         if header.max_timestamp > largest:
             largest, offset = header.max_timestamp, header.last_offset
         if done.rewritten and rules.batch_bytes_max is not None and header.size > rules.batch_bytes_max:
@@ -208,43 +218,51 @@ def _assign_batch(view: memoryview, analysis: Analysis, order: _Order, *, by_bro
             f"the records were refused: {analysis.batch_count} batches of format v2 came at once; a request holds one "
             "a partition"
         )
-    batch, rules = RecordBatch(view), order.rules
+    header, rules = analysis.headers[0], order.rules
+    batch = RecordBatch(view, header=header)
     if not by_broker:
         ensure_producible(batch)
-    elif batch.count != batch.last_offset_delta + 1:
+    elif header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(f"the batch was refused: {batch.count} records span {batch.last_offset_delta + 1} offsets")
     data = batch.payload(max_bytes=rules.decompressed_bytes_max)
     limits = rules.at(order.now)
     facts = check_records(
         data,
-        batch.count,
-        base_offset=batch.base_offset,
-        last_offset_delta=batch.last_offset_delta,
-        base_timestamp=batch.base_timestamp,
+        header.record_count,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=header.base_timestamp,
         rules=limits,
     )
-    _refuse(facts.problems, facts.record_count, limits)
-    decompressed = 0 if batch.codec is Codec.NONE else len(data)
+    if facts.problems:
+        _refuse(facts.problems, facts.record_count, limits)
+    codec = order.codec
+    decompressed = 0 if analysis.codec is Codec.NONE else len(data)
     if rules.magic < 2:
         _ensure_fits(batch, facts, rules.magic)
         records = decode_records(data, batch.count, batch.base_offset, batch.base_timestamp)
         return _built(records, order, decompressed)
-    codec = order.codec
-    if batch.is_control and batch.codec is Codec.NONE:
+    if analysis.codec is Codec.NONE and codec is not Codec.NONE and batch.is_control:
         codec = Codec.NONE  # markers are not compressed unless their coordinator did so
-    if batch.codec is codec:
-        target, records_out = view, view
-    else:
-        rebuilt = bytearray(recompressed(batch, data, codec, rules.level if codec is rules.codec else None))
-        target = records_out = memoryview(rebuilt)
-    stamp(target, 0, base_offset=order.first_offset, leader_epoch=order.leader_epoch)
-    set_max_timestamp(
-        target,
-        0,
-        rules.timestamp_type,
-        facts.max_timestamp if order.append_time is None else order.append_time,
+    rewritten = analysis.codec is not codec
+    if rewritten:
+        view = memoryview(recompressed(batch, data, codec, rules.level if codec is rules.codec else None))
+        header = read_header(view)
+    payload = view[HEADER_BYTES:]
+    stamped = stamped_header(
+        header,
+        payload,
+        base_offset=order.first_offset,
+        leader_epoch=order.leader_epoch,
+        timestamp_type=rules.timestamp_type,
+        max_timestamp=facts.max_timestamp if order.append_time is None else order.append_time,
     )
-    return _Done(records_out, facts.record_count, codec, batch.codec is not codec, decompressed)
+    head = HEADER.pack(*stamped[1:])
+    parts: tuple[bytes | memoryview, ...] = (head, payload)
+    if not (rewritten or view.readonly):
+        view[:HEADER_BYTES] = head
+        parts = (view,)
+    return _Done(parts, (stamped,), facts.record_count, codec, rewritten, decompressed)
 
 
 def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:
@@ -337,21 +355,30 @@ def _may_stay(wrapper: _Checked, order: _Order) -> bool:
     return batch.magic == 1 and batch.codec is order.codec and wrapper.facts.consecutive
 
 
+def _writable(view: memoryview) -> memoryview:
+    return memoryview(bytearray(view)) if view.readonly else view
+
+
 def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Order) -> _Done:
-    timestamps = 0
+    view, timestamps = _writable(view), 0
     for index, batch in enumerate(batches):
         stamp_message(view, batch.position, offset=order.first_offset + index)
         timestamps += batch.max_timestamp != NO_TIMESTAMP
         if order.append_time is not None and batch.magic > 0:
             set_message_timestamp(view, batch.position, TimestampType.LOG_APPEND_TIME, order.append_time)
-    return _Done(view, len(batches), Codec.NONE, rewritten=False, decompressed_bytes=0, timestamps=timestamps)
+    headers = tuple(walk_headers(view))
+    return _Done(
+        (view,), headers, len(batches), Codec.NONE, rewritten=False, decompressed_bytes=0, timestamps=timestamps
+    )
 
 
 def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order, decompressed: int) -> _Done:
+    view = _writable(view)
     stamp_message(view, 0, offset=order.first_offset + facts.record_count - 1)
     timestamp = facts.max_timestamp if order.append_time is None else order.append_time
     set_message_timestamp(view, 0, order.rules.timestamp_type, timestamp)
-    return _Done(view, facts.record_count, order.codec, rewritten=False, decompressed_bytes=decompressed)
+    count, headers = facts.record_count, tuple(walk_headers(view))
+    return _Done((view,), headers, count, order.codec, rewritten=False, decompressed_bytes=decompressed)
 
 
 def _numbered(checked: list[_Checked]) -> Iterator[Record]:
@@ -391,8 +418,10 @@ def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done
     for record in records:
         timestamps += record.timestamp != NO_TIMESTAMP
         builder.append(key=record.key, value=record.value, timestamp=record.timestamp, headers=record.headers)
+    built = builder.build()
     return _Done(
-        builder.build(),
+        (built,),
+        tuple(walk_headers(built)),
         builder.count,
         order.codec,
         rewritten=True,

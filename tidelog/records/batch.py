@@ -22,6 +22,7 @@ from tidelog.records.header import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
     CRC_AT,
+    HEADER,
     HEADER_BYTES,
     LEADER_EPOCH_AT,
     MAGIC_AT,
@@ -41,7 +42,7 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 
-_CODECS: Final = tuple(Codec)
+CODECS: Final = tuple(Codec)
 """By number: less time than a call of the enumeration."""
 MAGICS: Final = frozenset({2})
 
@@ -128,7 +129,7 @@ class RecordBatch:
         """Raises UnsupportedCompressionType for a number that names no codec of the format."""
         number = self.header.attributes & CODEC_BITS
         try:
-            return _CODECS[number]
+            return CODECS[number]
         except IndexError as error:
             raise UnsupportedCompressionType(
                 f"the batch at offset {self.header.base_offset} names codec {number}, which is none: "
@@ -303,6 +304,28 @@ def set_max_timestamp(
     struct.pack_into(">h", buffer, position + ATTRIBUTES_AT, attributes)
     struct.pack_into(">q", buffer, position + MAX_TIMESTAMP_AT, timestamp)
     struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : header.end]))
+
+
+def stamped_header(
+    header: BatchHeader,
+    payload: ByteBuffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    timestamp_type: TimestampType,
+    max_timestamp: int,
+) -> BatchHeader:
+    """The header of a v2 batch with its place in the log and its largest timestamp: what `stamp` and
+    `set_max_timestamp` make of it, for a batch whose bytes must stay as they are. payload: what follows the header.
+    """
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT | timestamp_type << 3
+    fields = list(header)
+    fields[1], fields[3] = base_offset, leader_epoch
+    if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
+        fields[6], fields[9] = attributes, max_timestamp
+        fields[5] = crc32c(payload, crc32c(memoryview(HEADER.pack(*fields[1:]))[ATTRIBUTES_AT:]))
+    made: BatchHeader = tuple.__new__(BatchHeader, fields)
+    return made
 
 
 def _ensure_v2(buffer: ByteBuffer, position: int) -> None:

@@ -66,7 +66,8 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH: Final = Struct(">qi")
 _MESSAGE: Final = Struct(">qiIBB")
 _TIMESTAMP: Final = Struct(">q")
-_LENGTHS_MIN: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)
+LENGTHS_MIN: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)
+"""By magic."""
 _MESSAGE_ATTRIBUTES: Final = (0x07, 0x0F)
 """By magic, the attribute bits that mean something: codec; in v1 the timestamp type too."""
 
@@ -139,6 +140,24 @@ def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: Partial
         )
 
 
+def peek_header(buffer: ByteBuffer, at: int = 0, *, position: int | None = None) -> BatchHeader | None:
+    """The header of what begins at `at`, of any format, as it stands there: nothing in it is checked, a magic that no
+    format has is left in it, and the buffer need not hold the batch behind it. For files, which are read in pieces.
+
+    position: where the header says it is, `at` for None. Returns None where the buffer ends inside the header.
+    """
+    left = len(buffer) - at
+    where = at if position is None else position
+    if left <= MAGIC_AT:
+        return None
+    magic = buffer[at + MAGIC_AT]
+    if magic > 1:
+        return tuple.__new__(BatchHeader, (where, *HEADER.unpack_from(buffer, at))) if left >= HEADER_BYTES else None
+    if left < _MESSAGE.size + magic * _TIMESTAMP.size:
+        return None
+    return _message_fields(buffer, at, where)
+
+
 def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
     """The header of the batch at `position`. Raises as `walk_headers`; a batch cut short is CorruptRecord."""
     for header in walk_headers(buffer, position, partial_tail="raise"):
@@ -153,14 +172,20 @@ def _message_header(buffer: ByteBuffer, position: int, size: int) -> BatchHeader
     if left < _MESSAGE.size:
         _check_beginning(buffer, position, left)
         return None
-    offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, position)
-    if length < LENGTH_MIN_V0 or magic > 2 or length < _LENGTHS_MIN[magic]:
+    offset, length, _, magic, _ = _MESSAGE.unpack_from(buffer, position)
+    if length < LENGTH_MIN_V0 or magic > 2 or length < LENGTHS_MIN[magic]:
         raise _impossible(position, offset, length, magic)
     if magic == 2 or LOG_OVERHEAD + length > left:
         return None
+    return _message_fields(buffer, position, position)
+
+
+def _message_fields(buffer: ByteBuffer, at: int, position: int) -> BatchHeader:
+    """A v0 or v1 message as a header."""
+    offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buffer, at)
     timestamp: int = NO_TIMESTAMP
     if magic == 1:
-        (timestamp,) = _TIMESTAMP.unpack_from(buffer, position + _MESSAGE.size)
+        (timestamp,) = _TIMESTAMP.unpack_from(buffer, at + _MESSAGE.size)
     fields = (
         position,
         offset,
@@ -185,7 +210,7 @@ def _check_beginning(buffer: ByteBuffer, position: int, left: int) -> None:
     if left >= LOG_OVERHEAD:
         offset, length = _OFFSET_LENGTH.unpack_from(buffer, position)
         magic = buffer[position + MAGIC_AT] if left > MAGIC_AT else 0
-        if magic > 2 or length < _LENGTHS_MIN[magic]:
+        if magic > 2 or length < LENGTHS_MIN[magic]:
             raise _impossible(position, offset, length, magic)
 
 

@@ -1,0 +1,177 @@
+"""The aborted transactions of one log: which records a reader of decided records has to leave out.
+
+Kept true:
+  1. No transaction index is believed before it has agreed with the batches of its segment in this life of the process:
+     a file that was lost, cut or damaged while the marker said "clean" is rebuilt when its segment is first read so.
+     Agreeing costs one walk along the segment's batch headers, and reading its markers; segments that were written or
+     recovered in this life cost nothing.
+  2. A search ends at the first segment behind which no transaction is open that began below the range's end, so that
+     a read at the log's start does not walk all of it.
+  3. What cannot be checked (the log is damaged there) is said, and never passed over.
+Left to others: one segment's file (transaction_index.py), what a batch does (producer_entry.py).
+Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.config import INT64_MAX
+from storage.files import Files
+from storage.index_errors import CorruptIndex
+from storage.producer_replay import replay, walk_producers
+from storage.producer_state import ProducerStateManager
+from storage.segment import LogSegment, segment_path
+from storage.segments import LogSegments
+from storage.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from tidelog.types import Millis, Offset, ProducerId
+
+
+class _Marker(NamedTuple):
+    """What the batches say of a marker that aborted a transaction: whose it was; where it can have begun at the
+    earliest (behind that producer's marker before it); how far the log was stable then."""
+
+    producer_id: ProducerId
+    earliest: Offset
+    stable: Offset
+
+
+class _Told(NamedTuple):
+    """What the batches of a segment say: the transactions aborted in it of which it or segments before it have
+    batches; all markers that abort, by offset; where the oldest transaction begins that is open at its end."""
+
+    aborted: list[AbortedTransaction]
+    markers: dict[Offset, _Marker]
+    open_since: Offset | None
+
+
+class AbortedTransactions:
+    """See the module's words. For the owner's thread."""
+
+    __slots__ = ("_believed", "_files", "_folder", "_open_behind")
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files, self._folder = files, folder
+        self._believed: dict[Offset, TransactionIndex] = {}
+        """By base offset, the indexes that agree with their segments."""
+        self._open_behind: dict[Offset, Offset | None] = {}
+        """By base offset of closed segments: where the oldest transaction begins that is open at its end."""
+
+    def _index(self, base_offset: Offset) -> TransactionIndex:
+        path = segment_path(self._folder, base_offset, TRANSACTION_INDEX_SUFFIX)
+        return TransactionIndex(self._files, path, base_offset)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def begin(self, base_offset: Offset) -> None:
+        """A new segment, empty, without an index."""
+        self._believed[base_offset] = self._index(base_offset)
+
+    def close(self, base_offset: Offset, open_since: Offset | None) -> None:
+        """The segment takes no more; the oldest transaction that is open now begins at `open_since`."""
+        self._open_behind[base_offset] = open_since
+
+    def append(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
+        """Markers were written to the segment. Raises OSError."""
+        index = self._believed.get(base_offset) or self._index(base_offset)
+        try:
+            for transaction in transactions:
+                index.append(transaction)
+        except CorruptIndex:
+            self._believed.pop(base_offset, None)  # to be put right when it is read
+
+    def rebuilt(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
+        """All batches of the segment say this: put the file right where it says otherwise. Raises OSError."""
+        index = self._index(base_offset)
+        try:
+            agrees = list(index.entries) == list(transactions)
+        except CorruptIndex:
+            agrees = False
+        if not agrees:
+            index.replace(transactions)
+        self._believed[base_offset] = index
+
+    def truncate_to(self, last_base: Offset, offset: Offset) -> None:
+        """The log was cut at `offset`, within the segment at `last_base`. Raises OSError."""
+        for base in [base for base in self._believed if base > last_base]:
+            del self._believed[base]
+        for base in [base for base in self._open_behind if base >= last_base]:
+            del self._open_behind[base]
+        (self._believed.get(last_base) or self._index(last_base)).truncate_to(offset)
+
+    def forget(self) -> None:
+        """Segments were cleaned, removed or replaced: what is read of them is checked again."""
+        self._believed.clear()
+        self._open_behind.clear()
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def collect(self, segments: LogSegments, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end), by their first offsets. Raises BrokenChain,
+        OSError."""
+        found: list[AbortedTransaction] = []
+        for segment in segments.from_offset(start):
+            index = self._believe(segment, segments)
+            result = index.collect(start, end)
+            found.extend(result.transactions)
+            open_since = self._open_behind.get(segment.base_offset)
+            if result.complete or open_since is None or open_since >= end:
+                break
+        return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
+
+    def _believe(self, segment: LogSegment, segments: LogSegments) -> TransactionIndex:
+        """The segment's index, once it agrees with the batches."""
+        base, closed = segment.base_offset, segment is not segments.active
+        index = self._believed.get(base)
+        if index is not None and (not closed or base in self._open_behind):
+            return index
+        told = self._read(segment, segments)
+        index = self._index(base)
+        if not _agrees(index, told):
+            index.replace(told.aborted)
+        self._believed[base] = index
+        if closed:
+            self._open_behind[base] = told.open_since
+        return index
+
+    def _read(self, segment: LogSegment, segments: LogSegments) -> _Told:
+        base = segment.base_offset
+        state = ProducerStateManager(self._files, self._folder, INT64_MAX)
+        known, _ = state.load(base, Millis(0))
+        replay(state, segments.all, segments.first.base_offset if known is None else known, base)
+        aborted: list[AbortedTransaction] = []
+        markers: dict[Offset, _Marker] = {}
+        ends: dict[ProducerId, Offset] = {}
+        for batch in walk_producers(segment, base, Offset(INT64_MAX)):
+            aborted.extend(state.replay(batch))
+            if batch.marker is None:
+                continue
+            producer_id, offset = batch.header.producer_id, batch.header.base_offset
+            if batch.marker.aborted:
+                stable = next(iter(state.open_transactions), Offset(offset + 1))
+                markers[offset] = _Marker(producer_id, ends.get(producer_id, Offset(0)), stable)
+            ends[producer_id] = Offset(offset + 1)
+        return _Told(aborted, markers, next(iter(state.open_transactions), None))
+
+
+def _agrees(index: TransactionIndex, told: _Told) -> bool:
+    """Does the index hide all that the batches say was aborted, and nothing else?
+
+    It need not be the same: where the cleaner has removed batches, a transaction began earlier than can be seen, or
+    nothing of it is left but its marker.
+    """
+    try:
+        entries = {entry.last_offset: entry for entry in index.entries}
+    except CorruptIndex:
+        return False
+    for last_offset, entry in entries.items():
+        marker = told.markers.get(last_offset)
+        if marker is None or marker.producer_id != entry.producer_id:
+            return False
+        if entry.first_offset < marker.earliest or entry.last_stable_offset > marker.stable:
+            return False
+    return all(
+        transaction.last_offset in entries and entries[transaction.last_offset].first_offset <= transaction.first_offset
+        for transaction in told.aborted
+    )

@@ -1,0 +1,61 @@
+"""A log as a clean stop left it: believed after a look at the end of its last segment.
+
+Kept true: the marker is believed only where the last segment's headers, its indexes, the epoch file, the recovery point
+and the held mark tell the same story; a marker over a torn log, or over one that ends in zeros, is not.
+Left to others: what to do where it is not believed (recovery.py); closed segments, which are looked at when they are
+used (segment.py) and by the scrub.
+Source: design section 3; Kafka's LogLoader believes the marker whatever it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.batch_walk import BrokenChain
+from storage.checkpoints import read_epochs
+from storage.epoch_cache import EpochFile, LeaderEpochCache
+from storage.index_errors import CorruptIndex
+from storage.loaded import LoadedLog
+from storage.loading_site import LoadingSite
+from storage.segment import LogSegment
+from tidelog.errors import CorruptLog
+from tidelog.types import EpochStart, Offset
+
+
+def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog | None:
+    """The log as a clean stop left it, None where its files contradict the marker. Raises OSError."""
+    known, active = site.known, segments[-1]
+    try:
+        log_end = active.check_tail()
+        entries = _epochs(site, active)
+    except (BrokenChain, CorruptIndex, CorruptLog) as error:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {error}")
+        return None
+    log_end = max(log_end, known.log_start) if active.size == 0 else log_end
+    if log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start or entries is None:
+        site.note(
+            f"{site.folder}: the clean-shutdown marker is not believed: the log ends at {log_end}, the recovery point "
+            f"is {known.recovery_point}, the held mark {known.held}, leader epochs "
+            f"{'are not' if entries is None else 'are'} there"
+        )
+        return None
+    for segment in segments[:-1]:
+        site.ensure_indexes(segment)
+    active.close()  # an idle log needs no open file
+    cache = LeaderEpochCache(entries)
+    cache.truncate_from_end(Offset(log_end + 1))
+    start = max(known.log_start, segments[0].base_offset)
+    file = EpochFile(site.files, site.epoch_path, cache.version)
+    return LoadedLog(list(segments), cache, file, start, log_end, log_end, log_end)
+
+
+def _epochs(site: LoadingSite, active: LogSegment) -> tuple[EpochStart, ...] | None:
+    """The entries of the epoch file, None where it is missing. A log of v0 or v1 that Kafka wrote has none, and gets an
+    empty one. Raises CorruptLog, BrokenChain, OSError."""
+    entries = read_epochs(site.files, site.epoch_path)
+    if entries is None and site.known.foreign:
+        first = next(active.walk(), None)
+        if first is not None and first.magic < 2:
+            EpochFile(site.files, site.epoch_path, -1).write(0, ())
+            return ()
+    return entries

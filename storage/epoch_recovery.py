@@ -1,0 +1,100 @@
+"""The leader epochs of a log that is loaded: from their file, and from the batches where the file does not reach.
+
+Kept true:
+  1. A file that is missing or damaged is rebuilt from the batches of format v2. Messages of v0 and v1 hold no epoch:
+     where such a log lost its file, that is damage (design section 4, rule 2), and no epoch is made up for it.
+  2. Kafka keeps no such file for a log of v0 or v1 until the format is raised: a folder of Kafka's gets an empty one.
+Left to others: which batches there are (recovery.py), what their epochs should be (header_repair.py).
+Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.batch_walk import BrokenChain
+from storage.checkpoints import read_epochs
+from storage.config import INT64_MAX
+from storage.epoch_cache import EpochFile, LeaderEpochCache
+from storage.header_repair import EpochWitness
+from storage.loaded import Damage
+from storage.loading_site import LoadingSite
+from storage.segment import LogSegment
+from tidelog.errors import CorruptLog
+from tidelog.records.header import BatchHeader
+from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
+
+_V2 = 2
+
+
+class EpochRecovery:
+    """The epochs of one log while it recovers. `cache` grows as batches are met."""
+
+    def __init__(self, site: LoadingSite) -> None:
+        """Reads the file. Raises OSError."""
+        self._site = site
+        try:
+            entries = read_epochs(site.files, site.epoch_path)
+        except CorruptLog as error:
+            site.note(error.message)
+            entries = None
+        self.lost = entries is None
+        """Is there no file that can be read?"""
+        complete_below = 0 if entries is None else INT64_MAX if site.known.foreign else site.protected
+        self.witness = EpochWitness(entries or (), complete_below)
+        self.cache = LeaderEpochCache(entries or ())
+        self.file = EpochFile(site.files, site.epoch_path, -1)
+        self._has_messages = False
+
+    def begin(self, below: Sequence[LogSegment]) -> None:
+        """Know the epochs of these segments, of which no batch is met otherwise. Raises OSError."""
+        if self.lost and below:
+            self._site.note(f"{self._site.epoch_path} is rebuilt from the batches")
+            for segment in below:
+                try:
+                    for header in segment.walk():
+                        self.take(header)
+                except BrokenChain as error:
+                    self._site.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
+                segment.close()
+
+    def before(self, offset: Offset) -> int:
+        """The epoch that a batch at `offset` may not go back from; -1 for none."""
+        return int(self.cache.last_with_data(offset))
+
+    def take(self, header: BatchHeader) -> None:
+        """A batch of the log, in order: what the file says stays, unless batches contradict it."""
+        if header.magic < _V2:
+            self._has_messages = True
+            return
+        epoch, offset = header.leader_epoch, header.base_offset
+        if epoch == NO_LEADER_EPOCH or self._agrees(epoch, offset):
+            return
+        if epoch <= self.cache.latest:
+            self.cache.truncate_from_end(offset)
+        self.cache.assign(epoch, offset)
+
+    def _agrees(self, epoch: LeaderEpoch, offset: Offset) -> bool:
+        """Is that the epoch in force there? Where a log was cut from its beginning, the first entry says where it
+        starts now, and a batch may begin below it."""
+        entries = self.cache.entries
+        if not entries:
+            return False
+        if offset < entries[0].start_offset:
+            return epoch <= entries[0].epoch
+        return self.cache.last_with_data(Offset(offset + 1)) == epoch
+
+    def finish(self, log_start: Offset, log_end: Offset) -> None:
+        """All batches were met. Raises OSError."""
+        self.cache.truncate_from_end(Offset(log_end + 1))
+        if not self.lost or not self._has_messages:
+            return
+        self.cache.clear()
+        known = self._site.known
+        if known.foreign:
+            self.file.write(self.cache.version, ())
+        elif max(known.recovery_point, known.held) > 0:
+            reason = "the leader epochs of its records of format v0 or v1 are gone, nothing else holds them"
+            self._site.join(
+                Damage(self._site.epoch_path, 0, log_start, max(log_end, Offset(log_start + 1)), reason, readable=True)
+            )

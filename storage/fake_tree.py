@@ -1,0 +1,183 @@
+"""What a fake disk is made of: files and folders that know what programs see, what the disk has, and what is between.
+
+Kept true: changes are applied to the disk in whole, in part or not at all only by `sync` and `crash`.
+Left to others: handles, faults, room (fake_disk.py).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+BLOCK_BYTES: Final = 4096
+"""The disk writes whole blocks of this size, in any order."""
+
+Memo = dict[int, "Inode | Folder"]
+
+
+class Image:
+    """Bytes that end in as many zeros as `size` says: an empty file of 10 MiB takes no memory."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.size = 0
+
+    def write(self, position: int, data: bytes) -> None:
+        have = len(self.data)
+        if have < position:
+            self.data.extend(bytes(position - have))
+        end = position + len(data)
+        self.data[position:end] = data
+        self.size = max(self.size, end)
+
+    def resize(self, size: int) -> None:
+        del self.data[size:]
+        self.size = size
+
+    def read(self, size: int, position: int) -> bytes:
+        end = min(position + size, self.size)
+        found = bytes(self.data[position:end])
+        return found if len(found) >= end - position else found + bytes(end - position - len(found))
+
+    def copy(self) -> Image:
+        other = Image()
+        other.data, other.size = bytearray(self.data), self.size
+        return other
+
+
+class Inode:
+    """One file: what readers see, what the disk has, and the changes between the two, in order.
+
+    A change is (position, bytes) for a write and (size, None) for a cut or a lengthening.
+    """
+
+    __slots__ = ("allocated", "durable", "mapped", "pending", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Image()
+        self.durable = Image()
+        self.pending: list[tuple[int, bytes | None]] = []
+        self.allocated = 0
+        self.mapped = 0
+
+    def put(self, position: int, data: bytes) -> None:
+        """Write through the page cache."""
+        self.seen.write(position, data)
+        self.pending.append((position, data))
+
+    def resize(self, size: int) -> None:
+        """Cut, or lengthen with zeros, in the page cache."""
+        self.seen.resize(size)
+        self.pending.append((size, None))
+
+    def apply(self, change: tuple[int, bytes | None]) -> None:
+        """Make one change durable."""
+        position, data = change
+        if data is None:
+            self.durable.resize(position)
+        else:
+            self.durable.write(position, data)
+
+    def sync(self) -> None:
+        for change in self.pending:
+            self.apply(change)
+        self.pending.clear()
+
+    def twin(self, memo: Memo) -> Inode:
+        """The same file in another tree, not mapped. memo: the twins made already, by the identity of the original."""
+        other = memo.get(id(self))
+        if other is None:
+            other = memo[id(self)] = Inode()
+            other.seen, other.durable = self.seen.copy(), self.durable.copy()
+            other.pending, other.allocated = list(self.pending), self.allocated
+        assert isinstance(other, Inode)
+        return other
+
+    def crash(self, rng: random.Random) -> None:
+        """Come back with what the disk has, and with some of what it did not have to keep."""
+        pending, self.pending = self.pending, []
+        if pending:
+            fate = rng.randrange(4)
+            if fate == 1:
+                for change in pending:
+                    self.apply(change)
+            elif fate == 2:
+                self._keep_first(pending, rng)
+            elif fate == 3:
+                self._keep_blocks(pending, rng)
+        self.seen = self.durable.copy()
+        self.mapped = 0
+
+    def _keep_first(self, pending: list[tuple[int, bytes | None]], rng: random.Random) -> None:
+        kept = rng.randrange(len(pending))
+        for change in pending[:kept]:
+            self.apply(change)
+        position, data = pending[kept]
+        if data is not None:
+            self.apply((position, data[: rng.randrange(len(data) + 1)]))
+
+    def _keep_blocks(self, pending: list[tuple[int, bytes | None]], rng: random.Random) -> None:
+        for position, data in pending:
+            if data is None:
+                self.apply((position, None))
+                continue
+            start = 0
+            while start < len(data):
+                end = min(len(data), start + BLOCK_BYTES - (position + start) % BLOCK_BYTES)
+                if rng.random() < 0.5:
+                    self.apply((position + start, data[start:end]))
+                start = end
+
+
+class Folder:
+    """One folder: the names that programs see, those that the disk has, and the changes between, in order."""
+
+    __slots__ = ("durable", "entries", "pending")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Folder] = {}
+        self.durable: dict[str, Inode | Folder] = {}
+        self.pending: list[tuple[str, Inode | Folder | None, str | None]] = []
+
+    def change(self, name: str, node: Inode | Folder | None, *, moved_from: str | None = None) -> None:
+        """Bind a name, or free it (None). moved_from: the name that is freed in the same step."""
+        self._bind(self.entries, name, node, moved_from)
+        self.pending.append((name, node, moved_from))
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.pending.clear()
+
+    def twin(self, memo: Memo) -> Folder:
+        """The same folder, with all that it names and that the disk still has, in another tree."""
+        other = memo.get(id(self))
+        if other is None:
+            other = memo[id(self)] = Folder()
+            other.entries = {name: node.twin(memo) for name, node in self.entries.items()}
+            other.durable = {name: node.twin(memo) for name, node in self.durable.items()}
+            other.pending = [
+                (name, None if node is None else node.twin(memo), moved_from) for name, node, moved_from in self.pending
+            ]
+        assert isinstance(other, Folder)
+        return other
+
+    def crash(self, rng: random.Random) -> None:
+        for name, node, moved_from in self.pending[: rng.randrange(len(self.pending) + 1) if self.pending else 0]:
+            self._bind(self.durable, name, node, moved_from)
+        self.pending.clear()
+        self.entries = dict(self.durable)
+        for _, node in sorted(self.entries.items()):
+            node.crash(rng)
+
+    @staticmethod
+    def _bind(
+        entries: dict[str, Inode | Folder], name: str, node: Inode | Folder | None, moved_from: str | None
+    ) -> None:
+        if moved_from is not None:
+            entries.pop(moved_from, None)
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node

@@ -1,0 +1,163 @@
+"""What the files of a data folder claim of its logs: how far each is durable, held, committed, and where it starts.
+
+    FOLDER/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
+           replication-offset-checkpoint      high watermarks                                      (Kafka's)
+           log-start-offset-checkpoint        where logs start, if not at their first segment      (Kafka's)
+           cleaner-offset-checkpoint          up to where compacted logs are clean                 (Kafka's)
+           held-offset-marks                  held_marks.py
+
+Kept true: what a file claims is true of the disk; a claim that is to fall falls durably before the bytes go.
+Left to others: when to write (data_folder.py), what an error of the disk means (data_folder.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from storage.checkpoints import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offsets,
+)
+from storage.files import Files
+from storage.held_marks import HELD_MARKS, HeldMarks
+from storage.loaded import Known
+from storage.log import Log
+from storage.offset_checkpoint import OffsetCheckpoint
+from tidelog.errors import CorruptLog
+from tidelog.types import Offset, PartitionKey, TopicPartition
+
+
+class FolderClaims:
+    """The claims of one data folder. `notes`: what was wrong with the files, in sentences."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        """Reads what is there. Raises OSError."""
+        self.notes: list[str] = []
+        self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
+        """Is Kafka's folder opened here for the first time?"""
+        self.marks = HeldMarks(files, path)
+        self._files, self._path = files, path
+        self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
+        self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        self._log_starts = self._checkpoint(LOG_START_CHECKPOINT)
+        self._cleaned = self._checkpoint(CLEANER_CHECKPOINT)
+        self._found_high_watermarks = dict(self._high_watermarks.claimed)
+        self._found_recovery_points = dict(self._recovery_points.claimed)
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        path = f"{self._path}/{name}"
+        try:
+            claimed = read_offsets(self._files, path)
+        except CorruptLog as error:
+            self.notes.append(f"{error.message}; logs are recovered from their beginning")
+            claimed = {}
+        return OffsetCheckpoint(self._files, path, claimed)
+
+    # --- found at the start ---------------------------------------------------------------------------------------
+
+    def known(self, tp: TopicPartition, key: PartitionKey, *, clean: bool) -> Known:
+        """What the files said of a log when this process began."""
+        return Known(
+            self._found_recovery_points.get(tp, Offset(0)),
+            self.marks.get(key),
+            self._log_starts.claimed.get(tp, Offset(0)),
+            clean,
+            self._cleaned.claimed.get(tp, Offset(0)),
+            self._foreign,
+        )
+
+    def high_watermark(self, tp: TopicPartition) -> Offset:
+        """As far as it was written down."""
+        return self._found_high_watermarks.get(tp, Offset(0))
+
+    # --- one log --------------------------------------------------------------------------------------------------
+
+    def lower(self, tp: TopicPartition, key: PartitionKey, offset: Offset) -> None:
+        """Nothing at or above `offset` is claimed to be durable or held, durably. Raises OSError."""
+        self.marks.lower(key, offset)
+        if self._recovery_points.claimed.get(tp, 0) > offset:
+            _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: offset})
+        if self._cleaned.claimed.get(tp, 0) > offset:
+            _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
+
+    def protect(self, log: Log) -> None:
+        """Make the log's recovery point durable: everything below it is on the disk, a hole there is no loss. Raises
+        OSError."""
+        tp = log.topic_partition
+        if self._recovery_points.claimed.get(tp, 0) < log.recovery_point:
+            _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: log.recovery_point})
+
+    def note_log_start(self, log: Log) -> None:
+        """Write down where the log starts now, durably. Raises OSError."""
+        _write_now(self._log_starts, {**self._log_starts.claimed, log.topic_partition: log.log_start_offset})
+
+    def cleaned(self, tp: TopicPartition) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        return self._cleaned.claimed.get(tp)
+
+    def note_cleaned(self, tp: TopicPartition, offset: Offset) -> None:
+        """Write down up to where the log is compacted, durably. Raises OSError."""
+        _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
+
+    def forget(self, tp: TopicPartition, key: PartitionKey) -> None:
+        """No file claims anything about this log any more. Raises OSError."""
+        self.marks.drop(key)
+        self._found_high_watermarks.pop(tp, None)
+        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
+            if checkpoint.claimed.get(tp):
+                _write_now(checkpoint, {**checkpoint.claimed, tp: Offset(0)})
+        if tp in self._cleaned.claimed:
+            _write_now(self._cleaned, {key: offset for key, offset in self._cleaned.claimed.items() if key != tp})
+
+    # --- all of them ----------------------------------------------------------------------------------------------
+
+    def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:
+        """On the owner's thread: what the checkpoints should say now. Returns the write, for any thread, which raises
+        OSError; None where the files say just that."""
+        prepared = [(file, file.prepare(offsets), offsets) for file, offsets in self._current(logs)]
+        changed = [(file, version, offsets) for file, version, offsets in prepared if version is not None]
+        if not changed:
+            return None
+
+        def write() -> None:
+            for file, version, offsets in changed:
+                file.write(version, offsets)
+
+        return write
+
+    def write(self, logs: Collection[Log]) -> None:
+        """Write everything, durably, before returning. Raises OSError."""
+        for file, offsets in self._current(logs):
+            _write_now(file, offsets)
+        self.marks.sync()
+
+    def _current(self, logs: Collection[Log]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
+        """A log not loaded yet keeps what was found."""
+        points = {**self._recovery_points.claimed}
+        marks = {**self._found_high_watermarks}
+        starts = {**self._log_starts.claimed}
+        for log in logs:
+            tp = log.topic_partition
+            if log.damage is None:
+                points[tp] = log.recovery_point
+            marks[tp] = log.high_watermark
+            if log.log_start_offset > log.segments[0].base_offset or starts.get(tp, 0) != 0:
+                starts[tp] = log.log_start_offset
+        return [
+            (self._recovery_points, points),
+            (self._high_watermarks, marks),
+            (self._log_starts, {tp: offset for tp, offset in starts.items() if offset > 0}),
+        ]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.marks.close()
+
+
+def _write_now(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
+    version = checkpoint.prepare(offsets)
+    if version is not None:
+        checkpoint.write(version, offsets)

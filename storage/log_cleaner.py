@@ -1,0 +1,202 @@
+"""Compacts many logs, the dirtiest first, one at a time and no faster than it may. Pure but for the swap of segments.
+
+    piece = cleaner.begin(logs, now)             owner's thread; None: nothing is worth it, ask again later
+    outcome = piece.work()                       any thread, after piece.wait_ms
+    piece = cleaner.settle(outcome, ...)         owner's thread; the next piece, None: this log is done
+
+Kept true:
+  1. A log whose batches cannot be read is reported once and left alone until it is opened anew; the others go on.
+  2. The log that a round is about can be appended to, read, flushed, cut, emptied, closed and deleted meanwhile: what
+     changes its old segments cancels the round.
+  3. Where the log is clean up to is written down behind the last swap: a crash in between costs another round.
+Left to others: executors and timers (upkeep.py, node/), what cleaning is (cleaning.py, batch_filter.py).
+Source: Kafka's LogCleaner and LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from storage.batch_filter import FilterStats, LastRecord
+from storage.batch_walk import BrokenChain
+from storage.cleanable import Cleanable, measure, modified_ms
+from storage.cleaning import Cleaning, CleaningCancelled, CleaningPlan, Source
+from storage.index_errors import IndexRefusal
+from storage.log import Log
+from storage.throttle import Throttle
+from tidelog.errors import CorruptLog, TidelogError
+from tidelog.types import Millis, Offset, TopicPartition
+
+T = TypeVar("T")
+PIECE_BYTES: Final = 8 << 20
+"""Read and written between two looks at the throttle: some 50 ms of one core."""
+
+
+class Piece(NamedTuple):
+    """Work to be done on any thread, so many milliseconds from now. It returns bytes, or raises."""
+
+    work: Callable[[], int]
+    wait_ms: Millis
+
+
+class Cleaned(NamedTuple):
+    """A round that has ended."""
+
+    log: TopicPartition
+    end: Offset
+    stats: FilterStats
+
+
+def measure_log(log: Log, now: Millis) -> Cleanable:
+    """How much of a log could be cleaned. now: wall clock. Raises CorruptLog, KafkaStorageError."""
+    return log.guard(
+        "measuring",
+        lambda: measure(
+            log.segments,
+            log.config,
+            now=now,
+            log_start=log.log_start_offset,
+            log_end=log.log_end_offset,
+            cleaned=log.folder.cleaned(log),
+            limit=min(log.last_stable_offset, log.recovery_point),
+        ),
+    )
+
+
+def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) -> Cleaning:
+    """Begin a round: the log knows of it from here on. Raises CorruptLog, KafkaStorageError."""
+    segments = [segment for segment in log.segments if segment.base_offset < cleanable.end]
+    ends = [*(segment.base_offset for segment in segments[1:]), cleanable.end]
+
+    def take() -> CleaningPlan:
+        return CleaningPlan(
+            log.files,
+            log.path,
+            log.config,
+            [
+                Source(segment, segment.path, segment.base_offset, end, segment.size, modified_ms(segment))
+                for segment, end in zip(segments, ends, strict=True)
+            ],
+            cleanable.first_dirty,
+            log.aborted_transactions(segments[0].base_offset, cleanable.end),
+            {
+                state.producer_id: LastRecord(state.batches[-1].last_offset if state.batches else None, state.epoch)
+                for state in log.active_producers()
+            },
+            map_bytes,
+            now,
+        )
+
+    cleaning = Cleaning(log.guard("planning the cleaning of", take))
+    log.front.cleaning = cleaning
+    return cleaning
+
+
+class LogCleaner:
+    """The cleaner of one data folder. `uncleanable`: logs that it leaves alone, and why. `last`: the last round that
+    ended. All but `Piece.work` is for the owner's thread."""
+
+    def __init__(self, *, map_bytes: int, bytes_per_second: int, on_trouble: Callable[[TidelogError], None]) -> None:
+        """map_bytes: memory for the offset map. bytes_per_second: most that it reads and writes. on_trouble: told what
+        keeps a log from being cleaned."""
+        self._map_bytes = map_bytes
+        self._throttle = Throttle(bytes_per_second)
+        self._on_trouble = on_trouble
+        self._round: tuple[Log, Cleaning] | None = None
+        self._refused: dict[TopicPartition, tuple[Log, str]] = {}
+        self.last: Cleaned | None = None
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """By log, what keeps it from being cleaned."""
+        return {tp: why for tp, (log, why) in self._refused.items() if not log.closed}
+
+    @property
+    def busy_with(self) -> TopicPartition | None:
+        """The log that a round is about."""
+        return None if self._round is None else self._round[0].topic_partition
+
+    def begin(self, logs: Iterable[Log], now: Millis) -> Piece | None:
+        """Choose the log with the largest dirty share of those worth it, and begin. now: wall clock."""
+        assert self._round is None, f"{self.busy_with} is being cleaned already"
+        best: tuple[Log, Cleanable] | None = None
+        for log in logs:
+            if not self._may_clean(log):
+                continue
+            cleanable = self._try(lambda log=log: measure_log(log, now))  # type: ignore[misc]
+            if (
+                cleanable is not None
+                and cleanable.is_worth_it(log.config)
+                and (best is None or cleanable.ratio > best[1].ratio)
+            ):
+                best = log, cleanable
+        if best is None:
+            return None
+        log, cleanable = best
+        cleaning = self._try(lambda: begin_cleaning(log, cleanable, self._map_bytes, now))
+        if cleaning is None:
+            return None
+        self._round = log, cleaning
+        return Piece(lambda: cleaning.run(PIECE_BYTES), Millis(0))
+
+    def _may_clean(self, log: Log) -> bool:
+        if not log.config.compact or log.closed or log.damage is not None or log.folder.offline is not None:
+            return False
+        refused = self._refused.get(log.topic_partition)
+        return refused is None or refused[0] is not log
+
+    def settle(self, outcome: int | BaseException, now: Millis, *, started: Millis, ended: Millis) -> Piece | None:
+        """A piece has returned so many bytes, or raised that. now: wall clock. started, ended: of the piece, monotonic.
+        Returns the next piece, None where the round is over. Raises what is no trouble of log or disk."""
+        assert self._round is not None, "no round is under way"
+        log, cleaning = self._round
+        if isinstance(outcome, BaseException) or cleaning.cancelled:
+            self._give_up(log, cleaning, CleaningCancelled() if isinstance(outcome, int) else outcome)
+            return None
+        if self._try(lambda: self._advance(log, cleaning, now)) is None:
+            self._give_up(log, cleaning, CleaningCancelled())
+            return None
+        if cleaning.ended:
+            log.front.cleaning = self._round = None
+            self.last = Cleaned(log.topic_partition, cleaning.end, cleaning.stats)
+            return None
+        wait = self._throttle.wait_after(outcome, started, ended)
+        return Piece(lambda: cleaning.run(PIECE_BYTES), wait)
+
+    def _advance(self, log: Log, cleaning: Cleaning, now: Millis) -> bool:
+        """Swap in what is ready; write down what is done."""
+        if cleaning.ready is not None:
+            sources, cleaned = cleaning.ready
+            old = [source.segment for source in sources]
+            log.guard("swapping cleaned segments into", lambda: log.front.replace(old, cleaned, now))
+            cleaning.ready = None
+        if cleaning.ended:
+            log.guard("noting the cleaning of", lambda: log.folder.note_cleaned(log, cleaning.end))
+        return True
+
+    def _give_up(self, log: Log, cleaning: Cleaning, cause: BaseException) -> None:
+        """End a round that cannot be finished, and remove what it was writing."""
+        self._round = None
+        log.front.stop_cleaning()
+        if isinstance(cause, OSError):
+            self._on_trouble(log.folder.fail(f"cleaning {log.path}", cause))
+        elif isinstance(cause, BrokenChain | IndexRefusal | TidelogError):
+            why = cause.message if isinstance(cause, TidelogError) else str(cause)
+            self._refused[log.topic_partition] = log, why
+            self._on_trouble(
+                CorruptLog(
+                    f"{log.topic_partition} cannot be compacted, and is left as it is until it is opened anew: {why}"
+                )
+            )
+        elif not isinstance(cause, CleaningCancelled):
+            raise cause
+        if not log.closed and log.folder.offline is None:
+            self._try(lambda: log.guard("removing an unfinished cleaning of", cleaning.remove_files))
+
+    def _try(self, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except TidelogError as error:
+            self._on_trouble(error)
+            return None

@@ -1,0 +1,65 @@
+"""What a log needs of the data folder that it lies in."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Protocol
+
+from storage.clock import WallClock
+from storage.files import Files
+from tidelog.errors import TidelogError
+from tidelog.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+
+class LogFolder(Protocol):
+    """The folder, as its logs see it."""
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def clock(self) -> WallClock: ...
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def offline(self) -> str | None:
+        """Why the folder is out of use, None while it is in use."""
+        ...
+
+    def fail(self, doing: str, error: OSError) -> TidelogError:
+        """Take the folder offline, unless it is merely full. Returns the error to raise."""
+        ...
+
+    def note_held(self, log: Log) -> None:
+        """What the log holds has moved up: write the mark."""
+        ...
+
+    def take_room(self, tp: TopicPartition, size: int) -> None:
+        """So many bytes are about to be appended to one of its logs. Raises DiskFull below the reserve."""
+        ...
+
+    def lower_marks(self, log: Log, offset: Offset) -> None:
+        """Make durable that nothing at or above `offset` is claimed to be. Raises OSError."""
+        ...
+
+    def note_log_start(self, log: Log) -> None:
+        """The log starts elsewhere now: make that durable. Raises OSError."""
+        ...
+
+    def protect(self, log: Log) -> None:
+        """Make the log's recovery point durable: what is missing below it is no loss. Raises OSError."""
+        ...
+
+    def cleaned(self, log: Log) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        ...
+
+    def note_cleaned(self, log: Log, offset: Offset) -> None:
+        """The log is compacted up to `offset`: make that durable. Raises OSError."""
+        ...
+
+    def request_flush(self, log: Log) -> None:
+        """Flush the log in the background."""
+        ...

@@ -1,0 +1,182 @@
+"""The producers' part in what a log does: duplicates and refusals before an append, state behind it, and what rolls,
+cuts and a moving log start mean for the state.
+
+Kept true:
+  1. Nothing changes before the batches are in the log; a duplicate changes nothing at all.
+  2. A snapshot at a segment's base holds exactly what lies below it: it is taken before the segment is begun.
+  3. Behind a cut, snapshots above it are removed before the folder is synced, and the state is what the log now says,
+     before anything is appended or answered: no state outlives a cut.
+Left to others: the state itself (producer_state.py), how it is rebuilt (producer_recovery.py), the order of the steps
+of an append or a cut (log.py).
+Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, UnifiedLog.truncateTo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.append_info import LogAppendInfo, Origin
+from storage.config import LogConfig
+from storage.files import Files
+from storage.loading import Damage, LoadedLog
+from storage.producer_entry import ProducerBatch, ProducerState, read_marker
+from storage.producer_recovery import Replayed, load_producers, rebuild
+from storage.producer_state import Duplicate
+from storage.segments import LogSegments
+from storage.transaction_index import AbortedTransaction
+from storage.validation import Prepared
+from tidelog.records.batch import CONTROL_BIT
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
+
+
+class LogProducers:
+    """The producers of one log. Methods that touch the disk raise OSError."""
+
+    __slots__ = ("_aborted", "_segments", "_state", "damage", "notes")
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        segments: LogSegments,
+        loaded: LoadedLog,
+        config: LogConfig,
+        *,
+        high_watermark: Offset,
+        now: Millis,
+    ) -> None:
+        """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
+        self._segments = segments
+        self._state, self._aborted, replayed = load_producers(
+            files,
+            path,
+            segments.all,
+            log_start=loaded.log_start,
+            log_end=loaded.log_end,
+            trusted=loaded.log_end if loaded.read_from is None else loaded.read_from,
+            high_watermark=high_watermark,
+            expiration_ms=config.producer_id_expiration_ms,
+            now=now,
+        )
+        self.notes = tuple(replayed.notes)
+        self.damage = _damage(replayed, loaded.log_end)
+        """What could not be read again; None for nothing."""
+        if loaded.fresh:
+            self._aborted.begin(segments.active.base_offset)
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def active(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known."""
+        return self._state.active_producers()
+
+    def first_unstable(self, log_start: Offset) -> Offset | None:
+        """Where the oldest transaction begins that is open, or not replicated to its end; None for none."""
+        first = self._state.first_unstable_offset
+        return None if first is None else max(first, log_start)
+
+    def aborted(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end). Raises BrokenChain too."""
+        return self._aborted.collect(self._segments, start, end)
+
+    # --- appends --------------------------------------------------------------------------------------------------
+
+    def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
+        """The batches with a producer id, where they may be appended; where the first of them lies already, that.
+
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, and
+        CorruptRecord for a marker that cannot be read; in replication only the last.
+        """
+        batches = []
+        for i, header in enumerate(prepared.headers):
+            if header.producer_id > NO_PRODUCER_ID:
+                marker = read_marker(prepared.batch(i)) if header.attributes & CONTROL_BIT else None
+                batches.append(ProducerBatch(header, marker))
+        if batches and origin is not Origin.REPLICATION:
+            checked = self._state.check(batches, origin)
+            if isinstance(checked, Duplicate):
+                return checked
+        return batches
+
+    def appended(self, batches: Sequence[ProducerBatch]) -> None:
+        """These, which were checked, lie in the active segment now."""
+        aborted: list[AbortedTransaction] = []
+        for batch in batches:
+            aborted += self._state.replay(batch)
+        if aborted:
+            self._aborted.append(self._segments.active.base_offset, aborted)
+
+    def high_watermark_moved(self, high_watermark: Offset) -> None:
+        """Transactions that are completed below it are stable."""
+        self._state.high_watermark_moved(high_watermark)
+
+    def expire(self, now: Millis) -> int:
+        """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
+        return self._state.expire(now)
+
+    # --- segments -------------------------------------------------------------------------------------------------
+
+    def rolling(self, offset: Offset) -> None:
+        """The next segment is to begin at `offset`, the log end or behind it."""
+        self._state.take_snapshot(offset)
+
+    def rolled(self, closed: Offset, base_offset: Offset) -> None:
+        """The segment at `closed` takes no more, the one at `base_offset` is new."""
+        self._aborted.close(closed, next(iter(self._state.open_transactions), None))
+        self._aborted.begin(base_offset)
+
+    def closing(self, log_end: Offset) -> None:
+        """A clean stop: nothing is appended any more."""
+        self._state.take_snapshot(log_end)
+
+    def segments_went(self, log_start: Offset) -> None:
+        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones."""
+        self._state.remove_snapshots_below(self._segments.from_offset(log_start)[0].base_offset)
+        self._aborted.forget()
+
+    # --- cuts -----------------------------------------------------------------------------------------------------
+
+    def cutting(self, log_end: Offset) -> bool:
+        """The log is to end at `log_end`. Returns whether the folder must be synced before anything is appended."""
+        return self._state.remove_snapshots_above(log_end)
+
+    def cut(self, log_start: Offset, log_end: Offset, high_watermark: Offset, now: Millis) -> Damage | None:
+        """The log ends at `log_end` now. Returns what of it cannot be read, None for nothing."""
+        self._aborted.truncate_to(self._segments.active.base_offset, log_end)
+        replayed = rebuild(
+            self._state,
+            self._segments.all,
+            log_start=log_start,
+            log_end=log_end,
+            high_watermark=high_watermark,
+            now=now,
+        )
+        return _damage(replayed, log_end)
+
+    def emptied(self) -> None:
+        """The log is empty, and its only segment new."""
+        self._state.clear()
+        self._aborted.forget()
+        self._aborted.begin(self._segments.active.base_offset)
+
+
+def _damage(replayed: Replayed, log_end: Offset) -> Damage | None:
+    damage: Damage | None = None
+    for segment, broken in replayed.broken:
+        first = Offset(broken.next_offset)
+        found = Damage(segment.path, broken.position, first, max(log_end, Offset(first + 1)), broken.reason)
+        damage = found if damage is None else damage.joined(found)
+    return damage
+
+
+def first_result(prepared: Prepared, duplicate: Duplicate, config: LogConfig) -> LogAppendInfo:
+    """What the first append of a batch was answered with. prepared: its copy."""
+    stamped = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return prepared.info._replace(
+        first_offset=duplicate.first_offset,
+        last_offset=duplicate.last_offset,
+        max_timestamp=duplicate.timestamp,
+        offset_of_max_timestamp=duplicate.last_offset,
+        log_append_time=duplicate.timestamp if stamped else NO_TIMESTAMP,
+        duplicate=True,
+    )

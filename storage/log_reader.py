@@ -1,0 +1,70 @@
+"""Reading along a log, segment by segment; where readers go on is remembered, so that most reads look nothing up.
+
+Left to others: what may be read (log.py), reading within a segment (segment.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from storage.epoch_cache import LeaderEpochCache
+from storage.files import Buffer
+from storage.segment import LogSegment
+from storage.segments import LogSegments
+from storage.transaction_index import AbortedTransaction
+from tidelog.types import EpochStart, Offset
+
+_HINTS_MAX: Final = 64
+"""Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
+
+
+class LogRead(NamedTuple):
+    """What a read gives: whole batches, the first of which may begin below the offset asked for.
+
+    next_offset: where to read on. epochs: the epoch entries over the batches' range. aborted: the aborted transactions
+    that have records in it, where only decided records are read.
+    """
+
+    records: Buffer
+    next_offset: Offset
+    epochs: tuple[EpochStart, ...]
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+class LogReader:
+    """Reads of one log."""
+
+    __slots__ = ("_epochs", "_hints", "_segments")
+
+    def __init__(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+        self._segments, self._epochs = segments, epochs
+        self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+
+    def forget(self) -> None:
+        """Bytes or segments went: look everything up again."""
+        self._hints.clear()
+
+    def read(self, offset: Offset, max_bytes: int, up_to: Offset, min_one_batch: bool) -> LogRead:
+        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment. Raises
+        BrokenChain, OSError."""
+        hint = self._hints.pop(offset, None)
+        if hint is not None:
+            segment, at = hint
+            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
+            if found is not None:
+                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+        for segment in self._segments.from_offset(offset):
+            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
+            if found is not None:
+                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+        return LogRead(b"", offset, ())
+
+    def _found(
+        self, segment: LogSegment, records: Buffer, offset: Offset, next_offset: Offset, position: int
+    ) -> LogRead:
+        if not records:
+            return LogRead(b"", offset, ())
+        if len(self._hints) >= _HINTS_MAX:
+            del self._hints[next(iter(self._hints))]
+        self._hints[next_offset] = (segment, position)
+        return LogRead(records, next_offset, self._epochs.over(offset, next_offset))

@@ -1,0 +1,137 @@
+"""Producer state when a log is opened, and after a cut: the newest snapshot that can be believed, and what came after.
+
+Kept true:
+  1. A snapshot above the log's end, or above where recovery began to read, is not believed: it is removed, durably,
+     before anything is appended, and written anew. One that cannot be read gives way to the next older one; where there
+     is none, the state comes from the log's start.
+  2. What was completed above the high watermark stays unstable until that has passed it: where there are
+     transactions, the state is rebuilt from a snapshot below the high watermark.
+  3. Segments of which every batch was read again have a transaction index that says what they say.
+  4. A batch that cannot be read ends the replay of its segment, and is told as damage: no append may follow.
+Left to others: what is cut, what becomes of damage (loading.py), indexes of the segments that were not read
+(aborted_transactions.py).
+Source: Kafka's UnifiedLog.rebuildProducerState, LogLoader.recoverSegment, ProducerStateManager.removeStraySnapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.aborted_transactions import AbortedTransactions
+from storage.batch_walk import BrokenChain
+from storage.files import Files
+from storage.producer_replay import walk_producers
+from storage.producer_state import ProducerStateManager
+from storage.segment import LogSegment
+from storage.transaction_index import AbortedTransaction
+from tidelog.types import Millis, Offset
+
+
+class Replayed(NamedTuple):
+    """What a replay has met. notes: sentences for the node's log. broken: where segments cannot be read."""
+
+    notes: list[str]
+    broken: list[tuple[LogSegment, BrokenChain]]
+
+
+class LoadedProducers(NamedTuple):
+    """The producers of a log as loading leaves them."""
+
+    state: ProducerStateManager
+    aborted: AbortedTransactions
+    replayed: Replayed
+
+
+def load_producers(
+    files: Files,
+    folder: str,
+    segments: Sequence[LogSegment],
+    *,
+    log_start: Offset,
+    log_end: Offset,
+    trusted: Offset,
+    high_watermark: Offset,
+    expiration_ms: int,
+    now: Millis,
+) -> LoadedProducers:
+    """The state of a log that has just been opened.
+
+    segments: oldest first, as they are now, indexes sound. trusted: snapshots above it are not believed: the log end
+    after a clean stop, else the base of the first segment that recovery has read. high_watermark: as the checkpoint
+    has it.
+    Reads a snapshot, and the batch headers behind it; after a clean stop one snapshot is all. Raises OSError.
+    """
+    state = ProducerStateManager(files, folder, expiration_ms)
+    aborted = AbortedTransactions(files, folder)
+    if _remove_strays(state, [segment.base_offset for segment in segments], min(trusted, log_end)):
+        files.sync_folder(folder)
+    replayed = rebuild(
+        state,
+        segments,
+        log_start=log_start,
+        log_end=log_end,
+        high_watermark=high_watermark,
+        now=now,
+        aborted=aborted,
+        read_from=min(trusted, log_end),
+    )
+    state.expire(now)
+    return LoadedProducers(state, aborted, replayed)
+
+
+def _remove_strays(state: ProducerStateManager, bases: Sequence[Offset], up_to: Offset) -> bool:
+    """Remove snapshots above `up_to`, and those that belong to no segment, but for one behind the last segment's base:
+    a clean stop's. Returns whether the folder must be synced."""
+    removed = state.remove_snapshots_above(up_to)
+    for offset in list(state.snapshots):
+        clean_stop = offset == state.snapshots[-1] and bool(bases) and offset > bases[-1]
+        if offset not in bases and not clean_stop:
+            state.remove_snapshot(offset)
+    return removed
+
+
+def rebuild(
+    state: ProducerStateManager,
+    segments: Sequence[LogSegment],
+    *,
+    log_start: Offset,
+    log_end: Offset,
+    high_watermark: Offset,
+    now: Millis,
+    aborted: AbortedTransactions | None = None,
+    read_from: Offset | None = None,
+) -> Replayed:
+    """Make the state that of a log which ends at `log_end`; its snapshots reach no further. Missing snapshots of
+    segments on the way are written, and one at the log end.
+
+    read_from: the transaction indexes (`aborted`) of segments from there on are made anew. Raises OSError.
+    """
+    known, notes = state.load(log_end, now)
+    if state.has_transactions and high_watermark < log_end:
+        known, more = state.load(high_watermark, now)
+        notes += more
+    start = max(log_start, known or Offset(0))
+    replayed = Replayed(notes, [])
+    for i, segment in enumerate(segments):
+        base = segment.base_offset
+        behind = segments[i + 1].base_offset if i + 1 < len(segments) else log_end
+        if behind <= start and base != start:
+            continue
+        if base > start and not replayed.broken:
+            state.take_snapshot(base)
+        found: list[AbortedTransaction] = []
+        try:
+            for batch in walk_producers(segment, max(start, base), log_end):
+                found += state.replay(batch)
+        except BrokenChain as broken:
+            replayed.broken.append((segment, broken))
+            continue
+        if aborted is not None and read_from is not None and base >= max(read_from, start):
+            aborted.rebuilt(base, found)
+            if i + 1 < len(segments):
+                aborted.close(base, next(iter(state.open_transactions), None))
+    state.high_watermark_moved(high_watermark)
+    if not replayed.broken:
+        state.take_snapshot(log_end)
+    return replayed

@@ -1,0 +1,49 @@
+"""Reading a log again for what its producers did: batch headers, and the records of markers. Nothing else is read.
+
+Kept true: a batch that cannot be believed ends the walk with BrokenChain; nothing is passed over silently.
+Left to others: what becomes of it (producer_state.py). Source: Kafka's UnifiedLog.loadProducersFromRecords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storage.batch_walk import BrokenChain
+from storage.producer_entry import ProducerBatch, read_marker
+from storage.producer_state import ProducerStateManager
+from storage.segment import LogSegment
+from tidelog.errors import TidelogError
+from tidelog.records.batch import CONTROL_BIT, RecordBatch
+from tidelog.types import NO_PRODUCER_ID, Offset
+
+
+def walk_producers(segment: LogSegment, start: Offset, end: Offset) -> Iterator[ProducerBatch]:
+    """The batches with a producer id among those that reach to `start` or beyond and begin below `end`.
+
+    Raises BrokenChain, OSError.
+    """
+    for header in segment.walk(segment.start_for(start)):
+        if header.base_offset >= end:
+            return
+        if header.producer_id <= NO_PRODUCER_ID or header.last_offset < start:
+            continue
+        marker = None
+        if header.attributes & CONTROL_BIT:
+            data = segment.file.pread(header.size, header.position)
+            try:
+                batch = RecordBatch(data)
+                batch.ensure_valid()
+                marker = read_marker(batch)
+            except TidelogError as error:
+                raise BrokenChain(header.position, header.base_offset, error.message) from error
+        yield ProducerBatch(header, marker)
+
+
+def replay(state: ProducerStateManager, segments: Sequence[LogSegment], start: Offset, end: Offset) -> None:
+    """Enter everything in [start, end) into the state. segments: of the log, oldest first. Raises BrokenChain,
+    OSError."""
+    for i, segment in enumerate(segments):
+        behind = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        if segment.base_offset < end and behind > start:
+            for batch in walk_producers(segment, start, end):
+                state.replay(batch)

@@ -1,0 +1,244 @@
+"""The producers of one log: who may append what, which transactions are open, how far the log is decided.
+
+Kept true:
+  1. `check` changes nothing: what it returns is entered by `apply`, once the batches are in the log.
+  2. The first unstable offset is where the oldest transaction begins that is open, or whose marker is not below the
+     high watermark yet. The last stable offset is never above it.
+  3. A snapshot names the offset below which all batches are in it. It is derived data: written without being synced,
+     believed only with a right checksum. Those above a cut are removed, durably, before anything is appended.
+  4. A producer without an open transaction is forgotten when its last batch is `producer.id.expiration.ms` old.
+Left to others: what one batch changes (producer_entry.py), rebuilding from a log (producer_recovery.py), the
+transaction indexes (aborted_transactions.py).
+Source: Kafka's ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storage.append_info import Origin
+from storage.files import Files, read_file, write_file
+from storage.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
+from storage.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offset, snapshot_path
+from storage.transaction_index import AbortedTransaction
+from tidelog.errors import CorruptLog
+from tidelog.types import Millis, Offset, ProducerId
+
+
+class Duplicate(NamedTuple):
+    """A batch that was appended before, at these offsets; timestamp: its largest one."""
+
+    first_offset: Offset
+    last_offset: Offset
+    timestamp: Millis
+
+
+class StartedTransaction(NamedTuple):
+    """A transaction has its first record at this offset."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+@dataclass(slots=True)
+class ProducerChanges:
+    """What batches change once they are in the log."""
+
+    states: dict[ProducerId, ProducerState] = field(default_factory=dict)
+    transactions: list[CompletedTransaction | StartedTransaction] = field(default_factory=list)
+    """As they begin and end in the log."""
+
+
+class ProducerStateManager:
+    """See the module's words. For the owner's thread."""
+
+    __slots__ = ("_files", "_folder", "_ongoing", "_producers", "_snapshots", "_unreplicated", "expiration_ms")
+
+    def __init__(self, files: Files, folder: str, expiration_ms: int) -> None:
+        """folder: of the partition; its snapshots are listed. Raises OSError."""
+        self._files, self._folder = files, folder
+        self.expiration_ms = expiration_ms
+        self._producers: dict[ProducerId, ProducerState] = {}
+        self._ongoing: dict[Offset, ProducerId] = {}
+        """Open transactions by first offset, the oldest first."""
+        self._unreplicated: dict[Offset, Offset] = {}
+        """Completed transactions whose markers are not below the high watermark: last by first offset."""
+        self._snapshots: list[Offset] = []
+        self.find_snapshots()
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def active_producers(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known (Kafka's DescribeProducers)."""
+        return tuple(self._producers.values())
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """See the module's words; None where everything is decided and replicated."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min((*self._first_undecided(), *self._unreplicated))
+
+    def _first_undecided(self) -> Iterable[Offset]:
+        for offset in self._ongoing:
+            return (offset,)
+        return ()
+
+    @property
+    def has_transactions(self) -> bool:
+        """Has any producer that is known an open transaction, or had one?"""
+        return bool(self._ongoing) or any(state.coordinator_epoch >= 0 for state in self._producers.values())
+
+    @property
+    def open_transactions(self) -> dict[Offset, ProducerId]:
+        """Those without a marker, by first offset, oldest first; not to be changed."""
+        return self._ongoing
+
+    @property
+    def snapshots(self) -> Sequence[Offset]:
+        """The offsets of the snapshot files, ascending; not to be changed."""
+        return self._snapshots
+
+    # --- appends --------------------------------------------------------------------------------------------------
+
+    def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
+        """May these be appended? Returns what they change, or where the first of them lies already (clients only).
+
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; in
+        replication nothing.
+        """
+        changes = ProducerChanges()
+        for batch in batches:
+            producer_id = batch.header.producer_id
+            state = changes.states.get(producer_id) or self._producers.get(producer_id)
+            if state is None:
+                state = ProducerState(producer_id)
+            elif origin is Origin.CLIENT:
+                earlier = state.duplicate_of(batch)
+                if earlier is not None:
+                    return Duplicate(earlier.first_offset, earlier.last_offset, earlier.timestamp)
+            after, completed = state.after(batch, origin)
+            if completed is not None:
+                changes.transactions.append(completed)
+            if after.transaction_start >= 0 and after.transaction_start != state.transaction_start:
+                changes.transactions.append(StartedTransaction(producer_id, after.transaction_start))
+            changes.states[producer_id] = after
+        return changes
+
+    def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
+        """Enter what was checked: its batches are in the log now. Returns the transactions that they have aborted."""
+        self._producers.update(changes.states)
+        aborted = []
+        for transaction in changes.transactions:
+            first_offset = transaction.first_offset
+            if isinstance(transaction, StartedTransaction):
+                self._ongoing[first_offset] = transaction.producer_id
+                continue
+            self._ongoing.pop(first_offset, None)
+            self._unreplicated[first_offset] = transaction.last_offset
+            if transaction.aborted:
+                stable = next(iter(self._ongoing), Offset(transaction.last_offset + 1))
+                aborted.append(
+                    AbortedTransaction(transaction.producer_id, first_offset, transaction.last_offset, stable)
+                )
+        return aborted
+
+    def replay(self, batch: ProducerBatch) -> list[AbortedTransaction]:
+        """Enter a batch that lies in the log already. Returns the transactions that it has aborted."""
+        changes = self.check((batch,), Origin.REPLICATION)
+        assert isinstance(changes, ProducerChanges), "only clients' batches are duplicates"
+        return self.apply(changes)
+
+    def high_watermark_moved(self, high_watermark: Offset) -> None:
+        """Completed transactions whose markers are below it are stable."""
+        if self._unreplicated:
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+
+    def expire(self, now: Millis) -> int:
+        """Forget producers that have been idle for too long. Returns how many."""
+        expired = [state.producer_id for state in self._producers.values() if self._is_expired(state, now)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def _is_expired(self, state: ProducerState, now: Millis) -> bool:
+        return state.transaction_start < 0 and now - state.last_timestamp >= self.expiration_ms
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def find_snapshots(self) -> None:
+        """List the snapshot files anew. Raises OSError."""
+        found = (snapshot_offset(name) for name in self._files.list(self._folder))
+        self._snapshots = sorted(offset for offset in found if offset is not None)
+
+    def take_snapshot(self, offset: Offset) -> None:
+        """Write the state, in which everything below `offset` is, unless there is such a snapshot. Nothing at offset
+        0. Raises OSError."""
+        if offset <= 0 or self._has_snapshot(offset):
+            return
+        data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
+        write_file(self._files, snapshot_path(self._folder, offset), data, sync=False)
+        insort(self._snapshots, offset)
+
+    def _has_snapshot(self, offset: Offset) -> bool:
+        at = bisect_left(self._snapshots, offset)
+        return at < len(self._snapshots) and self._snapshots[at] == offset
+
+    def load(self, up_to: Offset, now: Millis) -> tuple[Offset | None, list[str]]:
+        """Forget all, and take the state from the newest snapshot at or below `up_to` that can be read, less what has
+        expired.
+
+        Returns its offset, None where there is none, and what is wrong with newer ones: those are not believed again,
+        and are written anew when their offset comes. Raises OSError.
+        """
+        self.clear()
+        notes = []
+        for offset in reversed(self._snapshots[: bisect_right(self._snapshots, up_to)]):
+            path = snapshot_path(self._folder, offset)
+            try:
+                entries = decode_snapshot(read_file(self._files, path) or b"", path)
+            except CorruptLog as error:
+                notes.append(error.message)
+                self._snapshots.remove(offset)
+                continue
+            states = [ProducerState.from_snapshot(entry) for entry in entries]
+            self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now)}
+            starts = sorted((state.transaction_start, state.producer_id) for state in states)
+            self._ongoing = {start: producer_id for start, producer_id in starts if start >= 0}
+            return offset, notes
+        return None, notes
+
+    def clear(self) -> None:
+        """Know nothing; snapshot files stay."""
+        self._producers = {}
+        self._ongoing = {}
+        self._unreplicated = {}
+
+    def remove_snapshot(self, offset: Offset) -> bool:
+        """Remove a snapshot file. Returns whether there was one. Raises OSError."""
+        if not self._has_snapshot(offset):
+            return False
+        self._snapshots.remove(offset)
+        path = snapshot_path(self._folder, offset)
+        if self._files.size(path) is not None:
+            self._files.remove(path)
+        return True
+
+    def remove_snapshots_above(self, offset: Offset) -> bool:
+        """Remove those of states that reach beyond `offset`; the caller syncs the folder. Returns whether there were
+        any. Raises OSError."""
+        above = self._snapshots[bisect_right(self._snapshots, offset) :]
+        for stale in above:
+            self.remove_snapshot(stale)
+        return bool(above)
+
+    def remove_snapshots_below(self, offset: Offset) -> None:
+        """Remove those of states that end below `offset`, where the log starts now. Raises OSError."""
+        for stale in self._snapshots[: bisect_left(self._snapshots, offset)]:
+            self.remove_snapshot(stale)

@@ -1,0 +1,276 @@
+"""Recovery of a log after a stop that was not clean: what the disk has is checked, and what was torn is cut.
+
+Kept true:
+  1. Damage below what was durable (the recovery point, or the held mark) is never cut away: it is reported, with file,
+     byte and offsets, and the bytes stay; what lies behind it stays readable. Above it, a batch that is not whole is a
+     torn write, and is cut.
+     So is what lies behind offsets that are missing between two segments: a closed segment may have lost its last
+     batches whole, and a roll leaves no hole there (log.py); the cleaner does, and says how far it came.
+  2. What recovery keeps above the recovery point of an fsync log is written again in place and fsynced before it
+     counts as held: after a failed fsync the kernel calls such pages clean without their being on the disk.
+  3. A batch whose checksum agrees is not lost for a magic or an epoch that the checksum does not cover.
+Left to others: whether to recover (loading.py), what is put right in a header (header_repair.py).
+Source: Kafka's LogLoader and LogSegment.recover, less what the vectors' README calls fragile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from storage.batch_walk import BrokenChain, Link, scan_file
+from storage.checkpoints import PARTITION_METADATA
+from storage.config import INT32_MAX
+from storage.epoch_recovery import EpochRecovery
+from storage.files import folder_of, read_file, sync_all, write_file
+from storage.header_repair import put_right, right_epoch, set_epoch
+from storage.index_errors import CorruptIndex
+from storage.loaded import LoadedLog
+from storage.loading_site import LoadingSite
+from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from tidelog.records.header import BatchHeader
+from tidelog.types import Durability, Offset
+
+_REWRITE_BYTES: Final = 1 << 20
+
+
+class Recovery:
+    """The recovery of one log; used once."""
+
+    def __init__(self, site: LoadingSite) -> None:
+        """Raises OSError."""
+        self._site, self._known = site, site.known
+        self._epochs = EpochRecovery(site)
+        self._mended: list[LogSegment] = []
+        """Segments in which a header was put right."""
+
+    def run(self, segments: Sequence[LogSegment]) -> LoadedLog | None:
+        """Recover the log that lies in these segments, of which there is one at least. Returns None where all of it
+        lies below where the log starts: it is set aside then. Raises OSError."""
+        known, site = self._known, self._site
+        first = max((i for i, segment in enumerate(segments) if segment.base_offset <= known.recovery_point), default=0)
+        self._check_closed(segments[: first + 1])
+        self._epochs.begin(segments[:first])
+        kept, log_end, rewrite_from = self._recover_from(segments, first)
+        if log_end < site.protected:
+            last = kept[-1]
+            site.lose(last.path, last.size, log_end, site.protected, f"the log ends at offset {log_end}")
+        if log_end < known.log_start:
+            site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.log_start}")
+            return None
+        log_start = max(known.log_start, kept[0].base_offset)
+        self._epochs.finish(log_start, log_end)
+        sync_all([segment.file for segment in self._mended])
+        loaded = LoadedLog(
+            kept,
+            self._epochs.cache,
+            self._epochs.file,
+            log_start,
+            log_end,
+            min(known.recovery_point, log_end),
+            log_end,
+            site.damage,
+            read_from=segments[first].base_offset,
+        )
+        as_flushed = log_end == known.recovery_point and site.damage is None and not site.changed
+        if site.config.durability is Durability.FSYNC and not as_flushed:
+            self._make_durable(loaded, first, rewrite_from)
+        return loaded
+
+    # --- below the recovery point ---------------------------------------------------------------------------------
+
+    def _check_closed(self, segments: Sequence[LogSegment]) -> None:
+        """Segments below the one that holds the recovery point, which is the last of these: they were durable. Is one
+        missing between them? Only the headers behind their last index entries are read."""
+        site = self._site
+        for done, (segment, behind) in enumerate(pairwise(segments)):
+            site.ensure_indexes(segment)
+            try:
+                end = self._end_of(segment)
+                if end < behind.base_offset and not site.may_lack(behind.base_offset):
+                    reason = "the offsets before the next segment are lost"
+                    site.lose(segment.path, segment.size, end, behind.base_offset, reason)
+            except BrokenChain as broken:
+                site.lose(segment.path, broken.position, Offset(broken.next_offset), behind.base_offset, broken.reason)
+            segment.close()
+            site.progress(site.folder, done + 1, len(segments), 0)
+
+    def _end_of(self, segment: LogSegment) -> Offset:
+        """One past the last offset of a closed segment. Raises BrokenChain."""
+        try:
+            return segment.check_tail()
+        except CorruptIndex as error:
+            self._site.rebuild_indexes(segment, str(error))
+            return segment.check_tail()
+
+    # --- from the recovery point on -------------------------------------------------------------------------------
+
+    def _recover_from(self, segments: Sequence[LogSegment], first: int) -> tuple[list[LogSegment], Offset, int]:
+        """Recover the segments from `first` on. Returns those that stay, where the log ends, and the byte in the first
+        recovered one where offsets at or above the recovery point begin."""
+        site, protected = self._site, self._site.protected
+        next_offset = segments[first].base_offset
+        kept, rewrite_from = list(segments[:first]), 0
+        for i in range(first, len(segments)):
+            segment = segments[i]
+            if segment.base_offset < next_offset and not (i > first and segment.base_offset < protected):
+                site.drop(segments[i:], f"it starts below offset {next_offset}, where the log ends")
+                break
+            if i > first and self._is_hole(kept[-1], next_offset, segment.base_offset):
+                if next_offset >= protected:
+                    site.drop(segments[i:], f"offsets {next_offset} to {segment.base_offset - 1} before it are lost")
+                    break
+                reason = "the offsets before the next segment are lost"
+                site.lose(kept[-1].path, kept[-1].size, next_offset, segment.base_offset, reason)
+            kept.append(segment)
+            next_offset = max(next_offset, segment.base_offset)
+            behind = segments[i + 1].base_offset if i + 1 < len(segments) else None
+            next_offset, from_byte, cut = self._recover_segment(segment, next_offset, behind)
+            site.progress(site.folder, i + 1, len(segments), segment.size)
+            if i == first:
+                rewrite_from = from_byte
+            if cut:
+                site.drop(segments[i + 1 :], f"the log was cut at offset {next_offset}, before it")
+                break
+            if i < len(segments) - 1:
+                segment.become_inactive()
+        return kept, next_offset, rewrite_from
+
+    def _is_hole(self, last: LogSegment, log_end: Offset, base_offset: Offset) -> bool:
+        """Are offsets missing before a segment that begins at `base_offset`? Neither the cleaner's holes are, nor those
+        that no segment can hold."""
+        return log_end < base_offset <= last.base_offset + INT32_MAX and not self._site.may_lack(base_offset)
+
+    def _recover_segment(
+        self, segment: LogSegment, next_offset: Offset, behind: Offset | None
+    ) -> tuple[Offset, int, bool]:
+        """Check a segment from the recovery point on, rebuild its indexes and epoch entries. behind: where the next one
+        starts.
+
+        Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was
+        cut.
+        """
+        site = self._site
+        position, next_offset = self._walk_below(segment, next_offset)
+        rewrite_from = end = segment.size
+        while position < end:
+            try:
+                for header in self._scan(segment, Link(position, end, next_offset, self._epochs.before(next_offset))):
+                    self._take(segment, header)
+                    if header.last_offset >= self._known.recovery_point:
+                        rewrite_from = min(rewrite_from, header.position)
+                    position, next_offset = header.end, Offset(header.last_offset + 1)
+            except BrokenChain as broken:
+                position = broken.position
+                if next_offset >= site.protected:
+                    self._cut(segment, broken, next_offset)
+                    return next_offset, min(rewrite_from, position), True
+                header_only = broken.header
+                if header_only is None:
+                    site.lose(segment.path, position, next_offset, behind, broken.reason)
+                    segment.size = position
+                    return next_offset, min(rewrite_from, position), False
+                damaged_end = Offset(header_only.last_offset + 1)
+                site.lose(segment.path, position, header_only.base_offset, damaged_end, broken.reason)
+                self._take(segment, header_only)
+                position, next_offset = header_only.end, damaged_end
+        return next_offset, rewrite_from, False
+
+    def _walk_below(self, segment: LogSegment, next_offset: Offset) -> tuple[int, Offset]:
+        """Enter the batches below the recovery point by their headers alone: their bytes were durable.
+
+        Returns the byte and the offset to go on with. A chain that does not lead there, or has an epoch that is none,
+        is left to the scan, which finds where it broke.
+        """
+        segment.start_rebuild()
+        epochs, start, before = self._epochs, next_offset, self._epochs.cache.entries
+        position = 0
+        try:
+            for header in segment.walk(0, next_offset):
+                if header.last_offset >= self._known.recovery_point:
+                    break
+                if header.magic == 2 and not epochs.witness.knows(header.leader_epoch, header.base_offset):
+                    raise BrokenChain(header.position, header.base_offset, f"leader epoch {header.leader_epoch}")
+                self._take(segment, header)
+                position, next_offset = header.end, Offset(header.last_offset + 1)
+        except BrokenChain:
+            if next_offset < self._known.recovery_point:
+                segment.start_rebuild()
+                epochs.cache.restore(before)
+                return 0, start
+        return position, next_offset
+
+    def _scan(self, segment: LogSegment, link: Link) -> Iterator[BatchHeader]:
+        """The batches of a segment from `link` on, checked, their `position` being that in the file. Headers that the
+        checksum does not cover are put right. Raises BrokenChain."""
+        file = segment.file
+        while link.position < link.end:
+            try:
+                for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
+                    header = batch.header._replace(position=position)
+                    if header.magic == 2 and not link.epoch == header.leader_epoch >= 0:
+                        right = right_epoch(file, header, link, self._epochs.witness)
+                        if right != header.leader_epoch:
+                            set_epoch(file, position, right)
+                            self._mend(segment, position, f"had leader epoch {header.leader_epoch}, which never was")
+                            break  # the chain is read again from here
+                    yield header
+                    link = link.behind(header)
+            except BrokenChain as broken:
+                wrong = put_right(file, link, self._epochs.witness) if broken.header is None else None
+                if wrong is None:
+                    raise
+                self._mend(segment, link.position, wrong)
+
+    def _mend(self, segment: LogSegment, position: int, wrong: str) -> None:
+        self._site.note(f"{segment.path}: the batch at byte {position} {wrong}; it was put right")
+        self._site.changed = True
+        if segment not in self._mended:
+            self._mended.append(segment)
+
+    def _take(self, segment: LogSegment, header: BatchHeader) -> None:
+        segment.index_batch(header, header.position)
+        self._epochs.take(header)
+
+    def _cut(self, segment: LogSegment, broken: BrokenChain, next_offset: Offset) -> None:
+        self._site.note(
+            f"{segment.path} was cut from {segment.size} to {broken.position} bytes, the log ends at offset "
+            f"{next_offset}: {broken.reason}"
+        )
+        segment.file.truncate(broken.position)
+        segment.size = broken.position
+        self._site.changed = True
+
+    # --- durable again --------------------------------------------------------------------------------------------
+
+    def _make_durable(self, loaded: LoadedLog, first: int, rewrite_from: int) -> None:
+        """Write what was kept above the recovery point again, and sync it, its names and its epochs."""
+        files, folder = self._site.files, self._site.folder
+        for i, segment in enumerate(loaded.segments[first:]):
+            position = rewrite_from if i == 0 else 0
+            while position < segment.size:
+                data = segment.file.pread(min(_REWRITE_BYTES, segment.size - position), position)
+                segment.file.pwritev([data], position)
+                position += len(data)
+            sync_all([segment.file])
+            if segment is not loaded.segments[-1]:
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    index = files.open(segment_path(folder, segment.base_offset, suffix))
+                    index.sync()
+                    index.close()
+        if self._known.recovery_point == 0:
+            self._rewrite_metadata()
+        files.sync_folder(folder)
+        loaded.epoch_file.write(loaded.epochs.version, loaded.epochs.entries)
+        sound = loaded.log_end if loaded.damage is None else min(loaded.log_end, loaded.damage.first_offset)
+        loaded.recovery_point = loaded.held = sound
+
+    def _rewrite_metadata(self) -> None:
+        """No flush of this log may ever have ended: neither its metadata nor its folder's name need be durable."""
+        files, folder = self._site.files, self._site.folder
+        path = f"{folder}/{PARTITION_METADATA}"
+        data = read_file(files, path)
+        if data is not None:
+            write_file(files, path, data)
+        files.sync_folder(folder_of(folder))

@@ -1,0 +1,21 @@
+"""How long background work has to wait so that it reads and writes no more than so much a second. Pure."""
+
+from __future__ import annotations
+
+from tidelog.types import Millis
+
+
+class Throttle:
+    """One rate, for work that comes in pieces."""
+
+    __slots__ = ("_free_at", "_rate")
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self._rate = bytes_per_second
+        self._free_at = 0.0
+
+    def wait_after(self, worked: int, started: Millis, now: Millis) -> Millis:
+        """The milliseconds to wait behind a piece of so many bytes, worked on from `started` to `now` (monotonic). What
+        was not used while nothing was done is not made up for."""
+        self._free_at = max(self._free_at, float(started)) + worked * 1000 / self._rate
+        return Millis(max(0, int(self._free_at - now)))

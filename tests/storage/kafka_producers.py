@@ -1,0 +1,33 @@
+"""The folders that Kafka wrote, file by file and in memory, with what Kafka said of their producers."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tarfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+VECTORS = Path(__file__).parent.parent / "vectors"
+
+
+@cache
+def told_of(folder: str) -> dict[str, Any]:
+    """What Kafka's tools and its running broker said, by partition."""
+    with lzma.open(VECTORS / f"{folder}.json.xz") as file:
+        partitions: dict[str, Any] = json.load(file)["partitions"]
+    return partitions
+
+
+@cache
+def files_of(folder: str) -> dict[str, bytes]:
+    """Every file but the indexes, by its path below the data folder; preallocated tails are kept."""
+    found = {}
+    with tarfile.open(VECTORS / f"{folder}.tar.xz") as archive:
+        for member in archive:
+            if member.isfile() and not member.name.endswith((".index", ".timeindex")):
+                content = archive.extractfile(member)
+                assert content is not None
+                found[member.name.partition("/")[2]] = content.read()
+    return found

@@ -1,0 +1,257 @@
+"""Data folders that Kafka wrote, unpacked and opened here, and asked what Kafka's broker was asked.
+
+Names and shapes of the answers are those of the JSON files (tests/vectors/README.md), so that a test compares whole
+answers. Clock and settings are those of the run that wrote the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from storage.config import LogConfig
+from storage.data_folder import ConfigOf, DataFolder
+from storage.isolation import FetchIsolation
+from storage.log import Log
+from storage.log_reader import LogRead
+from storage.os_files import OsFiles
+from storage.time_lookup import TimestampedOffset
+from tests.storage.workbench import SetClock
+from tidelog.errors import CorruptLog, CorruptRecord
+from tidelog.records import EndTxnMarker, decode_control, iter_batches
+from tidelog.types import Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
+
+VECTORS: Final = Path(__file__).parent.parent / "vectors"
+ROOTS: Final = {"cluster": "node1", "unclean": "killed", "old": "broker0"}
+RECOVERIES: Final = {"recovery": "unclean", "old-recovery": "old"}
+_READ_BYTES: Final = 4096
+"""Small, so that a log is read in many steps."""
+
+Ranges = list[list[int]]
+_FORMATS: Final = {"0.9": 0, "0.1": 1}
+
+
+@cache
+def told(name: str) -> dict[str, Any]:
+    """One of the JSON files."""
+    with lzma.open(VECTORS / f"{name}.json.xz") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a broker over a folder with planned damage, and what became of its partitions."""
+
+    archive: str
+    name: str
+    clock: int
+    edits: list[dict[str, Any]]
+    partitions: dict[str, dict[str, Any]]
+    fatal: str | None
+
+    def all_edits(self) -> Iterator[dict[str, Any]]:
+        """What was changed in the folder before the start, in order."""
+        yield from self.edits
+        for partition in self.partitions.values():
+            yield from partition["edits"]
+
+
+@cache
+def starts() -> dict[tuple[str, str], Start]:
+    """Every start that was tried, by archive and name."""
+    found = {}
+    for name, archive in RECOVERIES.items():
+        for start in told(name)["starts"]:
+            found[archive, start["name"]] = Start(
+                archive, start["name"], start["clock"], start["edits"], start["partitions"], start.get("fatal")
+            )
+    return found
+
+
+def unpack(archive: str, into: Path) -> Path:
+    """Lay a folder out as it was, holes included. Returns it."""
+    with tarfile.open(VECTORS / f"{archive}.tar.xz") as tar:
+        tar.extractall(into, filter="data")
+    return into / ROOTS[archive]
+
+
+def damage(root: Path, edits: Iterable[dict[str, Any]]) -> None:
+    """Change files as the JSON says."""
+    for edit in edits:
+        path = root / edit["file"]
+        if edit.get("delete"):
+            path.unlink()
+        elif "copyOf" in edit:
+            path.write_bytes((root / edit["copyOf"]).read_bytes())
+        elif "content" in edit:
+            path.write_text(edit["content"])
+        else:
+            with path.open("r+b") as file:
+                if "truncate" in edit:
+                    file.truncate(edit["truncate"])
+                if "append" in edit:
+                    file.seek(0, 2)
+                    file.write(bytes.fromhex(edit["append"]))
+                if "overwrite" in edit:
+                    file.seek(edit["overwrite"])
+                    file.write(bytes.fromhex(edit["with"]))
+
+
+def config_of(archive: str) -> ConfigOf:
+    """The settings that a topic of the folder had, as far as its log is concerned; durable as Kafka's are."""
+
+    def find(tp: TopicPartition, _: TopicId) -> LogConfig:
+        said = told(archive)["partitions"].get(str(tp), {}).get("config") or {}
+        return LogConfig(
+            segment_bytes=int(said.get("internal.segment.bytes", said.get("segment.bytes", 1 << 30))),
+            segment_ms=int(said.get("segment.ms", 604_800_000)),
+            index_interval_bytes=int(said.get("index.interval.bytes", 4096)),
+            segment_index_bytes=int(said.get("segment.index.bytes", 10 << 20)),
+            magic=_FORMATS.get(said.get("message.format.version", "3.0")[:3], 2),
+            timestamp_type=TimestampType.LOG_APPEND_TIME
+            if said.get("message.timestamp.type") == "LogAppendTime"
+            else TimestampType.CREATE_TIME,
+            preallocate=said.get("preallocate") == "true",
+            delete="compact" not in said.get("cleanup.policy", "delete"),
+            compact="compact" in said.get("cleanup.policy", "delete"),
+            durability=Durability.PAGE_CACHE,
+        )
+
+    return find
+
+
+def open_folder(root: Path, archive: str, clock: int) -> DataFolder:
+    """Open the folder and all logs in it; everything found is committed, as on a single replica."""
+    folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
+    folder.load_logs(config_of(archive))
+    for log in folder.logs.values():
+        log.advance_high_watermark(log.log_end_offset)
+    return folder
+
+
+def log_of(folder: DataFolder, partition: str) -> Log:
+    """The log of "topic-partition"."""
+    topic, _, index = partition.rpartition("-")
+    return folder.logs[TopicPartition(topic, PartitionIndex(int(index)))]
+
+
+# --- asking ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Seen:
+    """What a reader got: offsets of records, and where it was refused or found damage, as (offset, error)."""
+
+    offsets: list[int]
+    trouble: list[tuple[int, str]]
+
+
+READ_UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+READ_COMMITTED: Final = FetchIsolation.LAST_STABLE_OFFSET
+
+
+def consume(log: Log, isolation: FetchIsolation) -> Seen:
+    """What a consumer gets from the earliest record on. It checks each batch; where it is refused, or a batch is
+    damaged, it goes on behind that."""
+    seen = Seen([], [])
+    offset, end = log.log_start_offset, log.end_for(isolation)
+    while offset < end:
+        try:
+            read = log.fetch(offset, _READ_BYTES, isolation)
+        except CorruptLog as error:
+            seen.trouble.append((offset, error.message))
+            lost = log.damage.at(offset) if log.damage else None
+            assert lost is not None
+            offset = lost.end_offset
+            continue
+        if not len(read.records):
+            break
+        _consume(read, log.log_start_offset, seen)
+        offset = read.next_offset
+    return seen
+
+
+def _consume(read: LogRead, log_start: int, seen: Seen) -> None:
+    """One answer to a fetch, its aborted transactions left out as a consumer does."""
+    aborted = sorted(read.aborted, key=lambda transaction: transaction.first_offset)
+    hidden: set[int] = set()
+    for batch in iter_batches(read.records):
+        try:
+            batch.ensure_valid()
+        except CorruptRecord as error:
+            seen.trouble.append((batch.base_offset, error.message))
+            continue
+        while aborted and aborted[0].first_offset <= batch.last_offset:
+            hidden.add(aborted.pop(0).producer_id)
+        if batch.is_control:
+            marker = decode_control(next(iter(batch.records())))
+            if isinstance(marker, EndTxnMarker) and not marker.committed:
+                hidden.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in hidden):
+            seen.offsets.extend(record.offset for record in batch.records() if record.offset >= log_start)
+
+
+def largest_timestamp(log: Log) -> list[int | None]:
+    """`maxTimestamp`."""
+    return _timestamped(log.largest_timestamp(up_to=log.high_watermark))
+
+
+def offset_for_time(log: Log, timestamp: int) -> list[int | None]:
+    """The answer of one line of `offsetsForTimes`."""
+    return _timestamped(log.offset_for_timestamp(timestamp, up_to=log.high_watermark))
+
+
+def _timestamped(found: TimestampedOffset | None) -> list[int | None]:
+    if found is None:
+        return [-1, -1, None]
+    return [found.offset, found.timestamp, None if found.leader_epoch < 0 else found.leader_epoch]
+
+
+def producer_states(log: Log) -> list[dict[str, int]]:
+    """`producerStates`, by id."""
+    states = sorted((state.to_snapshot() for state in log.active_producers()), key=lambda state: state.producer_id)
+    return [
+        {
+            "producerId": state.producer_id,
+            "producerEpoch": state.epoch,
+            "lastSequence": state.last_sequence,
+            "lastTimestamp": state.timestamp,
+            "coordinatorEpoch": state.coordinator_epoch,
+            "currentTransactionStartOffset": state.transaction_start,
+        }
+        for state in states
+    ]
+
+
+def ranges(offsets: Iterable[int]) -> Ranges:
+    """Offsets as [first, last] of each run without a hole."""
+    found: Ranges = []
+    for offset in offsets:
+        if found and offset == found[-1][1] + 1:
+            found[-1][1] = offset
+        else:
+            found.append([offset, offset])
+    return found
+
+
+def batches(log: Log) -> list[dict[str, Any]]:
+    """The segments with their batches, as the JSON of a recovery has them."""
+    return [
+        {
+            "baseOffset": segment.base_offset,
+            "size": segment.size,
+            "batches": [
+                [batch.base_offset, batch.last_offset, batch.position, batch.size, batch.crc]
+                for batch in iter_batches(segment.file.pread(segment.size, 0), partial_tail="raise")
+            ],
+        }
+        for segment in log.segments
+    ]

@@ -1,0 +1,389 @@
+"""The dump explains what is wrong with a folder, file by file, and changes nothing while it looks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.data_folder import DataFolder
+from storage.dump_events import BatchFound, Event, Finding, LogSummed, OffsetEntryFound, Severity, TimeEntryFound
+from storage.dump_folder import dump
+from storage.dump_log import LogReader, Read
+from storage.dump_text import bytes_text, size_text, time_text
+from storage.fake_disk import FakeDisk
+from storage.os_files import OsFiles
+from tests.storage.dumped import command, damage, events, of, unpack
+from tests.storage.workbench import SMALL, Bench, stamped
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("cluster", tmp_path_factory.mktemp("pristine"))
+
+
+@pytest.fixture
+def root(pristine: Path, tmp_path: Path) -> Path:
+    """Two logs of Kafka's, with what their data folder says of them, to be damaged."""
+    root = tmp_path / "node1"
+    for name in ("txn-0", "segments-0", "epochs-0", "compacted-0"):
+        shutil.copytree(pristine / name, root / name)
+    for file in pristine.iterdir():
+        if file.is_file():
+            shutil.copy2(file, root / file.name)
+    return root
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A data folder of ours, with a log of several segments."""
+    bench = Bench(SMALL, files=OsFiles(), path=str(tmp_path / "data"))
+    for number in range(60):
+        bench.lead(b"value %d" % number * 5, timestamp=1_700_000_000_000 + number)
+    bench.log.flush()
+    return bench
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def flip(path: Path, position: int) -> None:
+    overwrite(path, position, bytes([path.read_bytes()[position] ^ 0x40]))
+
+
+def only(found: list[Finding]) -> Finding:
+    assert len(found) == 1, found
+    return found[0]
+
+
+# --- batches --------------------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_byte_is_told_with_its_batch_and_the_batches_behind_are_read(root: Path) -> None:
+    log = root / "segments-0/00000000000000000026.log"
+    batches = of(BatchFound, events(log))
+    flip(log, batches[2].position + 70)
+    found = events(log)
+    told = only(damage(found))
+    assert (told.path, told.position) == (str(log), batches[2].position)
+    assert (told.first_offset, told.last_offset) == (batches[2].base_offset, batches[2].last_offset)
+    assert "checksum" in told.cause
+    assert [batch.crc_ok for batch in of(BatchFound, found)] == [index != 2 for index in range(len(batches))]
+
+
+def test_behind_a_length_that_cannot_be_the_next_whole_batch_is_found(root: Path) -> None:
+    log = root / "segments-0/00000000000000000026.log"
+    batches = of(BatchFound, events(log))
+    overwrite(log, batches[1].position + 8, b"\x7f\xff\xff\xff")
+    found = events(log)
+    told = only(damage(found))
+    assert (told.position, told.first_offset) == (batches[1].position, batches[1].base_offset)
+    assert f"{batches[1].size} bytes are no batch" in told.cause
+    assert "behind them batches go on" in told.cause
+    assert [batch.position for batch in of(BatchFound, found)] == [
+        batch.position for index, batch in enumerate(batches) if index != 1
+    ]
+
+
+def test_an_unknown_magic_is_told(root: Path) -> None:
+    log = root / "segments-0/00000000000000000026.log"
+    overwrite(log, 16, b"\x09")
+    assert "magic 9" in damage(events(log))[0].cause
+
+
+def test_a_changed_epoch_is_told_by_the_cache_though_the_checksum_holds(root: Path) -> None:
+    folder = root / "epochs-0"
+    log = sorted(folder.glob("*.log"))[1]
+    batch = of(BatchFound, events(log))[0]
+    overwrite(log, 12, (0).to_bytes(4))
+    told = damage(events(folder))
+    assert batch.leader_epoch
+    assert told
+    assert told[0].path == str(log)
+    assert "epoch 0" in told[0].cause
+
+
+def test_an_offset_that_goes_back_is_told(root: Path) -> None:
+    log = root / "segments-0/00000000000000000026.log"
+    batches = of(BatchFound, events(log))
+    overwrite(log, batches[2].position, (26).to_bytes(8))
+    assert any("begins at offset 26" in told.cause for told in damage(events(log)))
+
+
+def test_a_lost_segment_is_told_with_the_offsets_that_were_in_it(root: Path) -> None:
+    folder = root / "segments-0"
+    first, lost, behind = (int(log.name[:20]) for log in sorted(folder.glob("*.log"))[3:6])
+    for file in folder.glob(f"{lost:020d}.*"):
+        file.unlink()
+    told = only(damage(events(folder)))
+    assert (told.first_offset, told.last_offset) == (lost, behind - 1)
+    assert "a segment is lost" in told.cause
+    assert first < lost
+
+
+def test_the_hole_that_compaction_left_is_none(root: Path) -> None:
+    assert damage(events(root / "compacted-0")) == []
+
+
+def test_a_log_that_lost_what_was_durable_is_damaged_and_a_torn_tail_is_not(bench: Bench) -> None:
+    """The same cut, once below the recovery point and once above it."""
+    log = Path(bench.segment_path)
+    end = bench.log.log_end_offset
+    bench.folder.close_clean()
+    folder = log.parent
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-10])
+    told = damage(events(folder))
+    assert any("whatever followed is lost" in finding.cause for finding in told)
+    assert any(finding.last_offset == end - 1 for finding in told)
+
+    log.write_bytes(whole + whole[:30])
+    found = events(folder)
+    assert damage(found) == []
+    assert any("torn" in finding.cause for finding in of(Finding, found))
+    log.write_bytes(whole + bytes(8192))
+    found = events(folder)
+    assert damage(found) == []
+    assert any("8192 bytes of zeros" in finding.cause for finding in of(Finding, found))
+
+
+# --- indexes and state ----------------------------------------------------------------------------------------------
+
+
+def test_an_entry_that_points_inside_a_batch_is_told_with_its_byte(root: Path) -> None:
+    index = root / "segments-0/00000000000000000026.index"
+    entries = of(OffsetEntryFound, events(index))
+    assert len(entries) == 2
+    overwrite(index, 8 + 4, (entries[1].position + 1).to_bytes(4))
+    for named in (index, index.parent):
+        told = only(damage(events(named)))
+        assert (told.path, told.position, told.first_offset) == (str(index), 8, entries[1].offset)
+        assert "no batch begins there" in told.cause
+
+
+def test_a_time_index_that_lies_is_told(root: Path) -> None:
+    index = root / "segments-0/00000000000000000026.timeindex"
+    entries = of(TimeEntryFound, events(index))
+    overwrite(index, 0, (entries[0].timestamp + 1).to_bytes(8))
+    told = only(damage(events(index.parent)))
+    assert f"the largest timestamp up to there is {entries[0].timestamp}" in told.cause
+
+
+def test_an_index_cut_within_an_entry_is_told(root: Path) -> None:
+    index = root / "segments-0/00000000000000000026.index"
+    index.write_bytes(index.read_bytes()[:-3])
+    assert "no whole number of entries" in only(damage(events(index.parent))).cause
+
+
+def test_a_missing_index_is_no_damage_but_a_missing_transaction_index_is(root: Path) -> None:
+    """Without the .txnindex, Kafka shows aborted records; the other two only cost time."""
+    (root / "segments-0/00000000000000000026.index").unlink()
+    found = events(root / "segments-0")
+    assert damage(found) == []
+    assert any(finding.path.endswith("26.index") for finding in of(Finding, found))
+
+    (root / "txn-0/00000000000000000016.txnindex").unlink()
+    told = only(damage(events(root / "txn-0")))
+    assert (told.first_offset, told.last_offset) == (30, 34)
+    assert "aborted" in told.cause
+
+
+def test_a_transaction_index_that_names_no_marker_is_told(root: Path) -> None:
+    index = root / "txn-0/00000000000000000016.txnindex"
+    overwrite(index, 18, (33).to_bytes(8))
+    told = damage(events(index.parent))
+    assert any("no marker of an abort is there" in finding.cause for finding in told)
+
+
+def test_a_snapshot_a_checkpoint_and_an_id_that_do_not_parse_are_told(root: Path) -> None:
+    flip(root / "txn-0/00000000000000000016.snapshot", 20)
+    (root / "epochs-0/leader-epoch-checkpoint").write_text("0\n7\n0 0\n")
+    (root / "segments-0/partition.metadata").write_text("version: 0\n")
+    (root / "replication-offset-checkpoint").write_bytes(b"\0\0\0")
+    told = {Path(finding.path).name: finding.cause for finding in damage(events(root))}
+    assert "checksum" in told["00000000000000000016.snapshot"]
+    assert "as many lines" in told["leader-epoch-checkpoint"]
+    assert "topic id" in told["partition.metadata"]
+    assert "checkpoint" in told["replication-offset-checkpoint"]
+
+
+def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_words(bench: Bench) -> None:
+    """No cut, and no flipped byte, ends in anything but findings."""
+    bench.folder.close_clean()
+    folder = Path(bench.log.path)
+    rng = random.Random(5)
+    for file in sorted(folder.iterdir())[-8:]:
+        whole = file.read_bytes()
+        for position in rng.sample(range(len(whole)), min(len(whole), 40)):
+            file.write_bytes(whole[:position])
+            assert of(LogSummed, events(folder))
+            file.write_bytes(
+                whole[:position] + bytes([whole[position] ^ 1 << rng.randrange(8)]) + whole[position + 1 :]
+            )
+            found = events(folder, records=True)
+            if file.suffix == ".log":
+                assert of(Finding, found), (file, position)
+        file.write_bytes(whole)
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_at_all_are_dumped(data: bytes) -> None:
+    disk = FakeDisk()
+    disk.make_folder("/x")
+    file = disk.open("/x/00000000000000000000.log", create=True)
+    file.pwritev([data], 0)
+    covered = 0
+    for step in LogReader(file, file.path, records=True).walk():
+        covered += step.batch.size if isinstance(step, Read) else step.end - step.position
+    assert covered == len(data)
+
+
+# --- read-only ------------------------------------------------------------------------------------------------------
+
+
+def fingerprint(root: Path) -> dict[str, tuple[str, int, int]]:
+    """Contents, times of change and modes of all files and folders."""
+    return {
+        str(path.relative_to(root)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            path.stat().st_mtime_ns,
+            path.stat().st_mode,
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+@contextmanager
+def read_only(root: Path) -> Iterator[None]:
+    """Nobody may write anything; root may all the same, so the fingerprint is what proves it."""
+    paths = [root, *root.rglob("*")]
+    modes = {path: path.stat().st_mode for path in paths}
+    for path in reversed(paths):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        yield
+    finally:
+        for path in paths:
+            path.chmod(modes[path])
+
+
+def test_nothing_is_changed_and_no_right_to_write_is_needed(root: Path) -> None:
+    flip(root / "segments-0/00000000000000000026.log", 100)
+    with read_only(root):
+        before = fingerprint(root)
+        code, _ = command("--records", root)
+        assert code == 1
+        assert fingerprint(root) == before
+
+
+def test_the_folder_of_a_running_node_can_be_dumped(bench: Bench) -> None:
+    """It holds the lock and has its indexes mapped; it goes on appending behind the dump."""
+    bench.lead(b"unflushed")
+    before = fingerprint(Path(bench.path))
+    found = events(bench.path)
+    assert damage(found) == []
+    assert fingerprint(Path(bench.path)) == before
+    summed = only_log(found)
+    assert (summed.log_end_offset, summed.batches) == (bench.log.log_end_offset, 61)
+    bench.lead(b"another")
+    bench.folder.close_clean()
+    assert damage(events(bench.path)) == []
+
+
+def only_log(found: list[Event]) -> LogSummed:
+    return of(LogSummed, found)[0]
+
+
+def test_a_big_file_streams(tmp_path: Path) -> None:
+    """The first batch is told before the last has been read: a log longer than memory can be dumped."""
+    log = tmp_path / "00000000000000000000.log"
+    with log.open("wb") as file:
+        file.write(stamped(0))
+        file.truncate(1 << 40)
+    seen = dump(OsFiles(), str(log), records=False)
+    assert any(isinstance(event, BatchFound) for event in (next(seen), next(seen)))
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def test_the_exit_code_says_whether_there_is_damage(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(root / "segments-0")[0] == 0
+    flip(root / "segments-0/00000000000000000026.log", 100)
+    code, text = command(root / "segments-0")
+    assert code == 1
+    assert "! DAMAGE: " in text
+    assert "What to do: " in text
+    assert "WRONG" in text
+    assert text.rstrip().splitlines()[-1].startswith("DAMAGED: 1 finding of damage")
+    with pytest.raises(SystemExit, match="2"):
+        command(root / "nowhere")
+    assert "there is no file or folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        command("--records", "--findings", root)
+
+
+def test_a_finding_in_json_has_all_that_the_sentence_says(root: Path) -> None:
+    flip(root / "segments-0/00000000000000000026.log", 100)
+    code, text = command("--json", "--findings", root / "segments-0")
+    finding, log, summary = (json.loads(line) for line in text.splitlines())
+    assert code == 1
+    assert finding["type"] == "finding"
+    assert finding["severity"] == Severity.DAMAGE.value
+    assert finding["path"].endswith("26.log")
+    assert finding["first_offset"] == 26
+    assert finding["cause"]
+    assert finding["next_step"]
+    assert log["records"] is None, "how many are lost nobody can tell"
+    assert summary == {"type": "summary", "damage": 1, "notes": 0}
+
+
+def test_it_runs_as_a_command_and_stops_quietly_when_its_reader_does(root: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "storage.dump", "--records", str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parent.parent.parent,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0
+
+
+def test_people_read_sizes_times_and_bytes() -> None:
+    assert size_text(10) == "10 bytes"
+    assert size_text(1536) == "1.5 KiB (1,536 bytes)"
+    assert size_text(5 << 30) == "5.0 GiB (5,368,709,120 bytes)"
+    assert time_text(1_700_000_000_123) == "2023-11-14 22:13:20.123Z"
+    assert time_text(-1) == time_text(2**63 - 1) == ""
+    assert bytes_text(b"a\x1b[2Jb") == repr("a\x1b[2Jb"), "no record can talk to the terminal"
+    assert bytes_text(None) == "null"
+    assert bytes_text(b"\xff" * 100).endswith("… (100 bytes)")
+
+
+def test_an_opened_copy_of_a_folder_is_what_the_dump_said(root: Path) -> None:
+    """The dump before, the log after opening: the same ends."""
+    said = {Path(log.path).name: log for log in of(LogSummed, events(root))}
+    folder = DataFolder.open(str(root), files=OsFiles(), clock=Bench().clock, rng=random.Random(1))
+    for tp, log in folder.load_logs(lambda _tp, _id: SMALL).items():
+        assert (said[str(tp)].log_start_offset, said[str(tp)].log_end_offset) == (
+            log.log_start_offset,
+            log.log_end_offset,
+        )
+    folder.close()

@@ -1,0 +1,186 @@
+"""Of every file that Kafka wrote, the dump says what Kafka's own DumpLogSegments and record classes said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.dump_events import (
+    AbortedFound,
+    BatchFound,
+    EpochFound,
+    Event,
+    LogSummed,
+    OffsetEntryFound,
+    OffsetFound,
+    ProducerFound,
+    RecordFound,
+    TimeEntryFound,
+)
+from tests.storage.dumped import ROOTS, command, damage, events, of, told, unpack
+
+
+@pytest.fixture(scope="module", params=list(ROOTS))
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A data folder of Kafka's, and what its tools say of it."""
+    return unpack(request.param, tmp_path_factory.mktemp(request.param)), told(request.param)
+
+
+@pytest.fixture(scope="module")
+def dumped(kafka: tuple[Path, dict[str, Any]]) -> list[Event]:
+    return events(kafka[0], records=True)
+
+
+def test_no_damage_is_found_where_there_is_none(dumped: list[Event]) -> None:
+    assert damage(dumped) == []
+
+
+def test_every_batch_and_record_is_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+    root, said = kafka
+    batches: dict[str, list[dict[str, Any]]] = {}
+    for event in dumped:
+        if isinstance(event, BatchFound):
+            batches.setdefault(event.path, []).append(as_kafka_tells(event))
+        elif isinstance(event, RecordFound):
+            batches[event.path][-1]["records"].append(record_as_kafka_tells(event))
+    compared = 0
+    for partition, log in said["partitions"].items():
+        for segment in log["segments"]:
+            path = f"{root}/{partition}/{segment['baseOffset']:020d}.log"
+            assert batches.pop(path, []) == segment["batches"], path
+            compared += len(segment["batches"])
+        for name, wanted in (log.get("raftSnapshots") or {}).items():
+            assert batches.pop(f"{root}/{partition}/{name}") == wanted, name
+    assert list(batches) in ([], [f"{root}/bootstrap.checkpoint"]), "Kafka's tools were not asked about that one"
+    assert compared > 400
+
+
+def as_kafka_tells(batch: BatchFound) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "baseOffset": batch.base_offset,
+        "lastOffset": batch.last_offset,
+        "position": batch.position,
+        "size": batch.size,
+        "magic": batch.magic,
+        "crc": batch.crc,
+        "codec": batch.codec,
+        "isvalid": batch.crc_ok,
+        "timestampType": batch.timestamp_type,
+        "maxTimestamp": batch.max_timestamp,
+        "records": [],
+    }
+    if batch.magic == 2:
+        found |= {
+            "count": batch.count,
+            "producerId": batch.producer_id,
+            "producerEpoch": batch.producer_epoch,
+            "baseSequence": batch.base_sequence,
+            "lastSequence": batch.last_sequence,
+            "partitionLeaderEpoch": batch.leader_epoch,
+            "isTransactional": batch.is_transactional,
+            "isControl": batch.is_control,
+            "deleteHorizonMs": batch.delete_horizon_ms,
+        }
+    return found
+
+
+def record_as_kafka_tells(record: RecordFound) -> list[Any]:
+    headers = [[name, in_hex(value)] for name, value in record.headers]
+    found = [record.offset, record.timestamp, record.sequence, in_hex(record.key), in_hex(record.value), headers]
+    return found + [extra for extra in (record.control, record.coordinator_epoch) if extra is not None]
+
+
+def in_hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def test_every_index_entry_is_what_kafka_read(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+    root, said = kafka
+    found: dict[str, list[list[int]]] = {}
+    for event in dumped:
+        if isinstance(event, OffsetEntryFound):
+            found.setdefault(event.path, []).append([event.offset, event.position])
+        elif isinstance(event, TimeEntryFound):
+            found.setdefault(event.path, []).append([event.timestamp, event.offset])
+        elif isinstance(event, AbortedFound):
+            fields = [event.version, event.producer_id, event.first_offset, event.last_offset]
+            found.setdefault(event.path, []).append([*fields, event.last_stable_offset])
+    for partition, log in said["partitions"].items():
+        for segment in log["segments"]:
+            for suffix in ("index", "timeindex", "txnindex"):
+                path = f"{root}/{partition}/{segment['baseOffset']:020d}.{suffix}"
+                assert found.pop(path, []) == segment.get(suffix, []), path
+    assert found == {}
+
+
+def test_snapshots_epochs_and_checkpoints_are_what_kafka_read(
+    kafka: tuple[Path, dict[str, Any]], dumped: list[Event]
+) -> None:
+    root, said = kafka
+    producers: dict[str, list[dict[str, Any]]] = {}
+    for producer in of(ProducerFound, dumped):
+        producers.setdefault(producer.path, []).append(producer_as_kafka_tells(producer))
+    epochs: dict[str, list[list[int]]] = {}
+    for entry in of(EpochFound, dumped):
+        epochs.setdefault(entry.path, []).append([entry.epoch, entry.start_offset])
+    for partition, log in said["partitions"].items():
+        for name, wanted in (log["snapshots"] or {}).items():
+            wanted = sorted(wanted, key=lambda producer: producer["producerId"])
+            assert producers.pop(f"{root}/{partition}/{name}", []) == wanted, (partition, name)
+        assert epochs.get(f"{root}/{partition}/leader-epoch-checkpoint", []) == (log["leaderEpochs"] or [])
+    assert producers == {}
+    for name, lines in said["checkpoints"].items():
+        found = [[line.topic, line.partition, line.offset] for line in of(OffsetFound, dumped) if name in line.path]
+        assert sorted(found) == sorted(lines), name
+
+
+def producer_as_kafka_tells(producer: ProducerFound) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "producerId": producer.producer_id,
+        "producerEpoch": producer.producer_epoch,
+        "coordinatorEpoch": producer.coordinator_epoch,
+        "currentTxnFirstOffset": producer.current_txn_first_offset,
+        "lastTimestamp": producer.timestamp,
+    }
+    if producer.last_offset is not None:
+        found |= {
+            "firstSequence": producer.first_sequence,
+            "lastSequence": producer.last_sequence,
+            "lastOffset": producer.last_offset,
+            "offsetDelta": producer.offset_delta,
+            "timestamp": producer.timestamp,
+        }
+    return found
+
+
+def test_the_sums_are_what_the_broker_answered(kafka: tuple[Path, dict[str, Any]], dumped: list[Event]) -> None:
+    sums = {Path(log.path).name: log for log in of(LogSummed, dumped)}
+    asked = 0
+    for partition, log in kafka[1]["partitions"].items():
+        assert sums[partition].segments == len(log["segments"])
+        before = log.get("beforeShutdown")
+        if before:
+            found = sums[partition]
+            assert (found.log_start_offset, found.log_end_offset) == (before["logStartOffset"], before["highWatermark"])
+            asked += 1
+    assert asked > 20 or "killed" in str(kafka[0])
+
+
+def test_the_command_says_it_in_words_and_in_json(kafka: tuple[Path, dict[str, Any]]) -> None:
+    """Every line of `--json` is an object with a type, the last one is the summary; both forms count alike."""
+    code, text = command("--findings", kafka[0])
+    assert code == 0
+    assert "No damage found" in text
+    code, lines = command("--json", "--records", kafka[0])
+    objects = [json.loads(line) for line in lines.splitlines()]
+    assert code == 0
+    assert objects[-1]["type"] == "summary"
+    assert objects[-1]["damage"] == 0
+    batches = [found for found in objects if found["type"] == "batch"]
+    assert sum(found["count"] or 0 for found in batches) == sum(found["type"] == "record" for found in objects)
+    assert len(batches) >= sum(
+        len(segment["batches"]) for log in kafka[1]["partitions"].values() for segment in log["segments"]
+    )

@@ -1,0 +1,201 @@
+"""Where epochs begin and end: the stories of Kafka's LeaderEpochFileCacheTest that apply here, told anew.
+
+Answers for epochs that a log does not have are Tidelog's own (design section 4, rule 2): the largest epoch not above
+the one asked for, where Kafka says "undefined".
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.checkpoints import encode_epochs, read_epochs
+from storage.epoch_cache import EpochFile, LeaderEpochCache
+from storage.fake_disk import FakeDisk
+from storage.files import write_file
+from tidelog.errors import CorruptLog
+from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
+
+PATH = "/orders-0/leader-epoch-checkpoint"
+
+
+def entries(*pairs: tuple[int, int]) -> list[EpochStart]:
+    return [EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in pairs]
+
+
+def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
+    return LeaderEpochCache(entries(*pairs))
+
+
+def end(of: LeaderEpochCache, epoch: int, *, log_start: int = 0, log_end: int = 100) -> tuple[int, int]:
+    found = of.end_of(LeaderEpoch(epoch), Offset(log_start), Offset(log_end))
+    assert isinstance(found, EpochEnd)
+    return found.epoch, found.end_offset
+
+
+def assign(to: LeaderEpochCache, *pairs: tuple[int, int]) -> None:
+    for epoch, start in pairs:
+        to.assign(LeaderEpoch(epoch), Offset(start))
+
+
+# --- ends of epochs -------------------------------------------------------------------------------------------------
+
+
+def test_the_latest_epoch_ends_where_the_log_ends() -> None:
+    assert end(cache((2, 9)), 2) == (2, 100)
+
+
+def test_an_earlier_epoch_ends_where_the_next_one_begins() -> None:
+    known = cache((2, 9), (3, 20), (7, 60))
+    assert [end(known, epoch) for epoch in (2, 3, 7)] == [(2, 20), (3, 60), (7, 100)]
+
+
+def test_an_epoch_that_was_skipped_is_answered_with_the_one_before_it() -> None:
+    known = cache((2, 9), (7, 60))
+    assert end(known, 5) == (2, 60)
+    assert end(known, 9) == (7, 100), "Kafka: undefined, for an epoch not yet begun"
+
+
+def test_an_epoch_before_the_first_one_ends_at_the_log_start() -> None:
+    assert end(cache((2, 9)), 1, log_start=9) == (-1, 9)
+    assert end(cache(), 0, log_start=4) == (-1, 4), "a log that knows of no epoch"
+
+
+def test_the_epoch_of_the_last_record_is_not_that_of_a_leader_without_records() -> None:
+    known = cache((2, 9), (5, 100))
+    assert (known.latest, known.last_with_data(Offset(100)), known.last_with_data(Offset(101))) == (5, 2, 5)
+    assert known.last_with_data(Offset(9)) == -1
+
+
+# --- assigning ------------------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_keeps_its_first_start() -> None:
+    known = cache()
+    assign(known, (2, 6), (2, 7), (2, 9))
+    assert known.entries == tuple(entries((2, 6)))
+
+
+def test_entries_that_are_contradicted_go() -> None:
+    known = cache((2, 6), (3, 10), (4, 20))
+    assign(known, (5, 10))
+    assert known.entries == tuple(entries((2, 6), (5, 10))), "later epochs took over at an earlier offset"
+    known = cache((2, 6), (3, 10), (4, 20))
+    assign(known, (3, 15))
+    assert known.entries == tuple(entries((2, 6), (3, 15))), "an older epoch writes again: what came after is gone"
+
+
+def test_a_leader_without_records_leaves_its_entry_only_as_long_as_nothing_contradicts_it() -> None:
+    known = cache((1, 0))
+    assign(known, (2, 10), (3, 10))
+    assert known.entries == tuple(entries((1, 0), (3, 10)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=20))
+def test_epochs_and_starts_grow_whatever_is_assigned(pairs: list[tuple[int, int]]) -> None:
+    known = cache()
+    for epoch, start in pairs:
+        assign(known, (epoch, start))
+        found = known.entries
+        assert known.latest == epoch
+        assert all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairwise(found))
+    assert read_back(known) == known.entries
+
+
+def read_back(known: LeaderEpochCache) -> tuple[EpochStart, ...] | None:
+    disk = FakeDisk()
+    disk.make_folder("/orders-0")
+    write_file(disk, PATH, encode_epochs(known.entries))
+    return read_epochs(disk, PATH)
+
+
+# --- truncation -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cut", "kept"),
+    [(12, ((2, 6), (3, 8), (4, 11))), (11, ((2, 6), (3, 8))), (9, ((2, 6), (3, 8))), (8, ((2, 6),)), (0, ())],
+)
+def test_epochs_that_begin_behind_a_cut_go(cut: int, kept: tuple[tuple[int, int], ...]) -> None:
+    known = cache((2, 6), (3, 8), (4, 11))
+    assert known.truncate_from_end(Offset(cut)) == (len(kept) < 3)
+    assert known.entries == tuple(entries(*kept))
+
+
+@pytest.mark.parametrize(
+    ("start", "kept"),
+    [
+        (0, ((2, 6), (3, 8), (4, 11))),
+        (6, ((2, 6), (3, 8), (4, 11))),
+        (7, ((2, 7), (3, 8), (4, 11))),
+        (8, ((3, 8), (4, 11))),
+        (10, ((3, 10), (4, 11))),
+        (15, ((4, 15),)),
+    ],
+)
+def test_where_the_log_starts_later_the_epoch_in_force_starts_there(
+    start: int, kept: tuple[tuple[int, int], ...]
+) -> None:
+    known = cache((2, 6), (3, 8), (4, 11))
+    known.truncate_from_start(Offset(start))
+    assert known.entries == tuple(entries(*kept))
+
+
+def test_the_entries_over_a_range() -> None:
+    known = cache((2, 6), (3, 8), (4, 11))
+    assert known.over(Offset(7), Offset(9)) == tuple(entries((2, 6), (3, 8)))
+    assert known.over(Offset(12), Offset(13)) == tuple(entries((4, 11)))
+    assert known.over(Offset(0), Offset(7)) == tuple(entries((2, 6)))
+    assert known.over(Offset(9), Offset(9)) == ()
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def test_the_file_never_goes_back() -> None:
+    """A flush begun before a truncation ends after it."""
+    disk = FakeDisk()
+    disk.make_folder("/orders-0")
+    known = cache((2, 6), (3, 8))
+    file = EpochFile(disk, PATH, -1)
+    before, version = known.entries, known.version
+    known.truncate_from_end(Offset(7))
+    file.write(known.version, known.entries)
+    file.write(version, before)
+    assert read_epochs(disk, PATH) == tuple(entries((2, 6)))
+    file.retire()
+    file.write(known.version + 1, ())
+    assert read_epochs(disk, PATH) == tuple(entries((2, 6))), "a closed log writes nothing into its successor's file"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0\n",
+        "1\n0\n",
+        "0\n2\n1 2\n",
+        "0\n1\n1\n",
+        "0\n1\nx 2\n",
+        "0\n2\n2 5\n1 9\n",
+        "0\n2\n1 5\n2 5\n",
+        "0\n0\n1 1\n",
+    ],
+)
+def test_a_file_is_believed_whole_or_not_at_all(text: str) -> None:
+    disk = FakeDisk()
+    disk.make_folder("/orders-0")
+    write_file(disk, PATH, text.encode())
+    with pytest.raises(CorruptLog):
+        read_epochs(disk, PATH)
+
+
+def test_no_file_is_told_from_an_empty_one() -> None:
+    disk = FakeDisk()
+    disk.make_folder("/orders-0")
+    assert read_epochs(disk, PATH) is None
+    write_file(disk, PATH, b"0\n0\n")
+    assert read_epochs(disk, PATH) == ()

@@ -1,0 +1,141 @@
+"""What Kafka's brokers knew of producers and transactions, from the same batches: cluster and unclean of the vectors.
+
+Kafka's batches are appended one by one to a log of ours, as a follower takes them; logs that the cleaner or a moved log
+start has changed are left out.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from storage.files import read_file
+from storage.isolation import FetchIsolation
+from storage.log import Log
+from storage.producer_snapshot import decode_snapshot
+from tests.storage.kafka_producers import files_of, told_of
+from tests.storage.workbench import NOW, TOPIC_ID, SetClock
+from tidelog.records import iter_batches
+from tidelog.types import LeaderEpoch, PartitionIndex, TopicPartition
+
+CHANGED = ("compacted", "trimmed", "retained", "expired", "__cluster_metadata", "warm")
+"""Topics whose segments are not what was appended; the metadata log has no producers."""
+
+
+def partitions(folder: str) -> list[str]:
+    return [name for name in told_of(folder) if not name.startswith(CHANGED)]
+
+
+def config_of(told: dict[str, Any]) -> LogConfig:
+    settings = told["config"] or {}
+    return LogConfig(
+        segment_bytes=int(settings.get("internal.segment.bytes", settings.get("segment.bytes", 1 << 30))),
+        segment_ms=int(settings.get("segment.ms", 604_800_000)),
+        index_interval_bytes=int(settings.get("index.interval.bytes", 4096)),
+        segment_index_bytes=int(settings.get("segment.index.bytes", 10 << 20)),
+    )
+
+
+def batches_of(folder: str, name: str) -> list[bytes]:
+    found = []
+    for segment in told_of(folder)[name]["segments"]:
+        data = files_of(folder)[f"{name}/{segment['baseOffset']:020d}.log"]
+        found += [data[batch["position"] : batch["position"] + batch["size"]] for batch in segment["batches"]]
+    return found
+
+
+def follow(folder: str, name: str) -> Log:
+    """A log of ours with all batches of Kafka's."""
+    topic, _, partition = name.rpartition("-")
+    disk, clock = FakeDisk(), SetClock(NOW)
+    ours = DataFolder.open("/data", files=disk, clock=clock, rng=random.Random(1))
+    log = ours.create_log(
+        TopicPartition(topic, PartitionIndex(int(partition))), TOPIC_ID, config_of(told_of(folder)[name])
+    )
+    for batch in batches_of(folder, name):
+        log.append(batch, assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    log.advance_high_watermark(log.log_end_offset)
+    return log
+
+
+def ranges(offsets: list[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset - 1:
+            found[-1][1] = offset
+        else:
+            found.append([offset, offset])
+    return found
+
+
+def visible(log: Log, isolation: FetchIsolation) -> list[list[int]]:
+    """Ranges of the offsets of data records that Kafka's consumer would hand out."""
+    found: list[int] = []
+    offset = log.log_start_offset
+    while True:
+        read = log.fetch(offset, 3_000, isolation)
+        if not len(read.records):
+            return ranges(found)
+        waiting, hidden = list(read.aborted), set()
+        for batch in iter_batches(read.records):
+            while waiting and waiting[0].first_offset <= batch.last_offset:
+                hidden.add(waiting.pop(0).producer_id)
+            if batch.is_control:
+                hidden.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in hidden):
+                found += [record.offset for record in batch.records() if record.offset >= offset]
+        offset = read.next_offset
+
+
+@pytest.mark.parametrize("folder", ["cluster", "unclean"])
+def test_snapshots_and_transaction_indexes_are_kafkas(folder: str) -> None:
+    snapshots = indexes = 0
+    for name in partitions(folder):
+        log, told = follow(folder, name), told_of(folder)[name]
+        assert [segment.base_offset for segment in log.segments] == [s["baseOffset"] for s in told["segments"]], name
+        if folder == "cluster":
+            log.close()
+        for file in sorted(told["snapshots"]):
+            ours = decode_snapshot(read_file(log.files, f"{log.path}/{file}") or b"", file)
+            kafkas = decode_snapshot(files_of(folder)[f"{name}/{file}"], file)
+            assert sorted(ours) == sorted(kafkas), f"{name}/{file}"
+            snapshots += 1
+        assert {n for n in log.files.list(log.path) if n.endswith(".snapshot")} == set(told["snapshots"]), name
+        for segment in told["segments"]:
+            index = f"{segment['baseOffset']:020d}.txnindex"
+            kafkas_index = files_of(folder).get(f"{name}/{index}")
+            assert read_file(log.files, f"{log.path}/{index}") == (kafkas_index or None), f"{name}/{index}"
+            indexes += bool(kafkas_index)
+    assert snapshots > 20 and indexes > 5
+
+
+def test_the_running_broker_knew_the_same() -> None:
+    compared = 0
+    for name in partitions("cluster"):
+        before = told_of("cluster")[name].get("beforeShutdown")
+        if not before:
+            continue
+        log = follow("cluster", name)
+        states = [
+            {
+                "producerId": state.producer_id,
+                "producerEpoch": state.epoch,
+                "lastSequence": state.last_sequence,
+                "lastTimestamp": state.last_timestamp,
+                "coordinatorEpoch": state.coordinator_epoch,
+                "currentTransactionStartOffset": state.transaction_start,
+            }
+            for state in log.active_producers()
+        ]
+        by_id = {"key": lambda state: state["producerId"]}
+        assert sorted(states, **by_id) == sorted(before["producerStates"], **by_id), name
+        assert log.last_stable_offset == before["lastStableOffset"], name
+        assert visible(log, FetchIsolation.HIGH_WATERMARK) == before["visible"]["read_uncommitted"], name
+        assert visible(log, FetchIsolation.LAST_STABLE_OFFSET) == before["visible"]["read_committed"], name
+        compared += 1
+    assert compared == 28

@@ -1,0 +1,199 @@
+"""Several data folders on one node: each opens, fails and fills by itself, and a log is only whose it was made for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from storage.config import LogConfig
+from storage.data_folder import DataFolder, LoadProgress
+from storage.executor import Executor, InlineExecutor
+from storage.fake_disk import FakeDisk
+from storage.log import Log
+from storage.log_manager import LogManager
+from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch
+from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
+from tidelog.types import Durability, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition
+
+PATHS = ("/one", "/two", "/three")
+CLUSTER = "u2n9nW-xE8Z4OMkj66OjEg"
+
+
+def name(partition: int) -> TopicPartition:
+    return TopicPartition("orders", PartitionIndex(partition))
+
+
+def nothing() -> None:
+    return None
+
+
+class Node:
+    """What a node does with its folders, without the node."""
+
+    def __init__(self, disk: FakeDisk, paths: Sequence[str] = PATHS, executor: Executor | None = None) -> None:
+        self.disk = disk
+        self.executor = executor or InlineExecutor()
+        self.logs = LogManager()
+        self.opened = self.loaded = False
+        self.logs.open(paths, self._open, lambda _path: self.executor, self._note_opened)
+
+    def _open(self, path: str) -> DataFolder:
+        return DataFolder.open(path, files=self.disk, clock=SetClock(), rng=random.Random(path), executor=self.executor)
+
+    def _note_opened(self) -> None:
+        self.opened = True
+
+    def load(self) -> Node:
+        self.logs.load(lambda _name, _id: SMALL, self._note_loaded)
+        return self
+
+    def _note_loaded(self) -> None:
+        self.loaded = True
+
+    def make(self, partition: int) -> tuple[DataFolder, Log]:
+        return self.logs.make(name(partition), TOPIC_ID, SMALL, None)
+
+
+def a_cluster_of_logs(disk: FakeDisk, logs: int = 6) -> None:
+    """Three folders with logs of ten records each, closed clean."""
+    node = Node(disk).load()
+    node.logs.adopt(CLUSTER, NodeId(1), nothing)
+    for partition in range(logs):
+        _, log = node.make(partition)
+        for _ in range(10):
+            log.append(batch(b"x" * 100), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    for folder in node.logs.folders:
+        folder.close_clean()
+
+
+def test_new_logs_go_where_the_fewest_are_and_then_where_the_most_room_is() -> None:
+    disk = FakeDisk()
+    node = Node(disk)
+    assert [node.make(partition)[0].path for partition in range(6)] == ["/one", "/two", "/three"] * 2
+    node.logs.folders[1].delete_log(name(4))
+    assert node.make(6)[0].path == "/two"
+    for folder, free in zip(node.logs.folders, (10, 30, 20), strict=True):
+        folder.reserve.free = free
+    assert [node.make(partition)[0].path for partition in range(7, 10)] == ["/two", "/three", "/one"]
+    node.logs.folders[0].reserve.low = True
+    assert [node.make(partition)[0].path for partition in range(10, 14)] == ["/two", "/three"] * 2
+
+
+def test_a_home_named_is_the_only_one() -> None:
+    node = Node(FakeDisk())
+    wanted = node.logs.folders[2]
+    for partition in range(3):
+        assert node.logs.make(name(partition), TOPIC_ID, SMALL, wanted.folder_id)[0] is wanted
+    wanted.give_up("its disk was pulled")
+    with pytest.raises(KafkaStorageError, match="offline or gone"):
+        node.logs.make(name(3), TOPIC_ID, SMALL, wanted.folder_id)
+
+
+def test_folders_are_opened_and_loaded_side_by_side_and_progress_is_told() -> None:
+    disk, executor = FakeDisk(), Deferred()
+    a_cluster_of_logs(disk)
+    node = Node(disk, executor=executor)
+    assert len(executor.waiting) == 3, "none waits for another"
+    assert not node.opened
+    executor.run_all()
+    assert node.opened
+    node.load()
+    assert len(executor.waiting) == 3
+    executor.run_one()
+    assert set(node.logs.progress) == {"/one"}
+    assert not node.loaded
+    executor.run_all()
+    assert node.loaded
+    progress = node.logs.progress["/three"]
+    assert progress == LoadProgress("/three", "orders-5", 2, 2, progress.bytes)
+    assert progress.bytes > 2_000
+    assert str(progress) == "/three: 2 of 2 logs, 0 MiB, the last one orders-5"
+
+
+@pytest.mark.parametrize("broken", PATHS)
+def test_a_folder_that_cannot_be_opened_is_left_out_and_the_others_serve(broken: str) -> None:
+    disk = FakeDisk()
+    a_cluster_of_logs(disk)
+    disk.fail("open", broken, times=-1)
+    node = Node(disk).load()
+    assert set(node.logs.failed) == {broken}
+    assert isinstance(node.logs.failed[broken], KafkaStorageError)
+    assert [folder.path for folder in node.logs.folders] == [path for path in PATHS if path != broken]
+    assert sum(1 for _ in node.logs.logs()) == 4
+    node.make(9)[1].append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+
+
+def test_a_folder_that_fails_while_it_is_loaded_goes_offline_and_the_others_serve() -> None:
+    disk = FakeDisk()
+    a_cluster_of_logs(disk)
+    node = Node(disk)
+    disk.fail("read", "/two/orders-4", times=-1)
+    node.load()
+    assert node.loaded
+    assert [folder.path for folder in node.logs.working] == ["/one", "/three"]
+    assert "orders-4" in node.logs.failed["/two"].message
+    assert {log.topic_partition.partition for _, log in node.logs.logs()} == {0, 2, 3, 5}
+
+
+def test_a_folder_that_fails_at_run_time_takes_only_its_logs_along() -> None:
+    disk = FakeDisk()
+    a_cluster_of_logs(disk)
+    node = Node(disk).load()
+    disk.fail("write", "/two/orders-1")
+    first, second = (folder.logs[name(partition)] for partition, folder in enumerate(node.logs.folders[:2]))
+    with pytest.raises(KafkaStorageError, match="/two is offline"):
+        second.append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    first.append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    assert [folder.path for folder in node.logs.working] == ["/one", "/three"]
+    assert node.make(20)[0].path != "/two"
+
+
+def test_a_folder_of_another_cluster_or_node_is_left_out_by_its_name() -> None:
+    disk = FakeDisk()
+    a_cluster_of_logs(disk)
+    stranger, other = Node(disk, ("/stranger",)), Node(disk, ("/other",))
+    stranger.logs.adopt("AAAAnW-xE8Z4OMkj66OjEg", NodeId(1), nothing)
+    other.logs.adopt(CLUSTER, NodeId(2), nothing)
+    stranger.logs.close()
+    other.logs.close()
+    node = Node(disk, (*PATHS, "/stranger", "/other"))
+    assert node.logs.cluster_id == CLUSTER
+    node.logs.adopt(CLUSTER, NodeId(1), nothing)
+    assert isinstance(node.logs.failed["/stranger"], InconsistentClusterId)
+    assert isinstance(node.logs.failed["/other"], InvalidConfig)
+    assert [folder.path for folder in node.logs.folders] == list(PATHS)
+    Node(disk, ("/stranger",)).logs.close()  # its lock was let go
+
+
+def test_a_log_is_used_only_for_the_topic_id_it_was_made_for() -> None:
+    node = Node(FakeDisk())
+    folder, log = node.make(0)
+    assert node.logs.use(folder, log, TOPIC_ID, SMALL) is log
+    with pytest.raises(InconsistentTopicId, match="was made for topic id"):
+        node.logs.use(folder, log, TopicId(UUID(int=99)), SMALL)
+
+
+def test_a_log_that_was_loaded_under_another_promise_is_loaded_again() -> None:
+    disk = FakeDisk()
+    a_cluster_of_logs(disk)
+    node = Node(disk).load()
+    folder = node.logs.folders[0]
+    log = folder.logs[name(0)]
+    cached = LogConfig(durability=Durability.PAGE_CACHE)
+    again = node.logs.use(folder, log, TOPIC_ID, cached)
+    assert again is folder.logs[name(0)]
+    assert again is not log
+    assert log.closed
+    assert again.config.durability is Durability.PAGE_CACHE
+    assert again.log_end_offset == 10
+
+
+def test_a_defect_is_not_kept_quiet() -> None:
+    def broken(_path: str) -> DataFolder:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        LogManager().open(("/one",), broken, lambda _path: InlineExecutor(), nothing)

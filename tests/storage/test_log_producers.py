@@ -1,0 +1,486 @@
+"""A log and its producers: duplicates, refusals, transactions, reads by isolation, cuts, crashes, lost files."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from storage.append_info import LogAppendInfo, Origin
+from storage.config import LogConfig
+from storage.files import read_file
+from storage.isolation import FetchIsolation
+from storage.log import Log
+from storage.producer_snapshot import decode_snapshot, snapshot_path
+from tests.storage.workbench import NOW, SMALL, Bench
+from tidelog.errors import (
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+    UnsupportedForMessageFormat,
+)
+from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
+from tidelog.types import LeaderEpoch, Offset, TimestampType
+
+COMMITTED, REPLICATED, ALL = (
+    FetchIsolation.LAST_STABLE_OFFSET,
+    FetchIsolation.HIGH_WATERMARK,
+    FetchIsolation.LOG_END,
+)
+NEVER_ROLLS = LogConfig(index_interval_bytes=200)
+
+
+def from_producer(
+    producer: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool = False, at: int = NOW, size: int = 5
+) -> bytes:
+    """A batch as an idempotent producer sends it."""
+    builder = RecordBatchBuilder(
+        producer_id=producer, producer_epoch=epoch, base_sequence=sequence, is_transactional=txn
+    )
+    for _ in range(count):
+        builder.append(key=b"k", value=b"v" * size, timestamp=at)
+    return builder.build()
+
+
+class Sender:
+    """Producers that number their batches, over one bench."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.next: dict[int, int] = {}
+
+    def send(self, producer: int, count: int = 1, *, txn: bool = False, size: int = 5) -> LogAppendInfo:
+        sequence = self.next.get(producer, 0)
+        self.next[producer] = sequence + count
+        return append(self.bench, from_producer(producer, sequence, count, txn=txn, size=size))
+
+    def end(self, producer: int, *, commit: bool, coordinator: int = 0) -> int:
+        return end(self.bench, producer, commit=commit, coordinator=coordinator)
+
+
+def append(bench: Bench, data: bytes, origin: Origin = Origin.CLIENT) -> LogAppendInfo:
+    return bench.log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=origin)
+
+
+def end(bench: Bench, producer: int, *, commit: bool, epoch: int = 0, coordinator: int = 0) -> int:
+    marker = control_batch(
+        EndTxnMarker(committed=commit, coordinator_epoch=coordinator),
+        timestamp=NOW,
+        producer_id=producer,
+        producer_epoch=epoch,
+    )
+    return append(bench, marker, Origin.COORDINATOR).last_offset
+
+
+def commit_all(bench: Bench) -> None:
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+
+
+def visible(log: Log, isolation: FetchIsolation) -> list[int]:
+    """The offsets of the data records that a consumer gets, reading on from fetch to fetch as Kafka's consumer does."""
+    found: list[int] = []
+    offset = log.log_start_offset
+    while True:
+        read = log.fetch(offset, 1_000, isolation)
+        if not len(read.records):
+            return found
+        waiting = list(read.aborted)
+        hidden: set[int] = set()
+        for batch in iter_batches(read.records):
+            while waiting and waiting[0].first_offset <= batch.last_offset:
+                hidden.add(waiting.pop(0).producer_id)
+            if batch.is_control:
+                hidden.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in hidden):
+                found += [record.offset for record in batch.records() if record.offset >= offset]
+        offset = read.next_offset
+
+
+# --- idempotence ------------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_is_answered_with_its_first_result() -> None:
+    """append-as-leader.txt: first and last offset, log append time and log start offset of the first copy."""
+    bench = Bench(LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
+    first = append(bench, from_producer(7, 0, 3))
+    append(bench, from_producer(7, 3))
+    bench.clock.now += 5_000
+    commit_all(bench)
+    bench.log.delete_records(Offset(1))
+    again = append(bench, from_producer(7, 0, 3))
+    assert again.duplicate and not first.duplicate
+    assert (again.first_offset, again.last_offset, again.log_append_time) == (0, 2, first.log_append_time)
+    assert (again.max_timestamp, again.last_leader_epoch) == (first.max_timestamp, 0)
+    assert again.log_start_offset == 1, "where the log starts now"
+    assert bench.log.log_end_offset == 4, "nothing was appended"
+
+
+def test_a_duplicate_on_a_topic_with_create_time_was_given_no_time() -> None:
+    bench = Bench()
+    append(bench, from_producer(7, 0))
+    assert append(bench, from_producer(7, 0)).log_append_time == -1
+
+
+def test_a_refused_batch_leaves_no_trace() -> None:
+    bench = Bench()
+    append(bench, from_producer(7, 0, epoch=3))
+    producers, size = bench.log.active_producers(), bench.log.size
+    for batch, error in (
+        (from_producer(7, 2, epoch=3), OutOfOrderSequenceNumber),
+        (from_producer(7, 1, epoch=4), OutOfOrderSequenceNumber),
+        (from_producer(7, 1, epoch=2), InvalidProducerEpoch),
+    ):
+        with pytest.raises(error) as raised:
+            append(bench, batch)
+        assert raised.value.written is False
+    assert (bench.log.active_producers(), bench.log.size, bench.log.log_end_offset) == (producers, size, 1)
+
+
+def test_a_producers_batch_needs_its_numbers() -> None:
+    bench = Bench()
+    for broken in (from_producer(7, -1), from_producer(7, 0, epoch=-1), from_producer(-1, -1, epoch=-1, txn=True)):
+        with pytest.raises(InvalidRecord):
+            append(bench, broken)
+
+
+def test_old_formats_hold_no_producers() -> None:
+    bench = Bench(LogConfig(magic=1))
+    with pytest.raises(UnsupportedForMessageFormat):
+        append(bench, from_producer(7, 0))
+    assert bench.log.active_producers() == ()
+
+
+def test_a_follower_takes_the_producers_of_its_leader_over() -> None:
+    leader, follower = Bench(), Bench()
+    sender = Sender(leader)
+    for producer in (1, 2, 1):
+        sender.send(producer, 2, txn=True)
+    sender.end(1, commit=False)
+    sent = bytes(leader.log.read(Offset(0), 10_000, up_to=leader.log.log_end_offset).records)
+    follower.follow(sent)
+    assert follower.log.active_producers() == leader.log.active_producers()
+    assert follower.log.first_unstable_offset == leader.log.first_unstable_offset == 0
+    assert append(follower, from_producer(2, 0, 2, txn=True)).duplicate, "it may lead next"
+
+
+def test_what_spans_several_segments_leaves_a_snapshot_before_each() -> None:
+    leader, follower = Bench(NEVER_ROLLS), Bench(SMALL)
+    sender = Sender(leader)
+    for i in range(20):
+        sender.send(1 + i % 2, txn=True, size=300)
+        if i % 5 == 4:
+            sender.end(1, commit=False)
+    follower.follow(bytes(leader.log.read(Offset(0), 100_000, up_to=leader.log.log_end_offset).records))
+    bases = [segment.base_offset for segment in follower.log.segments][1:]
+    assert len(bases) >= 3
+    for base in bases:
+        path = snapshot_path(follower.log.path, base)
+        entries = decode_snapshot(read_file(follower.files, path) or b"", path)
+        assert max(entry.last_offset for entry in entries) < base
+    commit_all(leader)
+    commit_all(follower)
+    assert visible(follower.log, COMMITTED) == visible(leader.log, COMMITTED)
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_readers_of_decided_records_stop_at_an_open_transaction() -> None:
+    bench = Bench()
+    sender = Sender(bench)
+    sender.send(1)
+    sender.send(2, 2, txn=True)
+    sender.send(1)
+    commit_all(bench)
+    log = bench.log
+    assert (log.first_unstable_offset, log.last_stable_offset, log.high_watermark) == (1, 1, 4)
+    assert visible(log, COMMITTED) == [0]
+    assert visible(log, REPLICATED) == visible(log, ALL) == [0, 1, 2, 3]
+    sender.end(2, commit=True)
+    assert log.last_stable_offset == 1, "its marker is not replicated"
+    commit_all(bench)
+    assert (log.first_unstable_offset, log.last_stable_offset) == (None, 5)
+    assert visible(log, COMMITTED) == [0, 1, 2, 3]
+
+
+def test_aborted_records_are_named() -> None:
+    bench = Bench()
+    sender = Sender(bench)
+    sender.send(2, 2, txn=True)
+    sender.send(3, txn=True)
+    sender.end(2, commit=False)
+    sender.send(2, txn=True)
+    sender.end(3, commit=True)
+    sender.end(2, commit=True)
+    commit_all(bench)
+    read = bench.log.fetch(Offset(0), 10_000, COMMITTED)
+    assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in read.aborted] == [(2, 0, 3)]
+    assert bench.log.fetch(Offset(0), 10_000, REPLICATED).aborted == ()
+    assert visible(bench.log, COMMITTED) == [2, 4]
+
+
+def test_a_transaction_may_span_segments() -> None:
+    bench = Bench()
+    sender = Sender(bench)
+    sender.send(1, txn=True)
+    for _ in range(60):
+        sender.send(2, size=100)
+    sender.end(1, commit=False)
+    commit_all(bench)
+    assert len(bench.log.segments) > 3
+    assert [entry.first_offset for entry in bench.log.fetch(Offset(0), 100, COMMITTED).aborted] == [0]
+    assert 0 not in visible(bench.log, COMMITTED)
+    indexes = [name for name in bench.files.list(bench.log.path) if name.endswith(".txnindex")]
+    assert len(indexes) == 1, "only the segment with the marker has one"
+
+
+def test_markers_of_old_coordinators_and_plain_batches_within_are_refused() -> None:
+    bench = Bench()
+    sender = Sender(bench)
+    sender.send(1, txn=True)
+    with pytest.raises(InvalidTxnState):
+        append(bench, from_producer(1, 1))
+    sender.end(1, commit=True, coordinator=4)
+    with pytest.raises(TransactionCoordinatorFenced):
+        sender.end(1, commit=True, coordinator=3)
+    with pytest.raises(InvalidRecord):
+        append(
+            bench,
+            control_batch(
+                EndTxnMarker(committed=True, coordinator_epoch=4), timestamp=NOW, producer_id=1, producer_epoch=0
+            ),
+        )
+
+
+def test_a_moved_log_start_moves_the_unstable_offset() -> None:
+    bench = Bench()
+    Sender(bench).send(1, 3, txn=True)
+    commit_all(bench)
+    bench.log.delete_records(Offset(2))
+    assert (bench.log.first_unstable_offset, bench.log.last_stable_offset) == (2, 2)
+
+
+# --- opening again ----------------------------------------------------------------------------------------------------
+
+
+def eventful(bench: Bench, seed: int = 3, steps: int = 120) -> Sender:
+    """Transactions of four producers, some open, some aborted, over several segments."""
+    rng, sender, opened = random.Random(seed), Sender(bench), set[int]()
+    for _ in range(steps):
+        producer = rng.randrange(1, 5)
+        if producer in opened and rng.random() < 0.3:
+            sender.end(producer, commit=rng.random() < 0.4)
+            opened.discard(producer)
+        else:
+            txn = producer in opened or rng.random() < 0.7
+            opened |= {producer} if txn else set()
+            sender.send(producer, rng.randrange(1, 4), txn=txn, size=rng.randrange(60))
+    commit_all(bench)
+    return sender
+
+
+def told(log: Log) -> list[object]:
+    """What a log says of producers: what a snapshot keeps of them, and what readers may see."""
+    return [
+        sorted(state.to_snapshot() for state in log.active_producers()),
+        log.first_unstable_offset,
+        log.last_stable_offset,
+        log.aborted_transactions(log.log_start_offset, log.log_end_offset),
+        visible(log, COMMITTED),
+    ]
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed", "crashed"])
+def test_every_stop_leaves_the_same_producers(stop: str) -> None:
+    bench = Bench()
+    sender = eventful(bench)
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = told(bench.log)
+    match stop:
+        case "clean":
+            bench.restart_clean()
+            snapshot = snapshot_path(bench.log.path, bench.log.log_end_offset)
+            assert bench.files.size(snapshot) is not None
+        case "killed":
+            bench.kill()
+        case _:
+            bench.crash(5)
+    commit_all(bench)
+    assert told(bench.log) == before
+    sequence = sender.next[1]
+    with pytest.raises(OutOfOrderSequenceNumber):
+        append(bench, from_producer(1, sequence + 1, txn=True))
+    assert append(bench, from_producer(1, sequence, txn=True)).duplicate is False
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut", "emptied", "garbled", "another's"])
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_a_damaged_transaction_index_never_shows_aborted_records(stop: str, damage: str) -> None:
+    """Vectors' README: Kafka does not rebuild a .txnindex below the recovery point, or after a clean stop."""
+    bench = Bench()
+    eventful(bench)
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = told(bench.log)
+    indexes = [name for name in bench.files.list(bench.log.path) if name.endswith(".txnindex")]
+    assert len(indexes) > 3
+    contents = {name: read_file(bench.files, f"{bench.log.path}/{name}") or b"" for name in indexes}
+    if stop == "clean":
+        bench.folder.close_clean()
+    else:
+        bench.disk.kill()
+    for i, name in enumerate(indexes):
+        path = f"{bench.log.path}/{name}"
+        wrong = {
+            "lost": None,
+            "cut": contents[name][:-34],
+            "emptied": b"",
+            "garbled": contents[name][:5] + b"\x77" + contents[name][6:],
+            "another's": contents[indexes[i - 1]],
+        }[damage]
+        bench.files.remove(path)
+        if wrong is not None:
+            file = bench.files.open(path, create=True)
+            file.pwritev([wrong], 0)
+            file.close()
+    bench.reopen()
+    commit_all(bench)
+    assert told(bench.log) == before
+    rebuilt = {name: read_file(bench.files, f"{bench.log.path}/{name}") or b"" for name in indexes}
+    assert rebuilt == contents, "the same bytes"
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut", "garbled"])
+@pytest.mark.parametrize("which", ["last", "all"])
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damage: str) -> None:
+    bench = Bench()
+    sender = eventful(bench)
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = told(bench.log)
+    if stop == "clean":
+        bench.folder.close_clean()
+    else:
+        bench.disk.kill()
+    names = [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")]
+    for name in names if which == "all" else names[-1:]:
+        path = f"{bench.log.path}/{name}"
+        data = read_file(bench.files, path) or b""
+        bench.files.remove(path)
+        if damage != "lost":
+            file = bench.files.open(path, create=True)
+            file.pwritev([data[:-3] if damage == "cut" else data[:-3] + b"rot"], 0)
+            file.close()
+    bench.reopen()
+    commit_all(bench)
+    assert told(bench.log) == before
+    assert not sender.send(1, txn=bench.log.active_producers()[0].transaction_start >= 0).duplicate
+
+
+def test_an_undecided_end_of_a_transaction_is_still_so_after_a_restart() -> None:
+    """Its marker is in the log but not replicated: it may be cut away, and the transaction end otherwise."""
+    bench = Bench()
+    sender = Sender(bench)
+    sender.send(1, txn=True)
+    commit_all(bench)
+    sender.end(1, commit=True)
+    bench.restart_clean()
+    assert (bench.log.high_watermark, bench.log.log_end_offset) == (1, 2)
+    assert (bench.log.first_unstable_offset, bench.log.last_stable_offset) == (0, 0)
+    commit_all(bench)
+    assert bench.log.last_stable_offset == 2
+
+
+def test_idle_producers_are_forgotten_at_a_start_and_in_time() -> None:
+    bench = Bench(LogConfig(producer_id_expiration_ms=60_000))
+    append(bench, from_producer(1, 0))
+    append(bench, from_producer(2, 0, at=NOW + 1_000))
+    bench.clock.now += 60_500
+    bench.restart_clean()
+    assert [state.producer_id for state in bench.log.active_producers()] == [2]
+    assert bench.log.expire_producers(bench.clock.wall_ms()) == 0
+    bench.clock.now += 500
+    assert bench.log.expire_producers(bench.clock.wall_ms()) == 1
+    assert append(bench, from_producer(2, 55)).last_offset == 2, "whoever was forgotten may begin anywhere"
+
+
+# --- cuts -------------------------------------------------------------------------------------------------------------
+
+
+def test_no_state_outlives_a_cut() -> None:
+    """Scenario 3: a resend of what was cut is appended anew, not answered as a duplicate."""
+    bench = Bench()
+    sender = Sender(bench)
+    for _ in range(40):
+        sender.send(1, size=50)
+    assert len(bench.log.segments) > 2
+    bench.log.truncate_to(Offset(20))
+    again = append(bench, from_producer(1, 20))
+    assert (again.duplicate, again.last_offset) == (False, 20)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        append(bench, from_producer(1, 30))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 37, 80, 111, 160])
+def test_a_cut_log_tells_what_the_same_log_told_when_it_ended_there(cut: int) -> None:
+    bench, twin = Bench(), Bench()
+    eventful(bench)
+    bench.log.high_watermark = Offset(0)
+    bench.log.truncate_to(Offset(cut))
+    end_offset = bench.log.log_end_offset
+    other = Bench(NEVER_ROLLS)
+    eventful(other)
+    if end_offset:
+        twin.follow(bytes(other.log.read(Offset(0), 1_000_000, up_to=end_offset).records))
+    assert twin.log.log_end_offset == end_offset
+    commit_all(bench)
+    commit_all(twin)
+    assert told(bench.log) == told(twin.log)
+    bench.crash(7)
+    commit_all(bench)
+    assert told(bench.log) == told(twin.log), "after a crash too"
+
+
+def test_a_snapshot_of_before_a_cut_does_not_come_back_in_a_crash() -> None:
+    """The log grows beyond the cut with other records; the old snapshot's removal must have been durable."""
+    for seed in range(20):
+        bench = Bench()
+        sender = Sender(bench)
+        for _ in range(40):
+            sender.send(1, size=50)
+        bench.commit()
+        bench.log.truncate_to(Offset(3))
+        for i in range(3, 60):
+            append(bench, from_producer(2, i - 3, size=50))
+        bench.commit()
+        bench.folder.write_checkpoints()
+        bench.crash(seed)
+        assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 56)]
+
+
+def test_an_emptied_log_knows_no_producer() -> None:
+    bench = Bench()
+    eventful(bench)
+    bench.log.truncate_fully_and_start_at(Offset(500))
+    assert (bench.log.active_producers(), bench.log.first_unstable_offset) == ((), None)
+    assert [name for name in bench.files.list(bench.log.path) if name.endswith((".snapshot", ".txnindex"))] == []
+    assert append(bench, from_producer(1, 9)).first_offset == 500
+    bench.crash(1)
+    assert [state.last_sequence for state in bench.log.active_producers()] in ([9], [])
+
+
+def test_old_segments_take_their_snapshots_along() -> None:
+    bench = Bench(LogConfig(segment_bytes=2_000, retention_bytes=4_000))
+    sender = Sender(bench)
+    for _ in range(200):
+        sender.send(1, size=100)
+    commit_all(bench)
+    bench.commit()
+    assert bench.log.delete_old_segments(bench.clock.wall_ms()) > 3
+    names = [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")]
+    assert names == [f"{segment.base_offset:020d}.snapshot" for segment in bench.log.segments]
+    assert sender.send(1).duplicate is False

@@ -1,0 +1,128 @@
+"""A folder that runs full keeps a reserve: appends are refused, what makes room goes on, it recovers alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from storage.append_info import Origin
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from storage.files import Room
+from storage.log import Log
+from storage.os_files import OsFiles
+from storage.reserve import AUTOMATIC, AUTOMATIC_MAX, Reserve
+from tests.storage.workbench import TOPIC_ID, TP, SetClock, batch, stamped
+from tidelog.errors import DiskFull
+from tidelog.types import METADATA_TOPIC, LeaderEpoch, Offset, PartitionIndex, TopicPartition
+
+RESERVE = 100_000
+VALUE = b"v" * 10_000
+
+
+def full_folder(room: int = 400_000) -> tuple[FakeDisk, DataFolder, Log]:
+    """A log in a folder with a reserve, filled until it refused."""
+    disk = FakeDisk()
+    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    log = folder.create_log(TP, TOPIC_ID, LogConfig(segment_bytes=50_000, segment_index_bytes=240))
+    disk.capacity = disk.used + room
+    folder.reserve.look()
+    with pytest.raises(DiskFull):
+        while True:
+            append(log)
+    return disk, folder, log
+
+
+def append(log: Log, origin: Origin = Origin.CLIENT) -> None:
+    log.append(batch(VALUE), assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=origin)
+
+
+def test_the_refusal_names_folder_room_reserve_and_what_to_do() -> None:
+    disk, _, log = full_folder()
+    end = log.log_end_offset
+    with pytest.raises(DiskFull, match=r"/data is full but for its reserve.*100000; .* 125000 are free: delete topics"):
+        append(log)
+    with pytest.raises(DiskFull):
+        log.append(stamped(end, VALUE), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    assert log.log_end_offset == end
+    assert end > 10, "it filled what was above the reserve"
+    assert disk.room("/data").free > 0, "the disk itself is not full"
+
+
+def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
+    disk, folder, log = full_folder()
+    assert len(log.read(Offset(0), 1, up_to=log.log_end_offset).records) > len(VALUE)
+    log.truncate_to(Offset(log.log_end_offset - 1))
+    folder.write_checkpoints()
+    folder.close_clean()
+    again = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    assert again.was_clean
+    assert again.reserve.low
+    again.load_logs(lambda _name, _id: log.config)
+    assert again.logs[TP].log_end_offset == log.log_end_offset
+
+
+def test_new_logs_are_refused_and_the_metadata_log_is_not() -> None:
+    _, folder, log = full_folder()
+    other = TopicPartition("events", PartitionIndex(0))
+    with pytest.raises(DiskFull, match="reserve"):
+        folder.create_log(other, TOPIC_ID, log.config)
+    metadata = folder.create_log(TopicPartition(METADATA_TOPIC, PartitionIndex(0)), TOPIC_ID, log.config)
+    append(metadata, Origin.COORDINATOR)
+    assert metadata.log_end_offset == 1
+
+
+def test_it_takes_appends_again_by_itself_once_a_quarter_more_is_free() -> None:
+    disk, folder, log = full_folder()
+    assert disk.capacity is not None
+    missing = RESERVE - disk.room("/data").free
+    disk.capacity += missing + RESERVE // 10  # above the reserve, but only just
+    with pytest.raises(DiskFull):
+        append(log)
+    disk.capacity += RESERVE // 4
+    append(log)
+    assert not folder.reserve.low
+
+
+def test_deleting_a_log_makes_room_for_the_others() -> None:
+    disk, folder, log = full_folder(room=600_000)
+    assert disk.capacity is not None
+    other = TopicPartition("events", PartitionIndex(0))
+    disk.capacity += RESERVE
+    small = folder.create_log(other, TOPIC_ID, log.config)
+    disk.capacity -= RESERVE
+    folder.reserve.look()
+    with pytest.raises(DiskFull):
+        append(small)
+    folder.delete_log(TP)
+    append(small)
+
+
+def test_the_file_system_is_not_asked_for_every_append() -> None:
+    class Counting(FakeDisk):
+        asked = 0
+
+        def room(self, path: str) -> Room:
+            self.asked += 1
+            return super().room(path)
+
+    disk = Counting(capacity=100 << 20)
+    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    log = folder.create_log(TP, TOPIC_ID, LogConfig(segment_index_bytes=240))
+    for _ in range(500):
+        append(log)
+    assert disk.asked <= 2
+
+
+def test_the_automatic_reserve_is_a_tenth_of_a_small_disk_and_64_mib_of_a_large_one() -> None:
+    for capacity, wanted in ((24 << 20, (24 << 20) // 10), (1 << 40, AUTOMATIC_MAX)):
+        disk = FakeDisk(capacity=capacity)
+        disk.make_folder("/data")
+        assert Reserve(disk, "/data", AUTOMATIC).wanted == wanted
+
+
+def test_the_real_file_system_tells_its_room(tmp_path: object) -> None:
+    room = OsFiles().room(str(tmp_path))
+    assert 0 < room.free <= room.total

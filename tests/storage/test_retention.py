@@ -1,0 +1,303 @@
+"""What goes from the front of a log: by time, by size, by its start; and what never goes.
+
+Covers what applies of UnifiedLogTest, LocalLogTest and LogManagerTest (retention, DeleteRecords), scenario 10's second
+variant, and log-append-roll-flush.txt's segments as the unit of deletion.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import replace
+
+import pytest
+
+from storage.config import LogConfig
+from storage.deleted_files import DeletedFiles, remove_files
+from storage.fake_disk import SimulatedCrash
+from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
+from tidelog.errors import DiskFull, KafkaStorageError, OffsetOutOfRange
+from tidelog.types import Durability, LeaderEpoch, Millis, Offset
+
+DAY = 86_400_000
+BY_TIME = replace(SMALL, retention_ms=DAY, segment_bytes=400, file_delete_delay_ms=1000)
+BY_SIZE = replace(SMALL, retention_ms=-1, retention_bytes=1000, segment_bytes=400, file_delete_delay_ms=1000)
+
+
+def filled(config: LogConfig = BY_TIME, *, batches: int = 12, timestamp: int = NOW) -> Bench:
+    """A log of small segments, durable and committed."""
+    bench = Bench(config)
+    for number in range(batches):
+        bench.lead(b"%02d" % number + b"." * 60, timestamp=timestamp + number)
+    bench.commit()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    return bench
+
+
+def bases(bench: Bench) -> list[int]:
+    return [segment.base_offset for segment in bench.log.segments]
+
+
+def epochs(bench: Bench) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+
+
+def leftovers(bench: Bench) -> list[str]:
+    return [name for name in bench.files.list(bench.log.path) if name.endswith(".deleted")]
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_goes_when_its_youngest_record_is_too_old() -> None:
+    bench = filled()
+    before = bases(bench)
+    second_last = bench.log.segments[1].largest.timestamp
+    assert bench.log.delete_old_segments(Millis(second_last + DAY)) == 1, "the second is just old enough to stay"
+    assert bases(bench) == before[1:]
+    assert bench.log.log_start_offset == before[1]
+    assert bench.log.delete_old_segments(Millis(second_last + DAY)) == 0
+
+
+def test_a_young_record_keeps_all_that_come_behind_it() -> None:
+    """Timestamps are the producers': only the front goes, so a hole never comes to be."""
+    bench = Bench(BY_TIME)
+    for number in range(12):
+        bench.lead(b"." * 60, timestamp=NOW - 10 * DAY if number != 5 else NOW)
+    bench.commit()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log.delete_old_segments(Millis(NOW))
+    assert bench.log.log_start_offset <= 5 < bench.log.segments[1].base_offset
+
+
+def test_an_expired_active_segment_is_rolled_and_goes() -> None:
+    """Kafka: a log that gets no more records is empty after retention.ms, and still knows where it ends."""
+    bench = filled()
+    end = bench.log.log_end_offset
+    gone = len(bases(bench))
+    assert bench.log.delete_old_segments(Millis(NOW + 2 * DAY)) == gone
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bases(bench)) == (end, end, [end])
+    assert bench.log.delete_old_segments(Millis(NOW + 9 * DAY)) == 0, "an empty active segment stays"
+    assert bench.lead(b"next") == end
+    bench.commit()
+    assert bench.crash(seed=1).log_start_offset == end
+    assert bench.log.damage is None
+
+
+def test_what_is_not_replicated_stays_however_old_it_says_it_is() -> None:
+    """Scenario 10: followers would start at the leader's log start and hold what was never replicated."""
+    bench = filled(timestamp=1)
+    bench.log.high_watermark = Offset(5)
+    bench.log.delete_old_segments(Millis(NOW))
+    assert bench.log.log_start_offset <= 5
+    assert bench.log.segments[1].base_offset > 5
+
+
+def test_what_is_not_durable_stays() -> None:
+    """A page-cache topic: recovery looks for everything from the recovery point on."""
+    bench = Bench(replace(BY_TIME, durability=Durability.PAGE_CACHE, segment_bytes=100_000))
+    for _ in range(5):
+        bench.lead(b"." * 60, timestamp=1)
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.recovery_point == 0
+    assert bench.log.delete_old_segments(Millis(NOW)) == 0
+
+
+def test_records_without_timestamps_age_by_the_clock() -> None:
+    """Not by the file's time: a copied folder would be young again, a restored one old."""
+    bench = Bench(BY_TIME)
+    for _ in range(12):
+        bench.lead(b"." * 60, timestamp=-1)
+    bench.commit()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.segments[0].largest.timestamp == -1
+    assert bench.log.delete_old_segments(Millis(bench.clock.now + DAY)) == 0
+    segments = len(bench.log.segments)
+    assert bench.log.delete_old_segments(Millis(bench.clock.now + DAY + 1)) == segments
+
+
+def test_retention_of_minus_one_keeps_everything() -> None:
+    bench = filled(replace(BY_TIME, retention_ms=-1), timestamp=1)
+    assert bench.log.delete_old_segments(Millis(NOW)) == 0
+
+
+def test_a_topic_that_is_only_compacted_is_not_deleted_by_age_or_size() -> None:
+    bench = filled(replace(BY_SIZE, retention_ms=1, delete=False, compact=True), timestamp=1)
+    assert bench.log.delete_old_segments(Millis(NOW)) == 0
+    bench.log.delete_records(bench.log.segments[2].base_offset)
+    assert bench.log.delete_old_segments(Millis(NOW)) == 2, "what lies below its start goes"
+
+
+# --- by size ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_segments_go_while_more_than_retention_bytes_would_stay() -> None:
+    bench = filled(BY_SIZE, batches=30)
+    bench.log.delete_old_segments(Millis(NOW))
+    assert bench.log.size >= 1000 > bench.log.size - bench.log.segments[0].size
+
+
+def test_no_bytes_to_keep_leaves_an_empty_log() -> None:
+    bench = filled(replace(BY_SIZE, retention_bytes=0))
+    bench.log.delete_old_segments(Millis(NOW))
+    assert (bench.log.size, bench.log.log_start_offset) == (0, bench.log.log_end_offset)
+
+
+# --- log start --------------------------------------------------------------------------------------------------------
+
+
+def test_delete_records_moves_the_start_at_once_and_files_go_later() -> None:
+    bench = filled(replace(BY_TIME, retention_ms=-1))
+    before = bases(bench)
+    bench.log.delete_records(Offset(before[2] + 1))
+    assert bench.log.log_start_offset == before[2] + 1
+    assert bases(bench) == before
+    with pytest.raises(OffsetOutOfRange):
+        bench.log.read(Offset(before[2]), 100, up_to=bench.log.log_end_offset)
+    assert bench.log.delete_old_segments(Millis(NOW)) == 2
+    assert bases(bench) == before[2:]
+    assert bench.log.log_start_offset == before[2] + 1
+    assert len(contents(bench.log)) == 12 - before[2] - 1
+
+
+def test_delete_records_reaches_only_up_to_the_high_watermark() -> None:
+    bench = filled()
+    bench.log.high_watermark = Offset(6)
+    for offset in (7, -1):
+        with pytest.raises(OffsetOutOfRange):
+            bench.log.delete_records(Offset(offset))
+    bench.log.delete_records(Offset(6))
+    bench.log.delete_records(Offset(3))
+    assert bench.log.log_start_offset == 6, "it does not go back"
+
+
+def test_a_follower_takes_the_leaders_start_as_far_as_it_knows_records_to_be_committed() -> None:
+    bench = filled()
+    bench.log.high_watermark = Offset(4)
+    assert bench.log.advance_log_start_offset(Offset(9))
+    assert bench.log.log_start_offset == 4
+    assert not bench.log.advance_log_start_offset(Offset(3))
+
+
+def test_the_start_survives_a_crash_as_soon_as_it_was_told() -> None:
+    for seed in range(8):
+        bench = filled(replace(BY_TIME, retention_ms=-1))
+        bench.log.delete_records(Offset(5))
+        assert bench.crash(seed).log_start_offset == 5
+        assert bench.log.log_end_offset == 12
+
+
+def test_epochs_below_the_start_are_forgotten() -> None:
+    """The vectors' `trimmed` and `expired`: the epoch in force begins at the log start then."""
+    bench = Bench(replace(BY_TIME, retention_ms=-1))
+    for epoch in (0, 2, 5):
+        for _ in range(4):
+            bench.lead(b"." * 60, epoch=epoch)
+    bench.commit()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert epochs(bench) == [(0, 0), (2, 4), (5, 8)]
+    bench.log.delete_records(Offset(6))
+    assert epochs(bench) == [(2, 6), (5, 8)]
+    bench.log.delete_records(Offset(8))
+    assert epochs(bench) == [(5, 8)]
+    assert bench.log.epoch_end(LeaderEpoch(2)).end_offset == 8, "nothing of it is left"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
+    bench = filled()
+    old = bench.log.segments[0].path
+    bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    assert bench.files.size(old) is None
+    assert bench.files.size(f"{old}.deleted") is not None
+    assert bench.log.take_deleted(Millis(NOW + 2 * DAY + 999)) == []
+    due = bench.log.take_deleted(Millis(NOW + 2 * DAY + 1000))
+    assert sorted(name.rpartition("/")[2] for name in due) == leftovers(bench)
+    remove_files(bench.files, due)
+    remove_files(bench.files, due)  # its log's folder may have got another name meanwhile
+    assert leftovers(bench) == []
+
+
+def test_a_restart_removes_them() -> None:
+    bench = filled()
+    bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    assert leftovers(bench)
+    bench.restart_clean()
+    assert leftovers(bench) == []
+
+
+def test_a_flush_under_way_keeps_the_file_that_it_syncs() -> None:
+    bench = filled(replace(BY_TIME, durability=Durability.PAGE_CACHE))
+    bench.log.flush()
+    bench.lead(b"one more", timestamp=NOW)
+    ticket = bench.log.begin_flush(everything=True)
+    assert ticket is not None
+    bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    ticket.run()
+    bench.log.finish_flush(ticket)
+    assert bench.log.recovery_point == bench.log.log_end_offset
+
+
+def test_deleted_files_are_taken_in_order() -> None:
+    waiting = DeletedFiles()
+    waiting.put(["a", "b"], 10)
+    waiting.put(["c"], 5)
+    assert waiting.take(Millis(9)) == []
+    assert waiting.take(Millis(10)) == ["a", "b", "c"]
+    assert len(waiting) == 0
+
+
+# --- trouble ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_the_log_as_it_was() -> None:
+    bench = filled()
+    before = bases(bench)
+    bench.disk.fail("write", "log-start-offset-checkpoint", error=errno.ENOSPC, times=-1)
+    with pytest.raises(DiskFull):
+        bench.log.delete_records(Offset(5))
+    with pytest.raises(DiskFull):
+        bench.log.delete_old_segments(Millis(bench.log.segments[0].largest.timestamp + DAY + 1))
+    assert (bench.log.log_start_offset, bases(bench)) == (0, before)
+    bench.disk.heal()
+    bench.log.delete_records(Offset(5))
+    assert bench.log.delete_old_segments(Millis(NOW)) > 0
+
+
+def test_a_broken_disk_takes_the_folder_offline() -> None:
+    bench = filled()
+    bench.disk.fail("rename", ".index")
+    with pytest.raises(KafkaStorageError):
+        bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
+    assert bench.folder.offline is not None
+
+
+def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_should_stay() -> None:
+    """Crash at each call of a deletion of some segments, and of all; the log opens, whole from its start on."""
+    crashes = 0
+    for age in (NOW + DAY + 6, NOW + 2 * DAY):
+        call = 0
+        while True:
+            call += 1
+            bench = filled()
+            held = bench.log.held
+            expected = contents(bench.log)
+            bench.disk.crash_at_call(bench.disk.calls + call)
+            try:
+                bench.log.delete_old_segments(Millis(age))
+                bench.disk.heal()
+            except SimulatedCrash:
+                crashes += 1
+                bench.disk.crash(random.Random(call))
+                bench.reopen()
+                assert bench.log.damage is None, bench.log.damage
+                assert bench.log.log_end_offset == held
+                start = bench.log.log_start_offset
+                assert contents(bench.log) == expected[start:]
+                assert leftovers(bench) == []
+                bench.log.append(batch(b"goes on"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+                continue
+            break
+    assert crashes > 30

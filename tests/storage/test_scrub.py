@@ -1,0 +1,309 @@
+"""The scrub reads closed segments again and finds each kind of rot, and puts right what it can."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from storage.files import read_file
+from storage.log import Log
+from storage.scrub import Scrub
+from storage.scrub_segment import Finding, FindingKind
+from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from tests.storage.workbench import NOW, SMALL, TP, Bench, Deferred, contents
+from tidelog.errors import TidelogError
+from tidelog.records.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
+from tidelog.types import Millis, Offset
+
+WEEK = 604_800_000
+SEGMENTS = 5
+
+
+class World:
+    """A log of several segments and epochs, its scrub, and a clock."""
+
+    def __init__(self, *, rate: int = 1 << 20, executor: Deferred | None = None) -> None:
+        self.bench = Bench(replace(SMALL, segment_bytes=1_000))
+        record = 0
+        while len(self.log.segments) < SEGMENTS or self.log.active.size < 500:
+            epoch = 2 if record < 20 else 5
+            self.bench.lead(b"x" * 50, epoch=epoch, timestamp=NOW + record)
+            record += 1
+        self.bench.commit()
+        self.now = 1_000
+        self.findings: list[Finding] = []
+        self.troubles: list[TidelogError] = []
+        self.scrub = self.new_scrub(rate, executor)
+
+    def new_scrub(self, rate: int, executor: Deferred | None = None) -> Scrub:
+        return Scrub(
+            self.bench.folder,
+            executor or self.bench.folder.executor,
+            rate_max=rate,
+            interval_ms=WEEK,
+            monotonic_ms=lambda: Millis(self.now),
+            on_finding=lambda _folder, _log, finding: self.findings.append(finding),
+            on_trouble=self.troubles.append,
+        )
+
+    @property
+    def log(self) -> Log:
+        return self.bench.log
+
+    @property
+    def disk(self) -> FakeDisk:
+        return self.bench.disk
+
+    def tick(self, ms: int = 1_000) -> None:
+        self.now += ms
+        self.scrub.tick(Millis(self.now))
+
+    def path(self, number: int, kind: str = LOG_SUFFIX) -> str:
+        segment = self.log.segments[number]
+        return segment_path(segment.folder, segment.base_offset, kind)
+
+    def data(self, number: int, kind: str = LOG_SUFFIX) -> bytes:
+        data = read_file(self.disk, self.path(number, kind))
+        assert data is not None
+        return data
+
+    def rot(self, number: int, position: int, *, kind: str = LOG_SUFFIX, bit: int = 0) -> None:
+        self.log.segments[number].close()
+        self.disk.flip_bit(self.path(number, kind), position, bit)
+
+    def one_round(self) -> list[Finding]:
+        self.findings.clear()
+        for _ in range(10):
+            self.tick()
+        assert self.scrub.waiting == 0
+        assert self.troubles == []
+        return self.findings
+
+
+def test_a_sound_log_is_read_once_and_nothing_is_found() -> None:
+    world = World()
+    assert world.one_round() == []
+    closed = world.log.segments[:-1]
+    assert world.scrub.segments_read == len(closed)
+    assert world.scrub.bytes_read == sum(segment.size for segment in closed)
+    for _ in range(100):
+        world.tick()
+    assert world.scrub.segments_read == len(closed), "not again before its time"
+    world.tick(WEEK)
+    world.tick()
+    assert world.one_round() == []
+    assert world.scrub.segments_read == 2 * len(closed)
+
+
+def test_a_flipped_payload_is_damage_of_that_batch() -> None:
+    world = World()
+    batch_bytes = world.log.active.size // len(contents(world.log)) or 1
+    assert batch_bytes
+    world.rot(1, HEADER_BYTES + 10)
+    [finding] = world.one_round()
+    base = world.log.segments[1].base_offset
+    assert finding.kind is FindingKind.LOG
+    assert not finding.repaired
+    assert (finding.path, finding.position) == (world.path(1), 0)
+    assert (finding.first_offset, finding.end_offset) == (base, base + 1)
+    assert "CRC" in finding.reason or "checksum" in finding.reason
+    assert "not repaired" in str(finding)
+
+
+def test_what_lies_behind_damage_is_looked_at_as_well() -> None:
+    world = World()
+    size = world.log.segments[1].size
+    world.rot(1, HEADER_BYTES + 10)
+    world.rot(1, size - 1)
+    assert [finding.kind for finding in world.one_round()] == [FindingKind.LOG] * 2
+
+
+def test_a_broken_length_is_damage_to_the_end_of_the_segment() -> None:
+    world = World()
+    world.rot(2, 8)  # the batch claims 16 MiB
+    [finding] = world.one_round()
+    assert finding.kind is FindingKind.LOG
+    assert finding.end_offset == world.log.segments[3].base_offset
+
+
+@pytest.mark.parametrize("bit", [0, 1])
+def test_a_flipped_magic_is_put_right(bit: int) -> None:
+    world = World()
+    before = world.data(1)
+    world.rot(1, MAGIC_AT, bit=bit)
+    [finding] = world.one_round()
+    assert finding.kind is FindingKind.HEADER
+    assert finding.repaired
+    assert world.data(1) == before
+    assert world.one_round() == []
+
+
+@pytest.mark.parametrize(("number", "bit"), [(0, 0), (3, 2), (3, 6)])
+def test_a_wrong_epoch_is_put_right(number: int, bit: int) -> None:
+    world = World()
+    before = world.data(number)
+    world.rot(number, LEADER_EPOCH_AT + 3, bit=bit)
+    assert [finding.kind for finding in world.one_round()] == [FindingKind.HEADER]
+    assert world.data(number) == before
+
+
+def test_batches_that_agree_with_each_other_are_not_rewritten_for_the_epoch_cache() -> None:
+    """Two in a row that differ from it: it may be the cache that is wrong, so it is told and nothing is changed."""
+    world = World()
+    second = world.log.read(Offset(1), 1, up_to=Offset(2))
+    for position in (0, len(second.records)):
+        world.rot(0, position + LEADER_EPOCH_AT + 3, bit=0)
+    before = world.data(0)
+    findings = world.one_round()
+    assert (findings[0].kind, findings[0].repaired) == (FindingKind.HEADER, False)
+    assert world.data(0) == before
+
+
+def spoil(world: World, kind: str, change: Callable[[bytearray], None]) -> None:
+    """Change an index file of the second segment."""
+    world.log.segments[1].close()
+    data = bytearray(world.data(1, kind))
+    assert len(data) > 12
+    change(data)
+    file = world.disk.open(world.path(1, kind))
+    file.truncate(0)
+    file.pwritev([bytes(data)], 0)
+    file.close()
+
+
+def flip(position: int) -> Callable[[bytearray], None]:
+    def change(data: bytearray) -> None:
+        data[position] ^= 1
+
+    return change
+
+
+def cut(size: int) -> Callable[[bytearray], None]:
+    def change(data: bytearray) -> None:
+        del data[len(data) - size :]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (INDEX_SUFFIX, flip(7)),
+        (INDEX_SUFFIX, flip(3)),
+        (INDEX_SUFFIX, flip(4)),
+        (INDEX_SUFFIX, cut(3)),
+        (INDEX_SUFFIX, lambda data: data.extend(b"\0\0\0\7\0\1\0\0")),
+        (INDEX_SUFFIX, lambda data: data.extend(bytes(8))),
+        (TIME_INDEX_SUFFIX, flip(7)),
+        (TIME_INDEX_SUFFIX, flip(11)),
+        (TIME_INDEX_SUFFIX, cut(5)),
+        (TIME_INDEX_SUFFIX, cut(12)),
+        (TIME_INDEX_SUFFIX, lambda data: data.extend(data[-12:])),
+        (TIME_INDEX_SUFFIX, lambda data: data.clear()),
+    ],
+)
+def test_a_wrong_index_is_rebuilt(kind: str, change: Callable[[bytearray], None]) -> None:
+    world = World()
+    before = {suffix: world.data(1, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
+    spoil(world, kind, change)
+    [finding] = world.one_round()
+    assert finding.kind is (FindingKind.OFFSET_INDEX if kind == INDEX_SUFFIX else FindingKind.TIME_INDEX)
+    assert finding.repaired
+    assert finding.path == world.path(1, kind)
+    for suffix, data in before.items():
+        assert world.data(1, suffix) == data
+    assert not any("rebuilt" in name for name in world.disk.list(world.log.path))
+    assert world.one_round() == []
+
+
+def test_every_byte_of_a_closed_segment_is_watched() -> None:
+    """Whatever single bit of a .log goes, the scrub finds it, or puts it right: none passes for sound."""
+    world = World()
+    chance = random.Random(3)
+    whole = world.data(1)
+    for position in sorted({chance.randrange(len(whole)) for _ in range(150)} | set(range(61))):
+        world.rot(1, position, bit=chance.randrange(8))
+        scrub = world.scrub = world.new_scrub(1 << 20)
+        findings = world.one_round()
+        assert scrub.segments_read == SEGMENTS - 1
+        assert findings, f"byte {position} was changed unseen"
+        if all(finding.repaired for finding in findings):
+            assert world.data(1) == whole
+        file = world.disk.open(world.path(1))
+        file.pwritev([whole], 0)
+        file.close()
+
+
+def test_the_rate_holds() -> None:
+    world = World(rate=400)
+    total = sum(segment.size for segment in world.log.segments[:-1])
+    ticks = 0
+    while world.scrub.segments_read < SEGMENTS - 1:
+        world.tick(500)
+        ticks += 1
+        assert world.scrub.bytes_read <= 200 * ticks + 2 * 130, "half a second's worth, and the batch that it ends in"
+    assert ticks >= total // 400
+
+
+def test_a_rate_of_nothing_reads_nothing() -> None:
+    world = World(rate=0)
+    for _ in range(100):
+        world.tick()
+    assert world.scrub.bytes_read == 0
+
+
+def test_the_longest_unread_comes_first() -> None:
+    world = World(rate=1_000)
+    world.tick()
+    assert world.scrub.segments_read <= 1
+    first_round = world.scrub.segments_read
+    world.one_round()
+    assert world.scrub.segments_read > first_round
+    while len(world.log.segments) < SEGMENTS + 2:
+        world.bench.lead(b"y" * 50, epoch=5, timestamp=NOW + 1_000)
+    world.bench.commit()
+    read_before = world.scrub.segments_read
+    world.tick(60_000)
+    world.one_round()
+    assert world.scrub.segments_read == read_before + 2, "only those that were never read"
+
+
+@pytest.mark.parametrize("what", ["truncated", "deleted", "emptied"])
+def test_what_changes_while_it_is_read_is_no_finding(what: str) -> None:
+    executor = Deferred()
+    world = World(executor=executor)
+    world.rot(1, HEADER_BYTES + 10)
+    world.rot(3, 5, kind=INDEX_SUFFIX)
+    world.tick()
+    for _ in range(2):
+        executor.run_one()
+    if what == "truncated":
+        world.log.truncate_to(Offset(world.log.segments[1].base_offset + 3))
+    elif what == "deleted":
+        world.bench.folder.delete_log(TP)
+    else:
+        world.log.truncate_fully_and_start_at(Offset(100))
+    for _ in range(20):
+        executor.run_all()
+        world.tick()
+    assert [finding for finding in world.findings if finding.path != world_path(world)] == []
+    assert world.bench.folder.offline is None
+
+
+def world_path(world: World) -> str:
+    return f"{world.log.path}/none"
+
+
+def test_a_disk_that_cannot_be_read_goes_offline() -> None:
+    world = World()
+    world.disk.fail("read", world.path(2), times=-1)
+    for _ in range(5):
+        world.tick()
+    assert world.bench.folder.offline is not None
+    assert len(world.troubles) == 1
+    assert DataFolder is type(world.bench.folder)
