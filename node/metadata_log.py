@@ -2,10 +2,10 @@
 
 Kept true:
   1. `image` is made of committed records only, batch by batch, and goes forward only.
-  2. What is appended is asked to be fsynced at once; `on_held` tells when the log holds more.
+  2. What is appended is asked to be fsynced at once; `on_moved` tells when the log holds more.
   3. Nothing committed is ever cut.
 
-Left to others: who appends and what is committed (quorum_driver.py, metadata_observer.py), what records say
+Left to others: who appends and what is committed (quorum_driver.py, quorum_fetcher.py), what records say
 (replication/).
 """
 
@@ -21,7 +21,9 @@ from uuid import UUID
 from node.clock import Clock
 from node.metadata_codec import MetadataBatch, decode_batches, encode_batch
 from replication.image import EMPTY, ClusterImage, advance, apply
-from replication.metadata import MetadataRecord
+from replication.metadata import MetadataRecord, Voter, VotersRecord
+from replication.quorum_log_view import LogView
+from replication.voters import VoterSet
 from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
@@ -65,7 +67,8 @@ class MetadataLog:
         self.image = EMPTY
         self.failure: BaseException | None = None
         """What made the log unusable: a failed fsync."""
-        self.on_held: Callable[[], None] = _nothing
+        self.on_moved: Callable[[], None] = _nothing
+        """Told when the log's end, what it holds, its watermark or its voters have moved."""
         self.on_full: Callable[[DiskFull], None] = _ignore
         """A flush found no room for a file beside the log: the next append asks for another."""
         self._clock = clock
@@ -98,6 +101,33 @@ class MetadataLog:
         for batch in self._pending:
             image = _apply(image, batch)
         return image
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """By the last voters record of the whole log, committed or not; empty before the first."""
+        return self._voters()[0]
+
+    def view(self) -> LogView:
+        """The log as the quorum's rules see it."""
+        log = self.log
+        voters, end = self._voters()
+        return LogView(
+            log.log_start_offset,
+            log.log_end_offset,
+            log.held,
+            log.high_watermark,
+            log.epoch_entries(),
+            VoterSet.of(voters),
+            end,
+        )
+
+    def _voters(self) -> tuple[tuple[Voter, ...], Offset]:
+        """The newest voters and one past their record, 0 where that is applied."""
+        for batch in reversed(self._pending):
+            for offset, record in reversed(batch.records):
+                if isinstance(record, VotersRecord):
+                    return record.voters, Offset(offset + 1)
+        return self.image.voters, Offset(0)
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
         """Call with each new committed image, on the loop; with the present one now, if there is any."""
@@ -168,14 +198,14 @@ class MetadataLog:
     def _appended(self, batches: list[MetadataBatch]) -> None:
         self._pending.extend(batches)
         self._commit.request(self.log)
-        self.wake()
+        self._moved()
 
     def commit(self, offset: Offset) -> None:
         """Everything below `offset` is committed: apply it, tell the subscribers."""
         if not self.log.advance_high_watermark(offset):
             return
         self._apply_committed()
-        self.wake()
+        self._moved()
 
     def truncate_to(self, offset: Offset) -> None:
         """Cut everything at and above `offset`, which another leader's log does not have.
@@ -190,6 +220,11 @@ class MetadataLog:
         self.log.truncate_to(offset)
         while self._pending and self._pending[-1].end > self.end:
             self._pending.pop()
+        self._moved()
+
+    def request_flush(self) -> None:
+        """Make durable what is not yet, after a flush that found no room."""
+        self._commit.request(self.log)
 
     def empty(self) -> None:
         """Forget a damaged replica: all of it is fetched again. Raises KafkaStorageError, DiskFull."""
@@ -197,6 +232,10 @@ class MetadataLog:
         self._pending.clear()
         self.log.high_watermark = Offset(0)
         self.image = EMPTY
+
+    def _moved(self) -> None:
+        self.on_moved()
+        self.wake()
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -221,8 +260,7 @@ class MetadataLog:
             subscriber(image)
 
     def _held_moved(self, _log_of_ours: Log) -> None:
-        self.on_held()
-        self.wake()
+        self._moved()
 
     def _flush_failed(self, error: BaseException) -> None:
         """After a failed fsync nobody can tell what is on the disk: the replica is out of use (design section 3)."""

@@ -94,9 +94,11 @@ class Simulation:
         topics: tuple[str, ...] = ("orders",),
         partitions: int = 1,
         folders: int = 1,
+        voters: int = 1,
         **configs: str,
     ) -> None:
-        """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync."""
+        """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
+        metadata quorum; with one, which is node 0, the controller stays where it is."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -109,6 +111,7 @@ class Simulation:
                 note=self.note,
                 on_exit=self._node_ended,
                 folders=folders,
+                voters=voters,
             )
         for number in self.nodes:
             self.restart(number)
