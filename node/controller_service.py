@@ -5,7 +5,7 @@ A node that is not the active controller refuses with NotController, which carri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
@@ -59,9 +59,7 @@ class ControllerService:
         """A node's process has started."""
         folders = _parsed(lambda: folders_from_proto(request.folders))
         incarnation = Incarnation(_uuid(request.incarnation))
-        damaged = tuple(
-            DamagedReplica(_key(replica.topic_id, replica.partition), replica.reason) for replica in request.damaged
-        )
+        damaged = _damaged(request.damaged)
         registered = await self._driver.ask(
             lambda number: RegisterNode(
                 number,
@@ -85,6 +83,7 @@ class ControllerService:
     ) -> controller_pb2.HeartbeatResponse:
         """A node is alive: every voter is told, so that the next controller knows who was silent."""
         self._driver.heard(NodeId(request.node_id))
+        damaged = _damaged(request.damaged)
         answer = await self._driver.ask(
             lambda number: Heartbeat(
                 number,
@@ -94,6 +93,7 @@ class ControllerService:
                 Offset(request.metadata_offset),
                 request.ready,
                 request.want_drain,
+                damaged,
             ),
             HeartbeatAnswer,
         )
@@ -156,6 +156,10 @@ def _altered(altered: AlteredPartition) -> controller_pb2.AlteredPartition:
     message.partition_epoch = altered.outcome.partition_epoch
     message.isr.extend(altered.outcome.isr)
     return message
+
+
+def _damaged(replicas: Iterable[controller_pb2.DamagedReplica]) -> tuple[DamagedReplica, ...]:
+    return tuple(DamagedReplica(_key(replica.topic_id, replica.partition), replica.reason) for replica in replicas)
 
 
 def _key(topic_id: bytes, partition: int) -> PartitionKey:

@@ -10,27 +10,24 @@ Left to others: everything about partitions (replica_manager.py, partition.py).
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from node import status
 from node.clock import Clock
 from node.duplex import run_duplex
 from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
-from node.open_fetch import BYTES_MAX, FetchDesk
+from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
 from node.partition import Partition
 from node.produce_desk import ProduceDesk
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
+from storage.isolation import FetchIsolation
+from storage.time_lookup import EARLIEST, LATEST
 from tidelog._wire import FetchResponse, PartitionFetched, ProduceRequest
-from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
+from tidelog.errors import TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 from tidelog.v1 import common_pb2, data_pb2
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-"""What ListOffsets may ask for besides a time (Kafka's ListOffsetsRequest)."""
 
 Item = TypeVar("Item")
 
@@ -107,15 +104,14 @@ class DataService:
 
     async def list_offsets(self, request: data_pb2.ListOffsetsRequest, caller: Caller) -> data_pb2.ListOffsetsResponse:
         """Where partitions begin and end, and the offset that belongs to a time."""
-        if request.isolation_level != data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED:
-            raise UnsupportedVersion(
-                "listing offsets with isolation level read_committed is not supported by this version yet: there "
-                "are no transactions in its logs, ask with read_uncommitted"
-            )
+        isolation = isolation_of(request.isolation_level)
         ensure_few(request.partitions, "partitions")
-        return data_pb2.ListOffsetsResponse(partitions=[self._listed(item, caller) for item in request.partitions])
+        listed = [self._listed(item, isolation, caller) for item in request.partitions]
+        return data_pb2.ListOffsetsResponse(partitions=listed)
 
-    def _listed(self, item: data_pb2.ListOffsetsPartition, caller: Caller) -> data_pb2.ListedOffset:
+    def _listed(
+        self, item: data_pb2.ListOffsetsPartition, isolation: FetchIsolation, caller: Caller
+    ) -> data_pb2.ListedOffset:
         partition: Partition | None = None
         answer = data_pb2.ListedOffset(
             topic_id=item.topic_id, partition=item.partition, offset=-1, timestamp_ms=-1, leader_epoch=-1
@@ -123,7 +119,7 @@ class DataService:
         try:
             partition = self._manager.locate(item.topic_id, item.partition, caller.listener)
             offset, timestamp, epoch = _look_up(
-                partition, Millis(item.timestamp_ms), LeaderEpoch(item.current_leader_epoch)
+                partition, Millis(item.timestamp_ms), isolation, LeaderEpoch(item.current_leader_epoch)
             )
             answer.offset, answer.timestamp_ms, answer.leader_epoch = offset, timestamp, epoch
         except TidelogError as error:
@@ -165,20 +161,15 @@ async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchReque
         await desk.wait_room()
 
 
-def _look_up(partition: Partition, timestamp: Millis, leader_epoch: LeaderEpoch) -> tuple[Offset, Millis, LeaderEpoch]:
+def _look_up(
+    partition: Partition, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
+) -> tuple[Offset, Millis, LeaderEpoch]:
     """Offset, timestamp and epoch for one question; offset -1 where no record is that young."""
     leader = partition.leading_in(leader_epoch)
     log = partition.log
-    if timestamp == EARLIEST:
-        history = log.epoch_entries()
-        return log.log_start_offset, NO_TIMESTAMP, history[0].epoch if history else NO_LEADER_EPOCH
-    end = leader.committed_end()
+    # The log start is known before a new leader knows how far the log is committed.
+    end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
     if timestamp == LATEST:
         return end, NO_TIMESTAMP, leader.leader_epoch
-    if timestamp == MAX_TIMESTAMP:
-        found = log.largest_timestamp(up_to=end)
-    elif timestamp < 0:
-        raise InvalidRequest(f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)")
-    else:
-        found = log.offset_for_timestamp(timestamp, up_to=end)
+    found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
     return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)

@@ -1,16 +1,20 @@
-"""Looks after the logs of a node while it lives: calls storage's upkeep, and says what goes wrong.
+"""Looks after the logs of a node while it lives: calls storage's upkeep, says what it meets, and tells of damage.
 
-Left to others: what is done and when (storage/upkeep.py).
+Left to others: what is done and when (storage/upkeep.py), what damage means for a replica (replica_manager.py).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from node.clock import Clock
 from storage.data_folder import DataFolder
+from storage.loaded import Damage
+from storage.log import Log
 from storage.log_manager import LogManager
+from storage.scrub_segment import Finding, FindingKind
 from storage.upkeep import Upkeep
 from storage.upkeep_config import UpkeepConfig
 from tidelog.errors import TidelogError
@@ -24,28 +28,53 @@ TICK_MS: Final = 500
 class LogCare:
     """See the module's words."""
 
-    def __init__(self, logs: LogManager, config: UpkeepConfig, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        config: UpkeepConfig,
+        *,
+        clock: Clock,
+        damage_found: Callable[[Log, Damage], None],
+        log_start_moved: Callable[[Log], None],
+    ) -> None:
+        """logs: loaded. damage_found: told, each time it is seen, what of a log is lost. log_start_moved: told which
+        logs have lost records to retention."""
         self._clock = clock
-        self._upkeep = Upkeep(logs, config, clock.monotonic_ms(), on_trouble=_say, on_room=_say_room)
+        self._damage_found, self._log_start_moved = damage_found, log_start_moved
+        self.upkeep = Upkeep(logs, config, self, monotonic_ms=clock.monotonic_ms)
 
     async def run(self) -> None:
         """Look after the logs until cancelled."""
         while True:
-            self._upkeep.tick(self._clock.monotonic_ms())
+            self.upkeep.tick(self._clock.monotonic_ms())
             await self._clock.sleep_ms(TICK_MS)
 
+    # --- what upkeep tells (UpkeepOwner) ---
 
-def _say_room(folder: DataFolder) -> None:
-    reserve = folder.reserve
-    if reserve.low:
-        _log.error(
-            "the disk of %s is full but for its reserve: appends are refused, reads and deletions go on",
-            folder.path,
-            extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
-        )
-    else:
-        _log.info("the disk of %s has room again: appends go on", folder.path, extra={"free": reserve.free})
+    def trouble(self, error: TidelogError) -> None:
+        """Something failed."""
+        _log.warning("%s", error.message)
 
+    def room_changed(self, folder: DataFolder) -> None:
+        """A folder has fallen below its reserve, or is above it again."""
+        reserve = folder.reserve
+        if reserve.low:
+            _log.error(
+                "the disk of %s is full but for its reserve: appends are refused, reads and deletions go on",
+                folder.path,
+                extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
+            )
+        else:
+            _log.info("the disk of %s has room again: appends go on", folder.path, extra={"free": reserve.free})
 
-def _say(error: TidelogError) -> None:
-    _log.warning("%s", error.message)
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        self._log_start_moved(log)
+
+    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+        """The scrub found something."""
+        del folder
+        _log.log(logging.WARNING if finding.repaired else logging.ERROR, "%s: %s", log.topic_partition, finding)
+        if finding.kind is FindingKind.LOG:
+            damage = Damage(finding.path, finding.position, finding.first_offset, finding.end_offset, finding.reason)
+            self._damage_found(log, damage)

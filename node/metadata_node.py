@@ -29,7 +29,7 @@ from node.quorum_driver import QuorumDriver
 from node.quorum_fetcher import QuorumFetcher
 from node.quorum_service import QuorumService
 from node.quorum_state import QuorumView, new_cluster_id
-from node.registration import Identity, MembershipTimes, Registration
+from node.registration import Damaged, Identity, MembershipTimes, Registration
 from node.topic_settings import TopicSettings
 from node.transport import Transport
 from node.work import run_in
@@ -43,7 +43,7 @@ from storage.executor import Executor
 from storage.files import Files
 from storage.log import Log
 from tidelog.errors import CorruptLog
-from tidelog.types import Endpoint, Incarnation, NodeId, PartitionKey
+from tidelog.types import Endpoint, Incarnation, NodeId
 from tidelog.v1 import controller_pb2
 
 _log = logging.getLogger("node.metadata")
@@ -190,9 +190,9 @@ class MetadataNode:
             if self._quorum.core is not None and self._quorum.core.active:
                 self._controller.review_voters(self._quorum.core.caught_up(REVIEW_MS))
 
-    async def run_membership(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
+    async def run_membership(self, damaged: Damaged, found_later: Damaged = dict) -> None:
         """Register this process and keep its session; to be run once recovery is over. Ends when drained."""
-        await self.registration.run(damaged)
+        await self.registration.run(damaged, found_later)
 
     async def drain(self) -> None:
         """Let the leaderships move away before the node stops, that of the quorum last."""

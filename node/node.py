@@ -93,6 +93,7 @@ class Node:
         self._before_close = before_close
         self._gates = {name: Gate(name) for name in SERVICES}
         self._logs = LogManager()
+        self._care: LogCare | None = None
         self._metadata: MetadataNode | None = None
         self._replicas: ReplicaManager | None = None
         self._stop = asyncio.Event()
@@ -174,6 +175,7 @@ class Node:
 
     def _folder_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], DataFolder]:
         """What opens a data folder; run on its writer."""
+        background = {path: self._executors(f"{path} care") for path in writers}
         syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
         return lambda path: DataFolder.open(
             path,
@@ -182,6 +184,7 @@ class Node:
             rng=self._rng,
             executor=writers[path],
             syncer=syncers[path],
+            background=background[path],
             syncs_at_once=SYNCS_AT_ONCE,
             reserve_bytes=self._config.upkeep.reserve_bytes,
         )
@@ -275,11 +278,11 @@ class Node:
             for_ever = [
                 tasks.create_task(metadata.run_quorum(), name="quorum"),
                 tasks.create_task(metadata.run_controller(), name="controller"),
-                tasks.create_task(metadata.run_membership(self._damaged), name="membership"),
+                tasks.create_task(metadata.run_membership(self._damaged, replicas.damaged), name="membership"),
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
-            caring = tasks.create_task(LogCare(self._logs, self._config.upkeep, clock=self._clock).run(), name="care")
+            caring = tasks.create_task(self._look_after_logs(replicas), name="care")
             metadata.subscribe(replicas.on_image)
             await self._stop.wait()
             _log.info("stops: its leaderships move away")
@@ -295,6 +298,16 @@ class Node:
     def _damaged(self) -> dict[PartitionKey, str]:
         """Replicas whose recovery found less than what had been reported as held."""
         return {key: str(damage) for key, damage in self._logs.damaged().items() if key.topic_id != METADATA_TOPIC_ID}
+
+    async def _look_after_logs(self, replicas: ReplicaManager) -> None:
+        self._care = LogCare(
+            self._logs,
+            self._config.upkeep,
+            clock=self._clock,
+            damage_found=replicas.damage_found,
+            log_start_moved=replicas.log_start_moved,
+        )
+        await self._care.run()
 
     async def _watch_ready(self, metadata: MetadataNode) -> None:
         def ready_now() -> bool:

@@ -24,8 +24,9 @@ from node.limits import UNSENT_MAX, ensure_few
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
 from replication.leader_events import Session
+from storage.isolation import FetchIsolation
 from tidelog._wire import PartitionFetched
-from tidelog.errors import InvalidRequest, TidelogError, UnsupportedVersion
+from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
 from tidelog.v1 import data_pb2
 
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
 
 BYTES_MAX: Final = 16 << 20
 """Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
+
+
+def isolation_of(level: int) -> FetchIsolation:
+    """How far a consumer reads with this isolation level. Raises InvalidRequest for a level that there is not."""
+    if level == data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED:
+        return FetchIsolation.HIGH_WATERMARK
+    if level == data_pb2.ISOLATION_LEVEL_READ_COMMITTED:
+        return FetchIsolation.LAST_STABLE_OFFSET
+    raise InvalidRequest(f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)")
 
 
 DEADLINES_MIN: Final = 1_000
@@ -65,6 +75,7 @@ class OpenFetch:
     min_bytes: int
     deadline: Millis
     follower: FollowerIdentity | None
+    isolation: FetchIsolation
     partition: Partition | None = None
     due: bool = False
     short: bool = False
@@ -114,20 +125,16 @@ class FetchDesk:
     # --- requests ---
 
     def take(self, request: data_pb2.FetchRequest) -> None:
-        """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest or
-        UnsupportedVersion where the request as a whole makes no sense."""
+        """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest where the request
+        as a whole makes no sense."""
         follower = self._follower(request)
-        if request.isolation_level != data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED and follower is None:
-            raise UnsupportedVersion(
-                "reading with isolation level read_committed is not supported by this version yet: there are no "
-                "transactions in its logs, read with read_uncommitted"
-            )
+        isolation = FetchIsolation.LOG_END if follower is not None else isolation_of(request.isolation_level)
         ensure_few(request.partitions, "fetches")
         ensure_few(request.held, "held positions")
         now = self._clock.monotonic_ms()
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
-            self._open_one(item, request.min_bytes, deadline, follower, now)
+            self._open_one(item, request.min_bytes, deadline, follower, isolation, now)
         if request.held:
             if follower is None:
                 raise InvalidRequest("a consumer's fetch reports held positions, which only a follower has")
@@ -151,6 +158,7 @@ class FetchDesk:
         min_bytes: int,
         deadline: Millis,
         follower: FollowerIdentity | None,
+        isolation: FetchIsolation,
         now: Millis,
     ) -> None:
         fetch = OpenFetch(
@@ -165,6 +173,7 @@ class FetchDesk:
             min_bytes,
             deadline,
             follower,
+            isolation,
         )
         key = (item.topic_id, item.partition)
         earlier = self._open.pop(key, None)

@@ -26,6 +26,7 @@ from node.open_fetch import FollowerIdentity, OpenFetch
 from replication.epochs import ensure_epoch
 from replication.follower import FollowerState, PartitionFollower
 from replication.follower_events import (
+    AdvanceLogStart,
     AdvanceWatermark,
     Answered,
     AppendRecords,
@@ -59,6 +60,7 @@ from replication.leader_events import (
     LeaderEffect,
     LeadershipEnded,
     LocalHeld,
+    LogStartMoved,
     ProposalAccepted,
     ProposalFailed,
     ProposeIsr,
@@ -71,6 +73,7 @@ from replication.partition_leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.data_folder import DataFolder
 from storage.log import Log
+from storage.log_reader import LogRead
 from tidelog._wire import Buffer, PartitionFetched
 from tidelog.errors import (
     CorruptLog,
@@ -242,10 +245,14 @@ class Partition:
         self, records: Buffer, *, acks: Acks, leader_epoch: LeaderEpoch, deadline: Millis, done: ProduceDone
     ) -> None:
         """Append a batch. `done` is called once, maybe before this returns. Raises what refuses the batch unwritten,
-        LeadershipLost where the disk failed right behind it."""
+        LeadershipLost where the disk failed right behind it.
+
+        A duplicate waits for what its first copy waited for, whatever the in-sync set has become since: it is written,
+        and nothing else may be said of it."""
         leader = self.leading_in(leader_epoch)
-        leader.ensure_enough(acks)
         log = self.log
+        if not log.is_duplicate(records):
+            leader.ensure_enough(acks)
         info = log.append(records, assign_offsets=True, leader_epoch=leader.leader_epoch, origin=Origin.CLIENT)
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} carries no record batch; send one whole batch")
@@ -349,8 +356,8 @@ class Partition:
         """Answer the fetch, or let it wait here: None. Raises why it is refused."""
         leader = self.leading_in(fetch.leader_epoch)
         log = self.log
-        offset, follower = fetch.next_offset, fetch.follower
-        up_to = leader.high_watermark if follower is None else log.log_end_offset
+        offset = fetch.next_offset
+        up_to = log.end_for(fetch.isolation)
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise OffsetOutOfRange(
                 f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
@@ -359,18 +366,18 @@ class Partition:
         due = fetch.due or now >= fetch.deadline or fetch.min_bytes <= 0
         if offset >= up_to:
             if due:
-                return self._answer(fetch, leader, b"", ())
+                return self._answer(fetch, leader, LogRead(b"", offset, ()))
             self._wait(fetch)
             return None
         try:
-            read = log.read(offset, fetch.max_bytes, up_to=up_to)
+            read = log.fetch(offset, fetch.max_bytes, fetch.isolation)
         except CorruptLog as error:
             self._host.log_damaged(self, error)
             raise
         if len(read.records) < min(fetch.min_bytes, fetch.max_bytes) and not due:
             fetch.short = True
             return None
-        return self._answer(fetch, leader, read.records, read.epochs)
+        return self._answer(fetch, leader, read)
 
     def _wait(self, fetch: OpenFetch) -> None:
         (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
@@ -385,9 +392,7 @@ class Partition:
         for fetch in fetches:
             fetch.wake()
 
-    def _answer(
-        self, fetch: OpenFetch, leader: PartitionLeader, records: Buffer, epochs: tuple[EpochStart, ...]
-    ) -> PartitionFetched:
+    def _answer(self, fetch: OpenFetch, leader: PartitionLeader, read: LogRead) -> PartitionFetched:
         watermark = leader.high_watermark
         answer = PartitionFetched(
             fetch_id=fetch.fetch_id,
@@ -395,15 +400,20 @@ class Partition:
             partition=fetch.index,
             leader_epoch=leader.leader_epoch,
             high_watermark=watermark,
-            last_stable_offset=watermark,
+            last_stable_offset=self.log.last_stable_offset,
             log_start_offset=self.log.log_start_offset,
             preferred_read_replica=-1,
-            records=records,
+            records=read.records,
         )
+        if read.aborted:
+            answer.aborted = [
+                data_pb2.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+                for entry in read.aborted
+            ]
         if fetch.follower is not None:
             self._told[fetch.follower.node_id] = watermark
             answer.epochs = [
-                common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in epochs
+                common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
             ]
         return answer
 
@@ -535,6 +545,8 @@ class Partition:
                     self._host.want_fetch(self)
                 case AdvanceWatermark(offset):
                     self.log.advance_high_watermark(offset)
+                case AdvanceLogStart(offset):
+                    self._follow_log_start(offset)
                 case ReportHeld(held):
                     self._host.report_held(self, held)
                 case RetryLater(_, error):
@@ -544,6 +556,17 @@ class Partition:
                     queue += self._change_log(effect, answer)
                 case _:
                     raise AssertionError(f"{effect} comes only to a ready stream")
+
+    def _follow_log_start(self, offset: Offset) -> None:
+        try:
+            self.log.advance_log_start_offset(offset)
+        except TidelogError as error:
+            _log.warning("%s: its log still starts at %d: %s", self, self.log.log_start_offset, error.message)
+
+    def log_start_moved(self) -> None:
+        """Records at the log's beginning are gone."""
+        if self.leader is not None:
+            self._lead(self.leader.handle(LogStartMoved(self.log.log_start_offset)))
 
     def _change_log(
         self, effect: AppendRecords | TruncateTo | RestartAt, answer: PartitionFetched | None

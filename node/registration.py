@@ -16,7 +16,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from node import methods
 from node.clock import Clock
@@ -48,6 +48,10 @@ RETRY_MS: Final = 100
 FULL_MS: Final = 1_000
 DRAIN_BEAT_MS: Final = 50
 """While it drains, a node asks this often whether it may stop."""
+
+
+Damaged: TypeAlias = Callable[[], Mapping[PartitionKey, str]]
+"""Replicas that lost some of what they had reported as held, with what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,9 @@ class Registration:
         entry = self.entry()
         return entry is not None and not entry.fenced
 
-    async def run(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
-        """Register and stay registered, until drained. damaged: replicas whose recovery found damage, with what.
+    async def run(self, damaged: Damaged, found_later: Damaged = dict) -> None:
+        """Register and stay registered, until drained. damaged: replicas whose recovery found damage, with what;
+        found_later: those whose damage was found since, until they are out of their sets.
 
         Raises StaleNodeEpoch where another process took this node's place, InconsistentClusterId, InvalidRequest.
         """
@@ -127,7 +132,7 @@ class Registration:
         await self._register(damaged())
         async with asyncio.TaskGroup() as tasks:
             others = [tasks.create_task(self._get_ready()), tasks.create_task(self._tell_voters())]
-            beating = tasks.create_task(self._beat(damaged))
+            beating = tasks.create_task(self._beat(damaged, found_later))
             beating.add_done_callback(lambda _: [task.cancel() for task in others])
 
     async def drain(self) -> None:
@@ -182,10 +187,7 @@ class Registration:
             boot_id=identity.boot_id,
             clean_start=all(folder.was_clean for folder, _ in self._folders),
             folders=folders_to_proto(states),
-            damaged=[
-                controller_pb2.DamagedReplica(topic_id=key.topic_id.bytes, partition=key.partition, reason=damaged[key])
-                for key in sorted(damaged)
-            ],
+            damaged=_to_proto(damaged),
         )
 
     async def _get_ready(self) -> None:
@@ -218,12 +220,12 @@ class Registration:
                 _log.warning("not ready yet: %s", error.message)
                 await self._clock.sleep_ms(FULL_MS)
 
-    async def _beat(self, damaged: Callable[[], Mapping[PartitionKey, str]]) -> None:
+    async def _beat(self, damaged: Damaged, found_later: Damaged) -> None:
         heard = self._clock.monotonic_ms()
         while not self._progress.drained.is_set():
             self._wake.clear()
             try:
-                answer = await self._heartbeat()
+                answer = await self._heartbeat(found_later())
             except NodeIdNotRegistered:
                 await self._register(damaged())
             except StaleNodeEpoch:
@@ -252,14 +254,15 @@ class Registration:
     async def _tell(self, target: Endpoint | None) -> None:
         with contextlib.suppress(TidelogError):  # a voter that does not hear this node would fence it, no more
             await self._controller.tell(
-                target, methods.CONTROLLER_HEARTBEAT, self._beat_request(), timeout_ms=self._times.heartbeat_ms
+                target, methods.CONTROLLER_HEARTBEAT, self._beat_request({}), timeout_ms=self._times.heartbeat_ms
             )
 
-    async def _heartbeat(self) -> controller_pb2.HeartbeatResponse:
+    async def _heartbeat(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.HeartbeatResponse:
         timeout_ms = max(self._times.heartbeat_ms, self._times.session_ms // 3)
-        return await self._controller.call(methods.CONTROLLER_HEARTBEAT, self._beat_request(), timeout_ms=timeout_ms)
+        request = self._beat_request(damaged)
+        return await self._controller.call(methods.CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
 
-    def _beat_request(self) -> controller_pb2.HeartbeatRequest:
+    def _beat_request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.HeartbeatRequest:
         progress = self._progress
         return controller_pb2.HeartbeatRequest(
             node_id=self._identity.node_id,
@@ -267,6 +270,7 @@ class Registration:
             metadata_offset=self._metadata.image.offset,
             ready=progress.ready,
             want_drain=progress.want_drain,
+            damaged=_to_proto(damaged),
         )
 
     async def _pause(self) -> None:
@@ -275,3 +279,10 @@ class Registration:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause / 1_000):
                 await self._wake.wait()
+
+
+def _to_proto(damaged: Mapping[PartitionKey, str]) -> list[controller_pb2.DamagedReplica]:
+    return [
+        controller_pb2.DamagedReplica(topic_id=key.topic_id.bytes, partition=key.partition, reason=damaged[key])
+        for key in sorted(damaged)
+    ]

@@ -36,6 +36,7 @@ from node.transport import Caller, Transport
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposeIsr, ReplicaView, Session
 from storage.data_folder import DataFolder
+from storage.loaded import Damage
 from storage.log import Log
 from storage.log_manager import LogManager
 from tidelog.errors import (
@@ -112,6 +113,8 @@ class ReplicaManager:
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
         self._attended: dict[Partition, None] = {}
+        self._borne: dict[Partition, Damage] = {}
+        """Damage of replicas that nobody can replace."""
         self._tasks: asyncio.TaskGroup | None = None
         self._sessions = itertools.count(1)
         self._fetch_ids = itertools.count(1)
@@ -192,6 +195,8 @@ class ReplicaManager:
                 partition.sync()  # again, where a full disk refused it
             else:
                 self._resign(partition)
+        for partition, damage in list(self._borne.items()):
+            self.damage_found(partition.log, damage)
         if self._unopened:
             self._wake_opener.set()
 
@@ -250,6 +255,7 @@ class ReplicaManager:
         del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
         del self._by_name[partition.name]
         self._attended.pop(partition, None)
+        self._borne.pop(partition, None)
 
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
         if self._me not in state.replicas:
@@ -340,6 +346,39 @@ class ReplicaManager:
         _log.error("%s stops: %s", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
+
+    def damage_found(self, log: Log, damage: Damage) -> None:
+        """The scrub found that a log lost what it held. The replica leaves both sets and is fetched anew; where nobody
+        else can go on it stays, since the rest of it is better than nothing, and is asked again from time to time."""
+        partition = self._by_name.get(log.topic_partition)
+        if partition is None or partition.log is not log or partition.offline is not None:
+            return
+        state = self._image.partition(partition.key)
+        if state is None or (state.leader == self._me and not self._others_in_sync(state)):
+            self._borne[partition] = damage
+            return
+        self._borne.pop(partition, None)
+        log.note_damage(damage)
+        self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
+        self._apply(self._image.topics[state.topic_id], state)
+
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        partition = self._by_name.get(log.topic_partition)
+        if partition is not None and partition.log is log:
+            partition.log_start_moved()
+
+    def damaged(self) -> dict[PartitionKey, str]:
+        """Replicas that do nothing because their logs are damaged, with what was found."""
+        return {
+            partition.key: str(partition.log.damage)
+            for partition in self._partitions.values()
+            if partition.log.damage is not None and partition.folder.offline is None
+        }
+
+    def _others_in_sync(self, state: PartitionState) -> bool:
+        nodes = self._image.nodes
+        return any(node != self._me and node in nodes and not nodes[node].fenced for node in state.isr)
 
     def _resign(self, partition: Partition) -> None:
         """Ask the controller to let others lead what this node cannot serve any more."""

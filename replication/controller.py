@@ -256,6 +256,7 @@ class Controller:
         node = self._current(beat.node_id, beat.node_epoch)
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
+        self._take_out_damaged(node, beat)
         if beat.want_drain:
             return self._drain(node, beat)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
@@ -264,6 +265,21 @@ class Controller:
             batch.add(elections.return_changes(batch.image, node.node_id))
             self._append(batch)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+
+    def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
+        """A replica that lost what it held leaves its set, and leads no more, where another member can go on: until
+        that is committed, it does nothing."""
+        batch = _Batch(self.image)
+        for damage in beat.damaged:
+            state = self.image.partition(damage.key)
+            change = None if state is None else elections.moved_away(self.image, state, node.node_id)
+            if change is not None:
+                name = f"{self.image.topics[damage.key.topic_id].name}-{damage.key.partition}"
+                self._effects.append(
+                    Report(f"node {node.node_id} found its replica of {name} damaged ({damage.reason}): taken out")
+                )
+                batch.add([change])
+        self._append(batch)
 
     def _drain(self, node: NodeRegistration, beat: Heartbeat) -> HeartbeatAnswer:
         """Move what can be moved. The node may stop once all others know of it, or after the longest time allowed."""

@@ -83,7 +83,7 @@ class VotersReviewed:
 
 @dataclass(frozen=True, slots=True)
 class DamagedReplica:
-    """A replica whose recovery found damage below what it had reported as held."""
+    """A replica that has lost some of what it had reported as held: found by its recovery, or later."""
 
     key: PartitionKey
     reason: str
@@ -109,7 +109,7 @@ class RegisterNode:
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A node is alive. `metadata_offset`: how far it has applied the log; `ready`: it may lead and join, as far as it
-    knows; `want_drain`: it is being stopped."""
+    knows; `want_drain`: it is being stopped; `damaged`: found since it registered."""
 
     request_id: int
     at: Millis
@@ -118,6 +118,7 @@ class Heartbeat:
     metadata_offset: Offset
     ready: bool
     want_drain: bool = False
+    damaged: tuple[DamagedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,13 +56,20 @@ def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionCha
 def drain_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
     """What moves away from a draining node: each set and leadership in which another member is able to go on."""
     for state in image.partitions():
-        if node_id not in state.isr:
-            continue
-        staying = tuple(node for node in state.isr if node != node_id)
-        if state.leader not in (node_id, NO_NODE):
-            yield _change(state, isr=staying)
-        elif (leader := choose_leader(image, state, staying)) != NO_NODE:
-            yield _change(state, leader=leader, isr=staying)
+        if (change := moved_away(image, state, node_id)) is not None:
+            yield change
+
+
+def moved_away(image: ClusterImage, state: PartitionState, node_id: NodeId) -> PartitionChangeRecord | None:
+    """The change that takes a node out of the partition's set and leadership; None where it has no part in them, or
+    where no other member is able to go on."""
+    if node_id not in state.isr:
+        return None
+    staying = tuple(node for node in state.isr if node != node_id)
+    if state.leader not in (node_id, NO_NODE):
+        return _change(state, isr=staying)
+    leader = choose_leader(image, state, staying)
+    return None if leader == NO_NODE else _change(state, leader=leader, isr=staying)
 
 
 def return_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:

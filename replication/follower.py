@@ -13,7 +13,8 @@ Kept true:
      leader's start.
   4. A log that ends below the leader's start begins anew there. One that ends above the leader's end is not reset: the
      leader's epochs say where it diverges.
-  5. The next fetch waits for the append, not for the fsync; when more is held meanwhile, the leader is told at once.
+  5. The log start follows the leader's, as far as records are known to be committed; never back.
+  6. The next fetch waits for the append, not for the fsync; when more is held meanwhile, the leader is told at once.
 
 Left to others: bytes (storage/), the stream and its fetch numbers (node/replica_fetcher.py), which epoch it is
 (metadata).
@@ -27,6 +28,7 @@ from typing import Final, assert_never
 
 from replication.epochs import common_end
 from replication.follower_events import (
+    AdvanceLogStart,
     AdvanceWatermark,
     Answered,
     AppendRecords,
@@ -66,6 +68,14 @@ class FollowerState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class _Committed:
+    """What an answer said beside its records: to be taken once those are appended."""
+
+    watermark: Offset
+    log_start: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class _OpenFetch:
     fetch_id: int
     next_offset: Offset
@@ -80,7 +90,7 @@ class PartitionFollower:
         self.state = FollowerState.READY
         self._log = log
         self._open: _OpenFetch | None = None
-        self._watermark: Offset | None = None
+        self._committed: _Committed | None = None
         self._told = log.held
         self._failures = 0
         self._resume_at = Millis(0)
@@ -106,7 +116,7 @@ class PartitionFollower:
                 return self._broken()
             case LogFailed(log, error, at):
                 assert self.state is FollowerState.WRITING, "only what was asked for can fail"
-                self._log, self._watermark = log, None
+                self._log, self._committed = log, None
                 return self._pause(error, at)
             case _:
                 assert_never(event)
@@ -148,19 +158,26 @@ class PartitionFollower:
         if answer.diverging is not None:
             return self._diverged(answer.diverging, answer)
         self._failures = 0
+        committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
-            self.state, self._watermark = FollowerState.WRITING, answer.high_watermark
+            self.state, self._committed = FollowerState.WRITING, committed
             return [AppendRecords()]
-        return [*self._advance(answer.high_watermark), WantFetch()]
+        return [*self._advance(committed), WantFetch()]
 
-    def _advance(self, watermark: Offset) -> list[FollowerEffect]:
-        return [AdvanceWatermark(min(watermark, self._log.log_end))]
+    def _advance(self, committed: _Committed) -> list[FollowerEffect]:
+        log = self._log
+        watermark = min(committed.watermark, log.log_end)
+        start = min(committed.log_start, watermark)
+        if start <= log.log_start:
+            return [AdvanceWatermark(watermark)]
+        self._log = LogView(start, log.log_end, log.held, log.last_epoch)
+        return [AdvanceWatermark(watermark), AdvanceLogStart(start)]
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         assert self.state is FollowerState.WRITING, "only what was asked for can change the log"
         self._log, self.state = log, FollowerState.READY
-        watermark, self._watermark = self._watermark, None
-        return [WantFetch()] if watermark is None else [*self._advance(watermark), WantFetch()]
+        committed, self._committed = self._committed, None
+        return [WantFetch()] if committed is None else [*self._advance(committed), WantFetch()]
 
     # --- cutting ---
 

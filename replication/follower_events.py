@@ -135,6 +135,13 @@ class AdvanceWatermark:
 
 
 @dataclass(frozen=True, slots=True)
+class AdvanceLogStart:
+    """The leader's log starts at `offset`, which is committed: so does this one."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class ReportHeld:
     """Tell the leader at once what is held; the fetch goes on waiting."""
 
@@ -150,5 +157,13 @@ class RetryLater:
 
 
 FollowerEffect: TypeAlias = (
-    WantFetch | SendFetch | AppendRecords | TruncateTo | RestartAt | AdvanceWatermark | ReportHeld | RetryLater
+    WantFetch
+    | SendFetch
+    | AppendRecords
+    | TruncateTo
+    | RestartAt
+    | AdvanceWatermark
+    | AdvanceLogStart
+    | ReportHeld
+    | RetryLater
 )

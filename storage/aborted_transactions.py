@@ -5,8 +5,8 @@ Kept true:
      a file that was lost, cut or damaged while the marker said "clean" is rebuilt when its segment is first read so.
      Agreeing costs one walk along the segment's batch headers, and reading its markers; segments that were written or
      recovered in this life cost nothing.
-  2. A search ends at the first segment behind which no transaction is open that began below the range's end, so that
-     a read at the log's start does not walk all of it.
+  2. A search ends behind the range at the first segment at whose end no transaction is open that began in the range,
+     so that a read at the log's start does not walk all of it.
   3. What cannot be checked (the log is damaged there) is said, and never passed over.
 Left to others: one segment's file (transaction_index.py), what a batch does (producer_entry.py).
 Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
@@ -15,6 +15,7 @@ Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from storage.config import INT64_MAX
@@ -111,12 +112,14 @@ class AbortedTransactions:
         """The aborted transactions with records in [start, end), by their first offsets. Raises BrokenChain,
         OSError."""
         found: list[AbortedTransaction] = []
-        for segment in segments.from_offset(start):
+        searched = segments.from_offset(start)
+        for segment, behind in zip_longest(searched, searched[1:]):
             index = self._believe(segment, segments)
             result = index.collect(start, end)
             found.extend(result.transactions)
             open_since = self._open_behind.get(segment.base_offset)
-            if result.complete or open_since is None or open_since >= end:
+            reaches_end = behind is None or behind.base_offset >= end
+            if result.complete or (reaches_end and (open_since is None or open_since >= end)):
                 break
         return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
 

@@ -9,8 +9,8 @@ CleanedTransactionMetadata; KIP-98, KIP-534.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from heapq import heappop, heappush
 
 from storage.transaction_index import AbortedTransaction
 from tidelog.records.batch import RecordBatch
@@ -22,11 +22,10 @@ class CleanedTransactions:
     """The transactions around one walk along a log. `kept`: those aborted ones, by the offset of their marker, that the
     cleaned segments still have batches of; whoever writes these takes them out."""
 
-    __slots__ = ("_aborted", "_coming", "_committed", "_known", "kept")
+    __slots__ = ("_aborted", "_coming", "_committed", "kept")
 
     def __init__(self) -> None:
-        self._coming: list[tuple[Offset, AbortedTransaction]] = []
-        self._known: set[tuple[ProducerId, Offset]] = set()
+        self._coming: deque[AbortedTransaction] = deque()
         self._aborted: dict[ProducerId, tuple[AbortedTransaction, bool]] = {}
         """By producer, the aborted transaction that the walk is in, and whether it has met a batch of it."""
         self._committed: set[ProducerId] = set()
@@ -34,12 +33,8 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
 
     def expect(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Take aborted transactions, each once however often it is named, before the walk reaches them."""
-        for transaction in transactions:
-            name = transaction.producer_id, transaction.last_offset
-            if name not in self._known:
-                self._known.add(name)
-                heappush(self._coming, (transaction.first_offset, transaction))
+        """Take aborted transactions before the walk reaches them. Those that ended before it began mean nothing."""
+        self._coming = deque(sorted([*self._coming, *transactions], key=lambda transaction: transaction.first_offset))
 
     def may_drop(self, batch: RecordBatch) -> bool:
         """Walk over a batch: is it the data of an aborted transaction, or a marker that no batch needs? Raises
@@ -50,17 +45,17 @@ class CleanedTransactions:
         if not batch.is_transactional:
             return False
         producer = batch.producer_id
-        found = self._aborted.get(producer)
-        if found is None:
+        transaction, _ = self._aborted.get(producer, (None, False))
+        if transaction is None or transaction.last_offset < batch.base_offset:
             self._committed.add(producer)
             return False
-        self._aborted[producer] = found[0], True
+        self._aborted[producer] = transaction, True
         return True
 
     def _begin_up_to(self, offset: Offset) -> None:
-        while self._coming and self._coming[0][0] <= offset:
-            _, transaction = heappop(self._coming)
-            self._aborted.setdefault(transaction.producer_id, (transaction, False))
+        while self._coming and self._coming[0].first_offset <= offset:
+            transaction = self._coming.popleft()
+            self._aborted[transaction.producer_id] = transaction, False
 
     def _may_drop_marker(self, batch: RecordBatch) -> bool:
         producer = batch.producer_id
@@ -68,12 +63,12 @@ class CleanedTransactions:
             marker = decode_control(record)
             if not isinstance(marker, EndTxnMarker):
                 return False
+            undecided = producer in self._committed
+            self._committed.discard(producer)
             if marker.committed:
-                had_batches = producer in self._committed
-                self._committed.discard(producer)
-                return not had_batches
+                return not undecided
             transaction, had_batches = self._aborted.pop(producer, (None, False))
             if transaction is not None and had_batches:
                 self.kept.append(transaction)
-            return not had_batches
+            return not (had_batches or undecided)
         return True  # only its header was left by an earlier cleaning

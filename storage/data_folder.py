@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from storage.checkpoints import LOG_FOLDER, read_partition_metadata, write_partition_metadata
 from storage.clock import WallClock
 from storage.config import LogConfig
+from storage.deleted_files import remove_files
 from storage.executor import Executor, InlineExecutor
 from storage.files import Files, is_full
 from storage.folder_claims import FolderClaims
@@ -87,6 +88,7 @@ class DataFolder:
         rng: random.Random,
         executor: Executor,
         syncer: Executor,
+        background: Executor,
         syncs_at_once: int,
         identity: FolderIdentity,
         claims: FolderClaims,
@@ -112,6 +114,8 @@ class DataFolder:
         self.commit = GroupCommit(syncer, self._log_held, self._flush_failed, at_once=syncs_at_once)
         self.executor = executor
         """Where work of this folder that may wait for its disk runs, one piece after the other."""
+        self.background = background
+        """Where work runs that takes long and may be interrupted: cleaning and the scrub."""
         self._identity = identity
         self._seen: set[PartitionKey] = set()
 
@@ -125,13 +129,14 @@ class DataFolder:
         rng: random.Random,
         executor: Executor | None = None,
         syncer: Executor | None = None,
+        background: Executor | None = None,
         syncs_at_once: int = 1,
         reserve_bytes: int = 0,
     ) -> DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
         executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
-        side by side; without one, on `executor`. reserve_bytes: as Reserve's setting. Raises KafkaStorageError where
+        side by side; background: where they are cleaned and scrubbed; without one, on `executor`. reserve_bytes: as Reserve's setting. Raises KafkaStorageError where
         the disk fails or another process uses the folder, InvalidConfig where it is no data folder.
         """
         path = path.rstrip("/") or "/"
@@ -146,6 +151,7 @@ class DataFolder:
                     rng=rng,
                     executor=executor,
                     syncer=syncer or executor,
+                    background=background or executor,
                     syncs_at_once=syncs_at_once,
                     identity=identity,
                     claims=FolderClaims(files, path),
@@ -400,9 +406,9 @@ class DataFolder:
         """Write down where the log starts now, durably. Raises OSError."""
         self.claims.note_log_start(log)
 
-    def protect(self, log: Log) -> None:
-        """Make the log's recovery point durable: what is missing below it is no loss. Raises OSError."""
-        self.claims.protect(log)
+    def allow_holes(self, log: Log, end: Offset) -> None:
+        """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
+        self.claims.allow_holes(log, end)
 
     def cleaned(self, log: Log) -> Offset | None:
         """Up to where the log was compacted, None where it never was."""
@@ -434,6 +440,17 @@ class DataFolder:
         for log in self.logs.values():
             if log.flush_overdue(now) or log.held < log.log_end_offset:
                 self.commit.request(log)
+
+    def remove_deleted_files(self) -> None:
+        """Remove, in the background, files that are out of their logs for `file.delete.delay.ms`."""
+        now = self.clock.wall_ms()
+        paths = [path for log in self.logs.values() for path in log.take_deleted(now)]
+        if paths:
+            self.executor.submit(lambda: remove_files(self.files, paths), self._removed)
+
+    def _removed(self, result: object) -> None:
+        if isinstance(result, OSError):
+            self._flush_failed(self.fail(f"removing files in {self.path}", result))
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
 

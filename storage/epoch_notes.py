@@ -24,9 +24,12 @@ def note_epochs(
 
     A follower believes its leader, or the batches: an epoch that it once began itself and that has no records goes.
     """
-    before = cache.entries
     if leader_epoch is not None:
-        return before if cache.assign(leader_epoch, log_end) else None
+        if leader_epoch == cache.latest:
+            return None
+        before = cache.entries
+        cache.assign(leader_epoch, log_end)
+        return before
     end = prepared.info.last_offset
     starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
     if not starts:
@@ -34,6 +37,7 @@ def note_epochs(
     in_force = cache.last_with_data(log_end)
     if in_force == cache.latest == (starts[-1][0] if starts else in_force):
         return None
+    before = cache.entries
     cache.truncate_from_end(log_end)
     for epoch, start in starts:
         if epoch > cache.latest:

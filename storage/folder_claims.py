@@ -4,6 +4,7 @@
            replication-offset-checkpoint      high watermarks                                      (Kafka's)
            log-start-offset-checkpoint        where logs start, if not at their first segment      (Kafka's)
            cleaner-offset-checkpoint          up to where compacted logs are clean                 (Kafka's)
+           cleaning-offset-checkpoint         up to where a cleaning may have emptied segments
            held-offset-marks                  held_marks.py
 
 Kept true: what a file claims is true of the disk; a claim that is to fall falls durably before the bytes go.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from storage.checkpoints import (
     CLEANER_CHECKPOINT,
+    CLEANING_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -44,6 +46,7 @@ class FolderClaims:
         self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = self._checkpoint(LOG_START_CHECKPOINT)
         self._cleaned = self._checkpoint(CLEANER_CHECKPOINT)
+        self._cleaning = self._checkpoint(CLEANING_CHECKPOINT)
         self._found_high_watermarks = dict(self._high_watermarks.claimed)
         self._found_recovery_points = dict(self._recovery_points.claimed)
 
@@ -65,7 +68,7 @@ class FolderClaims:
             self.marks.get(key),
             self._log_starts.claimed.get(tp, Offset(0)),
             clean,
-            self._cleaned.claimed.get(tp, Offset(0)),
+            max(self._cleaned.claimed.get(tp, Offset(0)), self._cleaning.claimed.get(tp, Offset(0))),
             self._foreign,
         )
 
@@ -80,15 +83,18 @@ class FolderClaims:
         self.marks.lower(key, offset)
         if self._recovery_points.claimed.get(tp, 0) > offset:
             _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: offset})
-        if self._cleaned.claimed.get(tp, 0) > offset:
-            _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
+        for checkpoint in (self._cleaned, self._cleaning):
+            if checkpoint.claimed.get(tp, 0) > offset:
+                _write_now(checkpoint, {**checkpoint.claimed, tp: offset})
 
-    def protect(self, log: Log) -> None:
-        """Make the log's recovery point durable: everything below it is on the disk, a hole there is no loss. Raises
-        OSError."""
+    def allow_holes(self, log: Log, end: Offset) -> None:
+        """Make durable that the log's recovery point is where it is, and that segments below `end`, which is not above
+        it, may be emptied from here on: what is missing there is no loss. Raises OSError."""
         tp = log.topic_partition
         if self._recovery_points.claimed.get(tp, 0) < log.recovery_point:
             _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: log.recovery_point})
+        if self._cleaning.claimed.get(tp, 0) < end:
+            _write_now(self._cleaning, {**self._cleaning.claimed, tp: end})
 
     def note_log_start(self, log: Log) -> None:
         """Write down where the log starts now, durably. Raises OSError."""
@@ -109,8 +115,9 @@ class FolderClaims:
         for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
             if checkpoint.claimed.get(tp):
                 _write_now(checkpoint, {**checkpoint.claimed, tp: Offset(0)})
-        if tp in self._cleaned.claimed:
-            _write_now(self._cleaned, {key: offset for key, offset in self._cleaned.claimed.items() if key != tp})
+        for checkpoint in (self._cleaned, self._cleaning):
+            if tp in checkpoint.claimed:
+                _write_now(checkpoint, {key: offset for key, offset in checkpoint.claimed.items() if key != tp})
 
     # --- all of them ----------------------------------------------------------------------------------------------
 

@@ -47,11 +47,12 @@ class LazyIndex(Generic[Index]):
     def create(self) -> Index:
         """An empty index, whatever the file holds. Raises OSError."""
         self.release()
-        file = self._files.open(self.path, create=True)
-        try:
-            file.truncate(0)
-        finally:
-            file.close()
+        if self._files.size(self.path):
+            file = self._files.open(self.path)
+            try:
+                file.truncate(0)
+            finally:
+                file.close()
         self._index = self._kind(self._files, self.path, self._base_offset, self._max_bytes, fresh=True)
         return self._index
 

@@ -18,9 +18,8 @@ from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
-from storage.config import INT32_MAX, LogConfig
-from storage.epoch_notes import note_epochs
-from storage.files import Buffer, Files, sync_all
+from storage.config import LogConfig
+from storage.files import Buffer, Files, sync_all, sync_paths
 from storage.flush import FlushState, FlushTicket
 from storage.isolation import FetchIsolation
 from storage.loading import Damage, LoadedLog
@@ -28,23 +27,35 @@ from storage.log_folder import LogFolder
 from storage.log_producers import LogProducers, first_result
 from storage.log_reader import LogRead, LogReader
 from storage.log_start import LogStart
-from storage.producer_entry import ProducerBatch, ProducerState
+from storage.log_writer import LogWriter
+from storage.producer_entry import ProducerState
 from storage.producer_state import Duplicate
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
-from storage.time_lookup import TimestampedOffset, find_largest_timestamp, find_timestamp
+from storage.time_lookup import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    TimestampedOffset,
+    find_largest_timestamp,
+    find_timestamp,
+)
 from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared, append_rules, prepare_follower, prepare_leader
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
+    InvalidRequest,
     InvalidTopic,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
     RecordTooLarge,
+    UnsupportedForMessageFormat,
 )
 from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
     Durability,
     EpochEnd,
     EpochStart,
@@ -100,7 +111,7 @@ class Log:
             now=folder.clock.wall_ms(),
         )
         self.notes += self._producers.notes
-        self._note_damage(self._producers.damage)
+        self.note_damage(self._producers.damage)
         self._epochs = loaded.epochs
         self._flush = FlushState(
             folder.files, path, loaded.epoch_file, loaded.recovery_point, loaded.held, fresh=loaded.fresh
@@ -109,7 +120,9 @@ class Log:
         self._flush_target = Offset(0)
         """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
         self._reader = LogReader(self._segments, self._epochs)
-        self._start = LogStart(self, self._segments, self._epochs, self._flush)
+        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers)
+        self.front = LogStart(self, self._segments, self._epochs, self._flush)
+        """Where the log starts; its deleted files, and the cleaning under way."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -225,7 +238,7 @@ class Log:
             return self._first_result(prepared, batches)
         self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
-            self._write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
+            self._writer.write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
         except BrokenChain as broken:
             raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
@@ -233,6 +246,8 @@ class Log:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self._flush_target = self.log_end_offset
             self.folder.request_flush(self)
+        if info.last_leader_epoch == NO_LEADER_EPOCH:
+            return info._replace(last_leader_epoch=self.last_epoch)
         return info
 
     def _prepare(
@@ -269,86 +284,19 @@ class Log:
     def _first_result(self, prepared: Prepared, duplicate: Duplicate) -> LogAppendInfo:
         """A batch lies here already: what its first copy was answered."""
         info = first_result(prepared, duplicate, self.config)
-        end = Offset(duplicate.last_offset + 1)
-        entries = self._epochs.over(duplicate.last_offset, end)
-        return info._replace(last_leader_epoch=entries[0].epoch) if entries else info
-
-    def _write(
-        self,
-        prepared: Prepared,
-        now: Millis,
-        epochs: Sequence[EpochStart],
-        leader_epoch: LeaderEpoch | None,
-        batches: Sequence[ProducerBatch],
-    ) -> None:
-        """Roll, note epochs, write, move the log end, enter what producers did. leader_epoch: None for a follower.
-        Raises OSError, and then nothing of it was written, or the folder is broken."""
-        info, headers = prepared.info, prepared.headers
-        if leader_epoch is None and len(headers) > 1 and info.valid_bytes > self.config.segment_bytes:
-            self._write_apart(prepared, now, epochs, batches)
-            return
-        segment = self._segments.active
-        if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, self.config):
-            segment = self._roll(self._next_base(info), now)
-        if not segment.index.fits(info.last_offset):
-            self._write_apart(prepared, now, epochs, batches)
-            return
-        before = note_epochs(self._epochs, self.log_end_offset, prepared, epochs, leader_epoch)
-        try:
-            if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
-                self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
-            segment.append(prepared.buffers, headers, info.valid_bytes)
-        except OSError:
-            if before is not None:
-                self._epochs.restore(before)
-            raise
-        self.log_end_offset = Offset(info.last_offset + 1)
-        if batches:
-            self._producers.appended(batches)
-
-    def _next_base(self, info: LogAppendInfo) -> Offset:
-        """Where the next segment starts: where this one ends, so that recovery can tell lost offsets from a hole;
-        behind a hole that no segment can hold, at the append's first offset."""
-        fits = info.last_offset - self.log_end_offset <= INT32_MAX
-        return self.log_end_offset if fits else max(info.first_offset, self.log_end_offset)
-
-    def _write_apart(
-        self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]
-    ) -> None:
-        """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
-        full after some of them, those stay, as if they had been fetched alone."""
-        data = memoryview(b"".join(prepared.buffers))
-        position = 0
-        for header in prepared.headers:
-            info = prepared.info._replace(
-                first_offset=header.base_offset,
-                last_offset=header.last_offset,
-                max_timestamp=header.max_timestamp,
-                valid_bytes=header.size,
-            )
-            part = Prepared([data[position : position + header.size]], (header,), info)
-            own = [batch for batch in batches if batch.header.base_offset == header.base_offset]
-            self._write(part, now, epochs, None, own)
-            position += header.size
+        return info._replace(last_leader_epoch=self._epoch_at(duplicate.last_offset))
 
     # --- roll -----------------------------------------------------------------------------------------------------
 
-    def _roll(self, base_offset: Offset, now: Millis) -> LogSegment:
-        """Close the active segment and begin another at `base_offset`; flush up to there in the background.
+    def roll(self, now: Millis) -> LogSegment:
+        """Begin another segment at the log end. Raises OSError."""
+        return self._writer.roll(self.log_end_offset, now)
 
-        Raises OSError, and then the old one stays active.
-        """
-        if self._segments.active.base_offset == base_offset:
-            return self._segments.active
-        closed = self._segments.active
-        self._producers.rolling(base_offset)
-        segment, notes = self._segments.add(base_offset, self.config, now)
-        self._producers.rolled(closed.base_offset, base_offset)
+    def rolled(self, notes: Sequence[str]) -> None:
+        """For `LogWriter`: another segment was begun."""
         self.notes += tuple(notes)
-        self._flush.note_roll(closed)
         self._flush_target = max(self._flush_target, self.log_end_offset)
         self.folder.request_flush(self)
-        return segment
 
     # --- read -----------------------------------------------------------------------------------------------------
 
@@ -395,10 +343,11 @@ class Log:
         first = Offset(max(exact.next_offset, self.log_start_offset))
         end = max(self.log_end_offset, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
-        self._note_damage(damage)
+        self.note_damage(damage)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
 
-    def _note_damage(self, damage: Damage | None) -> None:
+    def note_damage(self, damage: Damage | None) -> None:
+        """Records that had been durable are lost: appends, and reads of them, are refused from here on."""
         if damage is not None:
             self.damage = damage if self.damage is None else self.damage.joined(damage)
 
@@ -428,7 +377,11 @@ class Log:
     def aborted_transactions(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that have records in [start, end), by their first offsets. Raises CorruptLog,
         KafkaStorageError."""
-        return self._guard("reading", lambda: self._producers.aborted(start, end))
+        return self.guard("reading", lambda: self._producers.aborted(start, end))
+
+    def is_duplicate(self, records: Buffer) -> bool:
+        """Would `append` say, of what a client sends, that it lies here already? Raises CorruptRecord."""
+        return self._producers.is_duplicate(records)
 
     def active_producers(self) -> tuple[ProducerState, ...]:
         """Every producer that is known: its epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
@@ -440,18 +393,49 @@ class Log:
 
     # --- lookups --------------------------------------------------------------------------------------------------
 
+    def fetch_offset_by_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
+        """What ListOffsets asks: the log start for EARLIEST, `up_to` for LATEST (neither has a timestamp), the first
+        record with the largest timestamp for MAX_TIMESTAMP, else the first one at or after that time; all below
+        `up_to`. None where there is no such record.
+
+        Raises InvalidRequest for another negative number, UnsupportedForMessageFormat for a time on a topic of format
+        v0, which has none; CorruptLog, KafkaStorageError.
+        """
+        self._ensure_usable()
+        if timestamp == EARLIEST:
+            return TimestampedOffset(self.log_start_offset, NO_TIMESTAMP, self._epoch_at(self.log_start_offset))
+        if timestamp == LATEST:
+            return TimestampedOffset(up_to, NO_TIMESTAMP, self._epochs.latest)
+        if timestamp == MAX_TIMESTAMP:
+            return self.largest_timestamp(up_to=up_to)
+        if timestamp < 0:
+            raise InvalidRequest(
+                f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)"
+            )
+        if self.config.magic == 0:
+            raise UnsupportedForMessageFormat(
+                f"{self.topic_partition} has message.format v0, whose records have no timestamps: ask for the earliest "
+                "or latest offset"
+            )
+        return self.offset_for_timestamp(timestamp, up_to=up_to)
+
+    def _epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch in force at an offset; at the log end the largest one known; -1 for none."""
+        entries = self._epochs.over(offset, Offset(offset + 1))
+        return entries[0].epoch if entries else NO_LEADER_EPOCH
+
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record at or after `timestamp` (milliseconds since 1970) below `up_to`, None where there is none.
         Raises CorruptLog, KafkaStorageError."""
-        return self._guard(
+        return self.guard(
             "reading", lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to)
         )
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
-        return self._guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
+        return self.guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
 
-    def _guard(self, doing: str, work: Callable[[], T]) -> T:
+    def guard(self, doing: str, work: Callable[[], T]) -> T:
         """Do what may find the disk or the log broken. Raises CorruptLog, KafkaStorageError, DiskFull."""
         self._ensure_usable()
         try:
@@ -595,6 +579,7 @@ class Log:
         self._flush.lower(offset)
         self._flush_target = min(self._flush_target, offset)
         self._reader.forget()
+        self.front.stop_cleaning()
         self.folder.lower_marks(self, offset)
 
     def _cut(self, last: LogSegment, log_end: Offset) -> None:
@@ -627,34 +612,34 @@ class Log:
                 f"records of {self.topic_partition} below {offset} were to be deleted, but it is committed only up to "
                 f"{self.high_watermark}"
             )
-        self._guard("moving the start of", lambda: self._start.advance(offset))
+        self.guard("moving the start of", lambda: self.front.advance(offset))
 
     def advance_log_start_offset(self, offset: Offset) -> bool:
         """Follow the leader's log start, as far as this replica knows records to be committed. Returns whether the
         start moved. Raises KafkaStorageError, DiskFull."""
-        return self._guard("moving the start of", lambda: self._start.advance(min(offset, self.high_watermark)))
+        return self.guard("moving the start of", lambda: self.front.advance(min(offset, self.high_watermark)))
 
     def delete_old_segments(self, now: Millis) -> int:
         """Take the segments out of the log that `retention.ms`, `retention.bytes` or the log's start let go: committed,
         durable, and undamaged ones. Returns how many. Raises CorruptLog, KafkaStorageError, DiskFull."""
-        return self._guard("deleting old segments of", lambda: self._start.delete_old(now))
+        return self.guard("deleting old segments of", lambda: self.front.delete_old(now))
 
     def take_deleted(self, now: Millis) -> list[str]:
         """Files that have been out of the log for `file.delete.delay.ms`: the caller removes them (`remove_files`)."""
-        return self._start.take_deleted(now)
+        return self.front.take_deleted(now)
 
     def log_start_moved(self) -> None:
-        """For `LogStart`: make durable where the log starts now, and forget what lies before it. Raises OSError."""
+        """For `LogStart`: make durable where the log starts now. Raises OSError."""
         self.folder.note_log_start(self)
+
+    def allow_holes(self, end: Offset) -> None:
+        """For `LogStart`: make durable that segments below `end` may be emptied. Raises OSError."""
+        self.folder.allow_holes(self, end)
 
     def segments_went(self) -> None:
         """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
         self._reader.forget()
         self._producers.segments_went(self.log_start_offset)
-
-    def roll(self, now: Millis) -> LogSegment:
-        """Begin another segment at the log end. Raises OSError."""
-        return self._roll(self.log_end_offset, now)
 
     # --- closing --------------------------------------------------------------------------------------------------
 
@@ -664,26 +649,20 @@ class Log:
             return
         if self.folder.offline is None:
             self.flush()
-            self._close_indexes()
-            self._guard("closing", lambda: self._producers.closing(self.log_end_offset))
+            self.guard("closing", self._close_indexes)
+            self.guard("closing", lambda: self._producers.closing(self.log_end_offset))
         self.release()
 
     def _close_indexes(self) -> None:
-        active = self.active
-        try:
-            active.become_inactive()
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                file = self.folder.files.open(segment_path(self.path, active.base_offset, suffix))
-                try:
-                    file.sync()
-                finally:
-                    file.close()
-        except OSError as error:
-            raise self.folder.fail(f"closing {self.path}", error) from error
+        base = self.active.base_offset
+        self.active.become_inactive()
+        kinds = SUFFIXES if self.config.preallocate else (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        sync_paths(self.files, [segment_path(self.path, base, kind) for kind in kinds])
 
     def release(self) -> None:
         """Let go of the files as they are, as after a failure."""
         self._closed = True
+        self.front.stop_cleaning()
         self._flush.epoch_file.retire()
         self._segments.close()
 

@@ -48,8 +48,8 @@ class LogFolder(Protocol):
         """The log starts elsewhere now: make that durable. Raises OSError."""
         ...
 
-    def protect(self, log: Log) -> None:
-        """Make the log's recovery point durable: what is missing below it is no loss. Raises OSError."""
+    def allow_holes(self, log: Log, end: Offset) -> None:
+        """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
         ...
 
     def cleaned(self, log: Log) -> Offset | None:

@@ -17,22 +17,23 @@ from collections.abc import Sequence
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
-from storage.files import Files
+from storage.files import Buffer, Files
 from storage.loading import Damage, LoadedLog
 from storage.producer_entry import ProducerBatch, ProducerState, read_marker
 from storage.producer_recovery import Replayed, load_producers, rebuild
-from storage.producer_state import Duplicate
+from storage.producer_state import Duplicate, ProducerChanges
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared
 from tidelog.records.batch import CONTROL_BIT
+from tidelog.records.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
 
 
 class LogProducers:
     """The producers of one log. Methods that touch the disk raise OSError."""
 
-    __slots__ = ("_aborted", "_segments", "_state", "damage", "notes")
+    __slots__ = ("_aborted", "_checked", "_segments", "_state", "damage", "notes")
 
     def __init__(
         self,
@@ -47,6 +48,8 @@ class LogProducers:
     ) -> None:
         """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
         self._segments = segments
+        self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
+        """What was checked last, and what it changes: to be entered when it is in the log."""
         self._state, self._aborted, replayed = load_producers(
             files,
             path,
@@ -81,6 +84,12 @@ class LogProducers:
 
     # --- appends --------------------------------------------------------------------------------------------------
 
+    def is_duplicate(self, records: Buffer) -> bool:
+        """Does the first batch look, by its header, like one that lies here already?"""
+        for header in walk_headers(records):
+            return header.producer_id > NO_PRODUCER_ID and self._state.is_duplicate(ProducerBatch(header))
+        return False
+
     def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
         """The batches with a producer id, where they may be appended; where the first of them lies already, that.
 
@@ -96,13 +105,18 @@ class LogProducers:
             checked = self._state.check(batches, origin)
             if isinstance(checked, Duplicate):
                 return checked
+            self._checked = batches, checked
         return batches
 
     def appended(self, batches: Sequence[ProducerBatch]) -> None:
         """These, which were checked, lie in the active segment now."""
         aborted: list[AbortedTransaction] = []
-        for batch in batches:
-            aborted += self._state.replay(batch)
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] is batches:
+            aborted = self._state.apply(checked[1])
+        else:
+            for batch in batches:
+                aborted += self._state.replay(batch)
         if aborted:
             self._aborted.append(self._segments.active.base_offset, aborted)
 
@@ -130,9 +144,12 @@ class LogProducers:
         self._state.take_snapshot(log_end)
 
     def segments_went(self, log_start: Offset) -> None:
-        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones."""
-        self._state.remove_snapshots_below(self._segments.from_offset(log_start)[0].base_offset)
-        self._aborted.forget()
+        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones: their snapshots go
+        too."""
+        staying = [segment.base_offset for segment in self._segments.from_offset(log_start)]
+        self._state.remove_strays(staying)
+        if staying[0] == self._segments.first.base_offset:
+            self._aborted.forget()
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 

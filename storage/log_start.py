@@ -3,8 +3,9 @@
 Kept true:
   1. The log's start is durable before a file goes, and never above the high watermark.
   2. What goes is committed, durable and undamaged; a segment that readers or flushes still use keeps its file for them.
-  3. Segments are replaced only below a recovery point that is durable: recovery takes what is missing between two
-     segments at or above it for lost. While a cleaning is under way no segment is deleted; a cut ends the cleaning.
+  3. Before segments are replaced it is durable that offsets may be missing between them, below the recovery point:
+     recovery takes what is missing elsewhere for lost. While a cleaning is under way no segment is deleted; a cut ends
+     the cleaning.
   4. A log is never without a segment: where all have expired, another one begins at the log end first, and its name is
      durable before theirs are gone.
 Left to others: which segments may go (retention.py), the removal of their files (deleted_files.py, data_folder.py).
@@ -49,8 +50,8 @@ class OwnLog(Protocol):
         """Make durable where the log starts now. Raises OSError."""
         ...
 
-    def protect(self) -> None:
-        """Make durable that all below the recovery point is on the disk. Raises OSError."""
+    def allow_holes(self, end: Offset) -> None:
+        """Make durable that segments below `end` may be emptied. Raises OSError."""
         ...
 
     def segments_went(self) -> None:
@@ -116,8 +117,10 @@ class LogStart:
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment, now: Millis) -> None:
         """Let a cleaned segment, durable as `.cleaned`, take the place of those that it was made of."""
         log = self._log
-        assert self._segments.end_of(old[-1]) <= log.recovery_point, "what is not durable must not be cleaned"
-        log.protect()
+        assert self.cleaning is not None, "no cleaning is under way"
+        end = self.cleaning.plan.sources[-1].end
+        assert end <= log.recovery_point, "what is not durable must not be cleaned"
+        log.allow_holes(end)
         dropped = self._segments.replace(old, cleaned)
         log.segments_went()
         self._flush.forget(old)

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from storage.abstract_index import AbstractIndex, By
-from storage.index_errors import CorruptIndex, IndexFull, InvalidIndexOffset
+from storage.index_errors import CorruptIndex, InvalidIndexOffset
 from tidelog.types import Offset
 
 
@@ -51,8 +51,6 @@ class OffsetIndex(AbstractIndex):
     def append(self, offset: int, position: int) -> None:
         """Add an entry. Raises IndexFull, InvalidIndexOffset where the offset does not grow, IndexOffsetOverflow, and
         KafkaStorageError where the index is closed."""
-        if self.entries >= self.max_entries:
-            raise IndexFull(f"{self.path} has no room for more than {self.max_entries} entries")
         if self.entries and offset <= self.last.offset:
             raise InvalidIndexOffset(
                 f"offset {offset} does not grow over {self.last.offset}, the last one in {self.path}"

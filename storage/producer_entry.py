@@ -101,7 +101,7 @@ class ProducerState(NamedTuple):
     def duplicate_of(self, batch: ProducerBatch) -> BatchMetadata | None:
         """The earlier copy of a batch, where it is one of the last five."""
         header = batch.header
-        if header.producer_epoch != self.epoch:
+        if header.producer_epoch != self.epoch or header.base_sequence == self.last_sequence + 1:
             return None
         last = batch.last_sequence
         for known in reversed(self.batches):

@@ -64,7 +64,9 @@ def load_producers(
     """
     state = ProducerStateManager(files, folder, expiration_ms)
     aborted = AbortedTransactions(files, folder)
-    if _remove_strays(state, [segment.base_offset for segment in segments], min(trusted, log_end)):
+    removed = state.remove_snapshots_above(min(trusted, log_end))
+    state.remove_strays([segment.base_offset for segment in segments])
+    if removed:
         files.sync_folder(folder)
     replayed = rebuild(
         state,
@@ -78,17 +80,6 @@ def load_producers(
     )
     state.expire(now)
     return LoadedProducers(state, aborted, replayed)
-
-
-def _remove_strays(state: ProducerStateManager, bases: Sequence[Offset], up_to: Offset) -> bool:
-    """Remove snapshots above `up_to`, and those that belong to no segment, but for one behind the last segment's base:
-    a clean stop's. Returns whether the folder must be synced."""
-    removed = state.remove_snapshots_above(up_to)
-    for offset in list(state.snapshots):
-        clean_stop = offset == state.snapshots[-1] and bool(bases) and offset > bases[-1]
-        if offset not in bases and not clean_stop:
-            state.remove_snapshot(offset)
-    return removed
 
 
 def rebuild(

@@ -105,6 +105,11 @@ class ProducerStateManager:
         """The offsets of the snapshot files, ascending; not to be changed."""
         return self._snapshots
 
+    def is_duplicate(self, batch: ProducerBatch) -> bool:
+        """Is a client's batch one of the last five of its producer?"""
+        state = self._producers.get(batch.header.producer_id)
+        return state is not None and state.duplicate_of(batch) is not None
+
     # --- appends --------------------------------------------------------------------------------------------------
 
     def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
@@ -136,24 +141,32 @@ class ProducerStateManager:
         self._producers.update(changes.states)
         aborted = []
         for transaction in changes.transactions:
-            first_offset = transaction.first_offset
             if isinstance(transaction, StartedTransaction):
-                self._ongoing[first_offset] = transaction.producer_id
-                continue
-            self._ongoing.pop(first_offset, None)
-            self._unreplicated[first_offset] = transaction.last_offset
-            if transaction.aborted:
-                stable = next(iter(self._ongoing), Offset(transaction.last_offset + 1))
-                aborted.append(
-                    AbortedTransaction(transaction.producer_id, first_offset, transaction.last_offset, stable)
-                )
+                self._ongoing[transaction.first_offset] = transaction.producer_id
+            else:
+                aborted += self._complete(transaction)
         return aborted
 
-    def replay(self, batch: ProducerBatch) -> list[AbortedTransaction]:
+    def _complete(self, transaction: CompletedTransaction) -> list[AbortedTransaction]:
+        producer_id, first_offset, last_offset, aborted = transaction
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = last_offset
+        if not aborted:
+            return []
+        stable = next(iter(self._ongoing), Offset(last_offset + 1))
+        return [AbortedTransaction(producer_id, first_offset, last_offset, stable)]
+
+    def replay(self, batch: ProducerBatch) -> Sequence[AbortedTransaction]:
         """Enter a batch that lies in the log already. Returns the transactions that it has aborted."""
-        changes = self.check((batch,), Origin.REPLICATION)
-        assert isinstance(changes, ProducerChanges), "only clients' batches are duplicates"
-        return self.apply(changes)
+        producer_id = batch.header.producer_id
+        before = self._producers.get(producer_id) or ProducerState(producer_id)
+        after, completed = before.after(batch, Origin.REPLICATION)
+        self._producers[producer_id] = after
+        if completed is not None:
+            return self._complete(completed)
+        if after.transaction_start >= 0 > before.transaction_start:
+            self._ongoing[after.transaction_start] = producer_id
+        return ()
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
         """Completed transactions whose markers are below it are stable."""
@@ -238,7 +251,11 @@ class ProducerStateManager:
             self.remove_snapshot(stale)
         return bool(above)
 
-    def remove_snapshots_below(self, offset: Offset) -> None:
-        """Remove those of states that end below `offset`, where the log starts now. Raises OSError."""
-        for stale in self._snapshots[: bisect_left(self._snapshots, offset)]:
-            self.remove_snapshot(stale)
+    def remove_strays(self, bases: Sequence[Offset]) -> None:
+        """Remove those that belong to no segment, but for one behind the last segment's base: a clean stop's. bases: of
+        the segments, ascending. Raises OSError."""
+        of_segments = set(bases)
+        for offset in list(self._snapshots):
+            clean_stop = offset == self._snapshots[-1] and bool(bases) and offset > bases[-1]
+            if offset not in of_segments and not clean_stop:
+                self.remove_snapshot(offset)

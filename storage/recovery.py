@@ -49,8 +49,9 @@ class Recovery:
         """Recover the log that lies in these segments, of which there is one at least. Returns None where all of it
         lies below where the log starts: it is set aside then. Raises OSError."""
         known, site = self._known, self._site
-        first = max((i for i, segment in enumerate(segments) if segment.base_offset <= known.recovery_point), default=0)
-        self._check_closed(segments[: first + 1])
+        # A segment that ends at the recovery point was closed just then: its indexes need not be durable.
+        first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
+        self._check_closed(segments, first)
         self._epochs.begin(segments[:first])
         kept, log_end, rewrite_from = self._recover_from(segments, first)
         if log_end < site.protected:
@@ -71,7 +72,10 @@ class Recovery:
             min(known.recovery_point, log_end),
             log_end,
             site.damage,
-            read_from=segments[first].base_offset,
+            read_from=max(
+                (s.base_offset for s in segments if s.base_offset <= known.recovery_point),
+                default=segments[0].base_offset,
+            ),
         )
         as_flushed = log_end == known.recovery_point and site.damage is None and not site.changed
         if site.config.durability is Durability.FSYNC and not as_flushed:
@@ -80,11 +84,11 @@ class Recovery:
 
     # --- below the recovery point ---------------------------------------------------------------------------------
 
-    def _check_closed(self, segments: Sequence[LogSegment]) -> None:
-        """Segments below the one that holds the recovery point, which is the last of these: they were durable. Is one
-        missing between them? Only the headers behind their last index entries are read."""
+    def _check_closed(self, segments: Sequence[LogSegment], first: int) -> None:
+        """Segments below `first`, the one that holds the recovery point: they were durable. Is one missing between
+        them? Only the headers behind their last index entries are read."""
         site = self._site
-        for done, (segment, behind) in enumerate(pairwise(segments)):
+        for done, (segment, behind) in enumerate(pairwise(segments[: first + 1])):
             site.ensure_indexes(segment)
             try:
                 end = self._end_of(segment)

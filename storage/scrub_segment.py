@@ -15,6 +15,7 @@ is believed (aborted_transactions.py).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -82,7 +83,7 @@ class SegmentCheck:
         """Carries the indexes that wait to be put in place."""
         self._files, self._config, self._now = files, config, now
         self._path = segment.path
-        self._witness = EpochWitness(epochs, end_offset)
+        self._epochs = epochs
         self._handle: File = segment.file.share()
         self._link = Link(0, self.size, segment.base_offset)
         self._indexes: _IndexCheck | None = None
@@ -139,7 +140,7 @@ class SegmentCheck:
         if header.last_offset >= self.end_offset:
             reason = f"the batch reaches to offset {header.last_offset}, the next segment begins at {self.end_offset}"
             self._add(FindingKind.LOG, header.position, header.base_offset, Offset(header.last_offset + 1), reason)
-        epoch, known = header.leader_epoch, LeaderEpoch(self._witness.in_force(header.base_offset))
+        epoch, known = header.leader_epoch, self._epoch_at(header.base_offset)
         agreed, self._agrees = self._agrees, epoch == known
         if header.magic != _V2 or known < 0 or epoch == known:
             return epoch
@@ -164,12 +165,21 @@ class SegmentCheck:
             return False
         if following is None or following.magic != _V2:
             return agreed is True
-        return agreed is not False and following.leader_epoch == self._witness.in_force(following.base_offset)
+        return agreed is not False and following.leader_epoch == self._epoch_at(following.base_offset)
+
+    def _epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """What the epoch cache says; -1 where it says nothing."""
+        found = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
+        return self._epochs[found - 1].epoch if found else NO_LEADER_EPOCH
 
     def _broken(self, broken: BrokenChain) -> None:
         """Put the batch right where it proves itself; else it is damage, and what it leads on to is still looked at."""
         link = Link(broken.position, self.size, broken.next_offset, self._link.epoch)
-        wrong = None if self._breaks or link.position == self._put_right else put_right(self._handle, link)
+        wrong = (
+            None
+            if self._breaks or link.position == self._put_right
+            else put_right(self._handle, link, EpochWitness(self._epochs, self.end_offset))
+        )
         if wrong is not None:
             self._put_right = link.position
             at = Offset(broken.next_offset)

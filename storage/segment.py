@@ -147,10 +147,10 @@ class LogSegment:
     def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
         """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source:
         LogSegment.shouldRoll. Raises BrokenChain, OSError."""
-        self.ensure_indexes()
-        if self.size > config.segment_bytes - size or self.index.is_full or self.time_index.is_full:
+        index, times = self.ensure_indexes()
+        if self.size > config.segment_bytes - size or index.is_full or times.is_full:
             return True
-        if not self.index.fits(last_offset):
+        if not index.fits(last_offset):
             return True
         if self.size == 0:
             return False
@@ -171,9 +171,10 @@ class LogSegment:
         """
         position = self.size
         since = self._since_index
+        index, times = self._index.get(), self._time_index.get()
         if since + size > self._interval:
-            self.index.make_room(len(headers))
-            self.time_index.make_room(len(headers))
+            index.make_room(len(headers))
+            times.make_room(len(headers))
         file = self.file
         try:
             file.pwritev(buffers, position)
@@ -187,20 +188,14 @@ class LogSegment:
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
             if since > self._interval:
-                self._add_entry(header.last_offset, position, largest)
+                _add_entry(index, times, header.last_offset, position, largest)
                 since = 0
-            position += header.size
-            since += header.size
+            length = header.size
+            position += length
+            since += length
         self._max = largest
         self._since_index = since
         self.size = position
-
-    def _add_entry(self, last_offset: Offset, position: int, largest: TimestampOffset) -> None:
-        """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and
-        lookups then walk further."""
-        if not self.index.is_full and not self.time_index.is_full:
-            self.index.append(last_offset, position)
-            self.time_index.maybe_append(largest.timestamp, largest.offset)
 
     def become_inactive(self) -> None:
         """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError."""
@@ -322,16 +317,14 @@ class LogSegment:
         self._max = largest
         return next_offset
 
-    def ensure_indexes(self) -> None:
-        """Open both indexes, and rebuild them where they cannot be right. Raises BrokenChain, OSError."""
+    def ensure_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, opened, and rebuilt where they cannot be right. Raises BrokenChain, OSError."""
         try:
-            self._index.get()
-            self._time_index.get()
-            return
+            return self._index.get(), self._time_index.get()
         except CorruptIndex:
-            pass
-        self.rebuild_indexes()
-        self.trim_indexes()
+            self.rebuild_indexes()
+            self.trim_indexes()
+        return self._index.get(), self._time_index.get()
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
@@ -354,9 +347,10 @@ class LogSegment:
         if header.max_timestamp > self.largest.timestamp:
             self._max = TimestampOffset(header.max_timestamp, header.last_offset)
         if self._since_index > self._interval:
-            self.index.make_room(1)
-            self.time_index.make_room(1)
-            self._add_entry(header.last_offset, position, self.largest)
+            index, times = self._index.get(), self._time_index.get()
+            index.make_room(1)
+            times.make_room(1)
+            _add_entry(index, times, header.last_offset, position, self.largest)
             self._since_index = 0
         self._since_index += header.size
 
@@ -394,7 +388,6 @@ class LogSegment:
         self._index.path, self._time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
         return renamed
 
-
     def take_indexes(self, other: LogSegment) -> None:
         """Put indexes in place of this segment's that were built of the same bytes under another suffix. Raises
         OSError."""
@@ -403,6 +396,16 @@ class LogSegment:
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._files.rename(other._path(kind), self._path(kind))
         self._max = None
+
+
+def _add_entry(
+    index: OffsetIndex, times: TimeIndex, last_offset: Offset, position: int, largest: TimestampOffset
+) -> None:
+    """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and lookups
+    then walk further."""
+    if not index.is_full and not times.is_full:
+        index.append(last_offset, position)
+        times.maybe_append(largest.timestamp, largest.offset)
 
 
 def _whole_batches(

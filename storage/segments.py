@@ -82,10 +82,6 @@ class LogSegments:
         """The segment that is the last one when the log ends at `offset`."""
         return self._segments[max(bisect_left(self._bases, offset) - 1, 0)]
 
-    def end_of(self, segment: LogSegment) -> Offset:
-        """Where the segment behind this one begins, which is not the last."""
-        return self._segments[self._segments.index(segment) + 1].base_offset
-
     def add(self, base: Offset, config: LogConfig, now: Millis) -> tuple[LogSegment, list[str]]:
         """Make a segment behind the last one and close that. Returns it, and notes of what was in its way.
 

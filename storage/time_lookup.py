@@ -9,7 +9,7 @@ Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
@@ -18,6 +18,11 @@ from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
 from tidelog.types import LeaderEpoch, Millis, Offset
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""What may be asked for instead of a time (Kafka's ListOffsetsRequest)."""
 
 
 class TimestampedOffset(NamedTuple):

@@ -1,74 +1,131 @@
-"""What is done to all logs of a node from time to time: checkpoints, `flush.ms`, the reserve.
+"""What is done to all logs of a node from time to time, on every replica alike, leader or follower.
 
-Kept true: each kind of work has its own interval, and a late tick does it once; trouble with one log or folder does not
-keep the others waiting.
+    `flush.ms`, the reserve, files to remove       flush.scheduler.interval.ms
+    checkpoints                                    flush.offset.checkpoint.interval.ms
+    retention                                      retention.check.interval.ms
+    the scrub                                      with every tick, as slowly as it is told to (scrub.py)
+
+Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
+and goes on with the next one; trouble with one log or folder does not keep the others waiting.
 Left to others: calling `tick` (node/log_care.py), the work itself (log.py, data_folder.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from storage.data_folder import DataFolder
+from storage.log import Log
 from storage.log_manager import LogManager
+from storage.scrub import Scrub
+from storage.scrub_segment import Finding
 from storage.upkeep_config import UpkeepConfig
 from tidelog.errors import TidelogError
-from tidelog.types import Millis
+from tidelog.types import METADATA_TOPIC, Millis
+
+_LOGS_AT_ONCE: Final = 64
+"""Logs that one tick looks at for one kind of work: a look may have to open an index, some 50 µs."""
 
 
-@dataclass(slots=True)
-class _Job:
-    """Some work and when it is due again (monotonic milliseconds)."""
+class UpkeepOwner(Protocol):
+    """Who is told what upkeep meets, on the owner's thread."""
 
-    work: Callable[[], None]
-    every_ms: int
-    due: Millis
+    def trouble(self, error: TidelogError) -> None:
+        """Something failed; a broken disk has taken its folder offline by then, the other errors pass."""
+        ...
+
+    def room_changed(self, folder: DataFolder) -> None:
+        """A folder has fallen below its reserve, or is above it again."""
+        ...
+
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        ...
+
+    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+        """The scrub found something."""
+        ...
+
+
+class _Rounds:
+    """Some work on every log, a few logs with each tick, beginning anew when it is due (monotonic milliseconds)."""
+
+    def __init__(self, work: Callable[[DataFolder, Log], object], every_ms: int, due: Millis) -> None:
+        self._work, self._every_ms, self._due = work, every_ms, due
+        self._rest: Iterator[tuple[DataFolder, Log]] | None = None
+
+    def tick(self, now: Millis, logs: LogManager, owner: UpkeepOwner) -> None:
+        """Begin, or go on."""
+        if self._rest is None and now >= self._due:
+            self._due = Millis(now + self._every_ms)
+            self._rest = iter(list(logs.logs()))
+        for _ in range(_LOGS_AT_ONCE):
+            entry = None if self._rest is None else next(self._rest, None)
+            if entry is None:
+                self._rest = None
+                return
+            folder, log = entry
+            if folder.offline is None and not log.closed and log.damage is None:
+                try:
+                    self._work(folder, log)
+                except TidelogError as error:
+                    owner.trouble(error)
 
 
 class Upkeep:
     """The periodic work over all data folders. All on the owner's thread."""
 
     def __init__(
-        self,
-        logs: LogManager,
-        config: UpkeepConfig,
-        now: Millis,
-        *,
-        on_trouble: Callable[[TidelogError], None],
-        on_room: Callable[[DataFolder], None],
+        self, logs: LogManager, config: UpkeepConfig, owner: UpkeepOwner, *, monotonic_ms: Callable[[], Millis]
     ) -> None:
-        """now: monotonic milliseconds. on_trouble: told what failed; a broken disk has taken its folder offline by
-        then, the other errors pass. on_room: a folder has fallen below its reserve, or is above it again."""
-        self._logs = logs
-        self._on_trouble, self._on_room = on_trouble, on_room
+        """logs: loaded."""
+        now = monotonic_ms()
+        self._logs, self._owner, self._config = logs, owner, config
         self._low: set[DataFolder] = set()
-        self._jobs = [
-            _Job(self._look_for_room_and_flushes, config.flush_check_ms, now),
-            _Job(self._write_checkpoints, config.checkpoint_ms, Millis(now + config.checkpoint_ms)),
-        ]
+        self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
+        self._retention = _Rounds(self._delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
+        self.scrubs = {
+            folder: Scrub(
+                folder,
+                folder.background,
+                rate_max=config.scrub_rate_max,
+                interval_ms=config.scrub_interval_ms,
+                monotonic_ms=monotonic_ms,
+                on_finding=owner.found,
+                on_trouble=owner.trouble,
+            )
+            for folder in logs.folders
+        }
 
     def tick(self, now: Millis) -> None:
         """Do what is due. now: monotonic milliseconds."""
-        for job in self._jobs:
-            if now >= job.due:
-                job.due = Millis(now + job.every_ms)
-                job.work()
+        if now >= self._next_look:
+            self._next_look = Millis(now + self._config.flush_check_ms)
+            for folder in self._logs.working:
+                self._look_after(folder)
+        if now >= self._next_checkpoint:
+            self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
+            for folder in self._logs.working:
+                folder.write_checkpoints()
+        self._retention.tick(now, self._logs, self._owner)
+        for scrub in self.scrubs.values():
+            scrub.tick(now)
 
-    def _look_for_room_and_flushes(self) -> None:
-        for folder in self._logs.working:
-            self._try(folder.look_for_room)
-            if folder.reserve.low != (folder in self._low):
-                self._low ^= {folder}
-                self._on_room(folder)
-            folder.request_flushes()
-
-    def _write_checkpoints(self) -> None:
-        for folder in self._logs.working:
-            folder.write_checkpoints()
-
-    def _try(self, work: Callable[[], object]) -> None:
+    def _look_after(self, folder: DataFolder) -> None:
         try:
-            work()
+            folder.look_for_room()
         except TidelogError as error:
-            self._on_trouble(error)
+            self._owner.trouble(error)
+            return
+        if folder.reserve.low != (folder in self._low):
+            self._low ^= {folder}
+            self._owner.room_changed(folder)
+        folder.request_flushes()
+        folder.remove_deleted_files()
+
+    def _delete_old(self, folder: DataFolder, log: Log) -> None:
+        """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
+        rules."""
+        if log.topic_partition.topic != METADATA_TOPIC and log.delete_old_segments(folder.clock.wall_ms()):
+            self._owner.log_start_moved(log)

@@ -12,11 +12,12 @@ from typing import TypeAlias
 from tidelog import _methods as methods
 from tidelog import _wire as wire
 from tidelog._fetch_core import OpenFetch
+from tidelog._isolation import LEVELS
 from tidelog._network import Transport
 from tidelog._node_stream import NodeStream
 from tidelog._status import from_proto
 from tidelog.errors import TidelogError
-from tidelog.types import Endpoint, TopicPartition
+from tidelog.types import Endpoint, Isolation, TopicPartition
 from tidelog.v1 import data_pb2
 
 Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | TidelogError], None]
@@ -27,11 +28,19 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
     """Fetches from one address."""
 
     def __init__(
-        self, endpoint: Endpoint, transport: Transport, answered: Answered, *, max_wait_ms: int, min_bytes: int
+        self,
+        endpoint: Endpoint,
+        transport: Transport,
+        answered: Answered,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> None:
         super().__init__(endpoint, transport, methods.DATA_FETCH_STREAM)
         self._answered = answered
         self._max_wait_ms, self._min_bytes = max_wait_ms, min_bytes
+        self._isolation = isolation
         self._open: dict[int, TopicPartition] = {}
 
     def _next_request(self) -> data_pb2.FetchRequest:
@@ -39,7 +48,7 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
         request = data_pb2.FetchRequest(
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
-            isolation_level=data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
+            isolation_level=LEVELS[self._isolation],
             partitions=[
                 data_pb2.FetchPartition(
                     fetch_id=fetch.number,

@@ -8,9 +8,10 @@ from typing import Final
 
 from tidelog import _methods as methods
 from tidelog._cluster import BACKOFF_MS, UNKNOWN_TOPIC_MS, Cluster
+from tidelog._isolation import LEVELS
 from tidelog._status import from_proto
 from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
-from tidelog.types import Endpoint, Offset, TopicPartition
+from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
 from tidelog.v1 import data_pb2
 
 EARLIEST: Final = -2
@@ -19,12 +20,16 @@ LATEST: Final = -1
 
 
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, timeout_ms: int
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Offset]:
     """The offset for each partition's timestamp, EARLIEST or LATEST.
 
-    A time after the last record gives the end of the log. Looks leaders up again and retries for `timeout_ms`, then
-    raises the last refusal.
+    isolation: which end of the log is meant. A time after the last record gives that end. Looks leaders up again and
+    retries for `timeout_ms`, then raises the last refusal.
     """
     clock = cluster.clock
     start = clock.monotonic_ms()
@@ -33,7 +38,8 @@ async def list_offsets(
         left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
         if not left:
             return {key: found[key] for key in wanted}
-        failures = await _round(cluster, left, found, max(1, start + timeout_ms - clock.monotonic_ms()))
+        left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
+        failures = await _round(cluster, left, found, left_ms, isolation)
         passed = clock.monotonic_ms() - start
         for error in failures:
             grace = UNKNOWN_TOPIC_MS if isinstance(error, UnknownTopicOrPartition) else timeout_ms
@@ -54,7 +60,11 @@ async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> None:
 
 
 async def _round(
-    cluster: Cluster, left: Mapping[TopicPartition, int], found: dict[TopicPartition, Offset], timeout_ms: int
+    cluster: Cluster,
+    left: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, Offset],
+    timeout_ms: int,
+    isolation: Isolation,
 ) -> list[TidelogError]:
     """Ask each leader once; what it tells goes into `found`. Returns the refusals."""
     failures: list[TidelogError] = []
@@ -74,7 +84,7 @@ async def _round(
         )
         by_leader.setdefault(endpoint, {})[key] = entry
     for endpoint, entries in by_leader.items():
-        request = data_pb2.ListOffsetsRequest(partitions=entries.values())
+        request = data_pb2.ListOffsetsRequest(isolation_level=LEVELS[isolation], partitions=entries.values())
         try:
             answer = await cluster.transport.call(
                 endpoint, methods.DATA_LIST_OFFSETS, request, timeout_ms=max(1, min(timeout_ms, 5_000))
@@ -89,7 +99,7 @@ async def _round(
                 failures.append(refusal)
             else:
                 found[key] = Offset(told.offset)
-    await _ends_for_future_times(cluster, left, found, failures, timeout_ms)
+    await _ends_for_future_times(cluster, left, found, failures, timeout_ms, isolation)
     return failures
 
 
@@ -99,12 +109,13 @@ async def _ends_for_future_times(
     found: dict[TopicPartition, Offset],
     failures: list[TidelogError],
     timeout_ms: int,
+    isolation: Isolation,
 ) -> None:
     """Where no record is that young, the end of the log is the place."""
     late = {key: LATEST for key in left if found.get(key) == -1}
     for key in late:
         del found[key]
     if late:
-        failures.extend(await _round(cluster, late, found, timeout_ms))
+        failures.extend(await _round(cluster, late, found, timeout_ms, isolation))
         if any(found.get(key) == -1 for key in late):
             raise RequestTimedOut("a node does not know where its log ends: ask again")

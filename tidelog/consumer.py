@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from datetime import datetime
 from random import Random
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -37,6 +37,7 @@ from tidelog._fetch_core import (
     Where,
 )
 from tidelog._fetch_stream import FetchStream
+from tidelog._isolation import hide_aborted, isolation_of
 from tidelog._network import Clock, Transport
 from tidelog._offsets import EARLIEST, LATEST, list_offsets
 from tidelog._options import at_least
@@ -56,6 +57,7 @@ from tidelog.types import (
     NO_NODE,
     Endpoint,
     EpochEnd,
+    Isolation,
     LeaderEpoch,
     Millis,
     Offset,
@@ -95,8 +97,10 @@ class Consumer(Service):
     bootstrap: addresses of some nodes, "host:port,host:port". buffer_bytes: what all fetched and not yet read bytes may
     take together, give or take one batch per partition. fetch_bytes: most that one fetch asks for. max_wait_ms: how
     long a node may wait for min_bytes. request_timeout_ms: how long one answer may take. check_crcs: checksums of all
-    batches are computed. on_out_of_range: what happens when the position is not in the log (any more): "raise"
-    OffsetOutOfRange, or jump to "earliest" or "latest". transport, clock, rng: the machine's own, unless given.
+    batches are computed. isolation: "read_committed" hands out only what is decided: records of transactions that were
+    committed, and records outside of any, up to the first transaction that is still open. on_out_of_range: what happens
+    when the position is not in the log (any more): "raise" OffsetOutOfRange, or jump to "earliest" or "latest".
+    transport, clock, rng: the machine's own, unless given.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class Consumer(Service):
         min_bytes: int = 1,
         request_timeout_ms: int = 30_000,
         check_crcs: bool = True,
+        isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         transport: Transport | None = None,
         clock: Clock | None = None,
@@ -121,6 +126,7 @@ class Consumer(Service):
             raise InvalidConfig(f'on_out_of_range={on_out_of_range!r}: use "raise", "earliest" or "latest"')
         self._policy = FetchPolicy(buffer_bytes, fetch_bytes, max_wait_ms, request_timeout_ms, on_out_of_range)
         self._min_bytes, self._check_crcs = min_bytes, check_crcs
+        self._isolation = isolation_of(isolation)
         self._core = FetchCore(self._policy, self._rng)
         self._streams: dict[Endpoint, FetchStream] = {}
         self._ready = asyncio.Event()
@@ -185,9 +191,8 @@ class Consumer(Service):
         return cursor.position
 
     async def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
-        """One past the last committed record of each partition, as its leader says now."""
-        wanted = {_key(partition): LATEST for partition in partitions}
-        return await list_offsets(self._cluster, wanted, timeout_ms=self._policy.request_timeout_ms)
+        """One past the last record of each partition that this consumer may read, as its leader says now."""
+        return await self._list_offsets({_key(partition): LATEST for partition in partitions})
 
     def high_watermark(self, partition: TopicPartition | tuple[str, int]) -> Offset | None:
         """One past the last committed record, as of the last fetch; None before the first."""
@@ -341,6 +346,7 @@ class Consumer(Service):
                 self._answered,
                 max_wait_ms=self._policy.max_wait_ms,
                 min_bytes=self._min_bytes,
+                isolation=self._isolation,
             )
             stream.give(fetch)
             self._spawn(stream.run(), f"fetch from {endpoint}")
@@ -358,6 +364,7 @@ class Consumer(Service):
             batches = tuple(iter_batches(answer.records))
             if answer.records and not batches:
                 raise CorruptRecord("an answer of a node holds no whole batch")
+            batches = hide_aborted(batches, answer.aborted)
         except TidelogError as error:
             told = type(error)(f"{topic_partition}: {error.message}; fetched bytes are damaged, ask another time")
             self._handle(Failed(topic_partition, number, told, at))
@@ -388,8 +395,12 @@ class Consumer(Service):
     async def _find(self, key: TopicPartition, where: Where) -> Offset:
         timestamp = {"earliest": EARLIEST, "latest": LATEST}.get(where) if isinstance(where, str) else where
         assert timestamp is not None
-        found = await list_offsets(self._cluster, {key: timestamp}, timeout_ms=self._policy.request_timeout_ms)
+        found = await self._list_offsets({key: timestamp})
         return found[key]
+
+    async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        timeout_ms = self._policy.request_timeout_ms
+        return await list_offsets(self._cluster, wanted, timeout_ms=timeout_ms, isolation=self._isolation)
 
     async def _find_place(self, question: FindPlace) -> None:
         key, number = question.topic_partition, question.number

@@ -76,11 +76,30 @@ class MemoryPartition:
     leader_epoch: int = 0
     batches: list[bytes] = field(default_factory=list)
     start: int = 0
+    open_since: int | None = None
+    """Where the first open transaction begins."""
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """Producer and first offset of aborted transactions."""
     grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def end(self) -> int:
         return RecordBatch(self.batches[-1]).next_offset if self.batches else self.start
+
+    def end_for(self, isolation: int) -> int:
+        """Where the log ends for a reader of that isolation level."""
+        return self.end if isolation == 0 or self.open_since is None else self.open_since
+
+    def read(self, offset: int, max_bytes: int, isolation: int) -> bytes:
+        """Whole batches from the one that holds `offset` on."""
+        records, end = b"", self.end_for(isolation)
+        for data in self.batches:
+            if RecordBatch(data).next_offset <= offset:
+                continue
+            if (records and len(records) + len(data) > max_bytes) or RecordBatch(data).next_offset > end:
+                break
+            records += data
+        return records
 
     def append(self, records: Any) -> int:
         batch = bytearray(records)
@@ -196,22 +215,21 @@ class MemoryNode:
                     f"offset {entry.fetch_offset} is outside {partition.start}..{partition.end} of partition "
                     f"{entry.partition}"
                 )
-            if entry.fetch_offset == partition.end:
+            if entry.fetch_offset >= partition.end_for(request.isolation_level):
                 try:
                     async with asyncio.timeout(request.max_wait_ms / 1000):
                         await partition.grown.wait()
                 except TimeoutError:
                     pass
                 partition = self.cluster.led(self, entry)
-            records = b""
-            for data in partition.batches:
-                if RecordBatch(data).next_offset <= entry.fetch_offset:
-                    continue
-                if records and len(records) + len(data) > entry.max_bytes:
-                    break
-                records += data
+            records = partition.read(entry.fetch_offset, entry.max_bytes, request.isolation_level)
             answer.records = wish(records) if callable(wish) else records
-            answer.high_watermark = answer.last_stable_offset = partition.end
+            answer.high_watermark, answer.last_stable_offset = partition.end, partition.end_for(1)
+            if request.isolation_level == 1:
+                answer.aborted = [
+                    data_pb2.AbortedTransaction(producer_id=producer, first_offset=first)
+                    for producer, first in partition.aborted
+                ]
             answer.log_start_offset, answer.leader_epoch = partition.start, partition.leader_epoch
         except TidelogError as error:
             answer.error = to_proto(error)
@@ -229,7 +247,7 @@ class MemoryNode:
                 told.error.CopyFrom(to_proto(error))
                 continue
             if entry.timestamp_ms == -1:
-                told.offset = partition.end
+                told.offset = partition.end_for(request.isolation_level)
             elif entry.timestamp_ms == -2:
                 told.offset = partition.start
             else:

@@ -43,17 +43,17 @@ def kafkas_lines(printed: list[str]) -> list[str]:
 def holes(folder: Path, partition: str) -> list[str]:
     """What Kafka's tool says of logs in which offsets are missing: no complaint, where followers or cleaners left
     them out."""
-    said: list[str] = []
+    said: dict[str, list[str]] = {}
     last: dict[str, int] = {}
     for event in dump(OsFiles(), str(folder / partition), records=True):
         if isinstance(event, RecordFound):
             path = str(Path(event.path).relative_to(folder))
             before = last.get(path)
             if before is not None and event.offset != before + 1:
-                said += [f"Non-consecutive offsets in {path}"] if not said or path not in said[0] else []
-                said.append(f"  {before} is followed by {event.offset}")
+                header = [f"Non-consecutive offsets in {path}"]
+                said.setdefault(path, header).append(f"  {before} is followed by {event.offset}")
             last[path] = event.offset
-    return said
+    return [line for lines in said.values() for line in lines]
 
 
 def _line(event: Event) -> str | None:

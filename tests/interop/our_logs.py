@@ -16,9 +16,10 @@ from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
+from storage.log_cleaner import LogCleaner
 from storage.os_files import OsFiles
 from tests.storage.workbench import SetClock
-from tidelog.records import MessageSetBuilder, RecordBatchBuilder
+from tidelog.records import EndTxnMarker, MessageSetBuilder, RecordBatchBuilder, control_batch
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 SMALL = LogConfig(segment_bytes=8_000, index_interval_bytes=300, segment_index_bytes=1_000)
@@ -51,6 +52,14 @@ class World:
             size = self.rng.choice((1, 3, 10, 40))
             value = self.rng.choice((None, b"", *[" ".join(self.rng.choices(WORDS, k=size)).encode()] * 5))
             yield key, value, self.clock.now - (500 if self.rng.random() < 0.1 else 0)
+
+    def keyed(self, count: int, codec: Codec = Codec.NONE, **fields: int | bool) -> bytes:
+        """A v2 batch whose records all have one of a few keys; a tenth of them are tombstones."""
+        builder = RecordBatchBuilder(codec, **fields)  # type: ignore[arg-type]
+        for _, value, timestamp in self.records(count):
+            key = b"key-%d" % self.rng.randrange(30)
+            builder.append(key=key, value=None if self.rng.random() < 0.1 else value or b"", timestamp=timestamp)
+        return builder.build()
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         """Headers of a record, mostly none; names may repeat or be empty."""
@@ -193,6 +202,127 @@ def trimmed(world: World) -> None:
     log.delete_records(Offset(82))
 
 
+class Producer:
+    """A producer with an id: counts its sequences, and knows whether it has a transaction open."""
+
+    def __init__(self, world: World, log: Log, number: int) -> None:
+        self._world, self._log, self._number = world, log, number
+        self._epoch, self._sequence = 0, 0
+        self.open = False
+
+    def send(self, codec: Codec = Codec.NONE, *, transactional: bool = False, keys: bool = False) -> None:
+        """Append one batch. keys: every record has one of a few."""
+        fields = {"producer_id": self._number, "producer_epoch": self._epoch, "base_sequence": self._sequence}
+        count = self._world.rng.randrange(1, 6)
+        batch = self._world.keyed if keys else self._world.batch
+        data = batch(count, codec, is_transactional=transactional, **fields)
+        self._world.lead(self._log, data)
+        self._sequence += count
+        self.open = self.open or transactional
+
+    def end(self, *, commit: bool) -> None:
+        """Write the marker as Kafka 4's transaction coordinator does: each transaction has an epoch of its own."""
+        self._epoch, self._sequence, self.open = self._epoch + 1, 0, False
+        marker = control_batch(
+            EndTxnMarker(commit, coordinator_epoch=3),
+            timestamp=self._world.clock.now,
+            producer_id=self._number,
+            producer_epoch=self._epoch,
+        )
+        self._world.lead(self._log, marker, origin=Origin.COORDINATOR)
+
+
+def idempotent(world: World) -> None:
+    """Idempotent producers interleaved, with a plain one between; one batch comes twice."""
+    log = world.create("idempotent")
+    producers = [Producer(world, log, number) for number in (4001, 4002, 4003)]
+    for number in range(40):
+        world.rng.choice(producers).send(ALL_CODECS[number % 5])
+        if number % 7 == 0:
+            world.lead(log, world.batch(2))
+    twice = world.batch(2, producer_id=4004, producer_epoch=0, base_sequence=0)
+    assert world.lead(log, twice) == world.lead(log, twice)
+
+
+def transactions(world: World) -> None:
+    """Transactions of several producers interleaved, committed and aborted, one left open; other batches between."""
+    log = world.create("txn")
+    producers = [Producer(world, log, number) for number in (5001, 5002, 5003)]
+    plain = Producer(world, log, 5004)
+    for number in range(90):
+        producer = world.rng.choice(producers)
+        if producer.open and world.rng.random() < 0.35:
+            producer.end(commit=world.rng.random() < 0.5)
+        else:
+            producer.send(ALL_CODECS[number % 5], transactional=True)
+        if number % 6 == 0:
+            plain.send()
+    for producer in producers:
+        if producer.open:
+            producer.end(commit=False)
+    producers[0].send(transactional=True)
+    world.lead(log, world.batch(3))
+
+
+def clean(world: World, log: Log) -> None:
+    """Compact a log as a node does, to the end of a round."""
+    log.flush()
+    cleaner = LogCleaner(map_bytes=1 << 20, bytes_per_second=1 << 40, on_trouble=_raise)
+    piece = cleaner.begin([log], Millis(world.clock.now))
+    assert piece is not None, "there was nothing to clean"
+    while piece is not None:
+        piece = cleaner.settle(piece.work(), Millis(world.clock.now), started=Millis(0), ended=Millis(0))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def compacted(world: World) -> None:
+    """Cleaned twice, tombstones kept, compressed; then appended to."""
+    log = world.create("compacted", replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
+    for _ in range(2):
+        for number in range(60):
+            world.lead(log, world.keyed(4, ALL_CODECS[number % 5]))
+        clean(world, log)
+    for _ in range(5):
+        world.lead(log, world.keyed(4))
+
+
+def compacted_transactions(world: World) -> None:
+    """Cleaned transactions, committed and aborted, and idempotent producers whose last batch stays for its sequence."""
+    log = world.create("compacted-txn", replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
+    producers = [Producer(world, log, number) for number in (6001, 6002)]
+    plain = Producer(world, log, 6003)
+    for _ in range(2):
+        for number in range(80):
+            producer = world.rng.choice(producers)
+            if producer.open and world.rng.random() < 0.3:
+                producer.end(commit=world.rng.random() < 0.5)
+            else:
+                producer.send(transactional=True, keys=True)
+            if number % 6 == 0:
+                plain.send(Codec.LZ4, keys=True)
+        for producer in producers:
+            if producer.open:
+                producer.end(commit=True)
+        clean(world, log)
+        world.clock.now += 3 * 86_400_000
+
+
+def retained(world: World) -> None:
+    """Old segments deleted by `retention.bytes`."""
+    log = world.create("retained", replace(SMALL, retention_bytes=12_000))
+    world.fill(log, batches=60)
+    log.flush()
+    assert log.delete_old_segments(Millis(world.clock.now)) > 0
+
+
+def preallocated(world: World) -> None:
+    """`preallocate=true`: the active segment ends in zeros while it is open."""
+    world.fill(world.create("preallocated", replace(SMALL, preallocate=True)), ALL_CODECS)
+
+
 def single(world: World) -> None:
     """One record in all."""
     world.lead(world.create("single"), world.batch(1))
@@ -215,6 +345,12 @@ KINDS: list[Kind] = [
     index_full,
     default_interval,
     trimmed,
+    idempotent,
+    transactions,
+    compacted,
+    compacted_transactions,
+    retained,
+    preallocated,
     single,
     empty,
 ]

@@ -17,9 +17,10 @@ pytestmark = pytest.mark.interop
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-def read_by_kafka(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> Dumped:
-    """What Kafka's tool says of all files of all partition folders."""
-    paths = sorted(str(path.relative_to(folder)) for path in folder.glob("*-0/*") if path.suffix in suffixes)
+def read_by_kafka(folder: Path, suffixes: tuple[str, ...] = SUFFIXES, *, but: str | None = None) -> Dumped:
+    """What Kafka's tool says of all files of all partition folders, but of one perhaps."""
+    files = [path for path in folder.glob("*-0/*") if path.suffix in suffixes and path.parent.name != but]
+    paths = sorted(str(path.relative_to(folder)) for path in files)
     assert len(paths) > 60
     return dump_log_segments(folder, paths, "--deep-iteration", "--print-data-log")
 
@@ -56,7 +57,10 @@ def compare(folder: Path, kafka: Dumped) -> int:
         ours = our_lines(folder, partition)
         for path, lines in kafka.files.items():
             if path.startswith(f"{partition}/"):
-                assert kafkas_lines(lines) == named(ours.get(path, [])), path
+                theirs = kafkas_lines(lines)
+                if path.endswith(".snapshot"):
+                    theirs = sorted(line.rstrip() for line in theirs)  # their order means nothing
+                assert theirs == named(ours.get(path, [])), path
                 compared += len(lines)
         expected += holes(folder, partition)
     assert sorted(kafka.complaints) == sorted(expected)
@@ -66,15 +70,18 @@ def compare(folder: Path, kafka: Dumped) -> int:
 def test_of_a_closed_folder_kafka_says_what_we_say(closed: Path) -> None:
     kafka = read_by_kafka(closed)
     assert compare(closed, kafka) > 3000
+    assert {Path(path).suffix for path in kafka.files} == set(SUFFIXES), "a kind of file was not there"
     for partition in partitions(closed):
         assert set(our_lines(closed, partition)) <= set(kafka.files), "files that Kafka was not asked about"
     assert damage(events(closed)) == []
 
 
 def test_of_a_folder_in_use_kafka_reads_every_batch(left: tuple[Path, World]) -> None:
-    """The indexes of active segments are longer than what is in them, as Kafka's are."""
+    """The indexes of active segments are longer than what is in them, as Kafka's are; and on the zeros behind the
+    batches of a preallocated one its tool stops with an error, on its own as well (vectors' README)."""
     folder, world = left
-    assert compare(folder, read_by_kafka(folder, (".log", ".snapshot", ".txnindex"))) > 2000
+    kafka = read_by_kafka(folder, (".log", ".snapshot", ".txnindex"), but="preallocated-0")
+    assert compare(folder, kafka) > 2000
     assert damage(events(folder)) == []
     assert world.folder.damaged() == {}
 

@@ -24,7 +24,6 @@ from tidelog.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
 )
 from tidelog.records import iter_batches
 from tidelog.types import TopicId
@@ -289,13 +288,6 @@ def test_many_partitions_come_in_messages_of_bounded_size() -> None:
         sizes.append(len(cluster.next(stream).partitions))
     assert sizes == [2, 2, 2, 2]
     cluster.close()
-
-
-def test_what_is_not_supported_yet_is_refused_by_name(cluster: Cluster) -> None:
-    request = fetch_request(0)
-    request.isolation_level = data_pb2.ISOLATION_LEVEL_READ_COMMITTED
-    with pytest.raises(UnsupportedVersion, match="read_committed"):
-        cluster.wait(cluster.service(1).fetch(request, CALLER))
 
 
 def test_a_consumer_cannot_report_what_it_holds(cluster: Cluster) -> None:

@@ -196,11 +196,18 @@ class Cluster:
     """Nodes and one topic `t`, whose state the test sets. AlterPartition is granted unless `refuse` says why not."""
 
     def __init__(
-        self, nodes: int = 3, *, partitions: int = 1, config: ReplicaConfig | None = None, **configs: str
+        self,
+        nodes: int = 3,
+        *,
+        partitions: int = 1,
+        config: ReplicaConfig | None = None,
+        upkeep: UpkeepConfig | None = None,
+        **configs: str,
     ) -> None:
         self.loop = SimLoop(random.Random(1))
         self.wires = Wires()
         self.config = config or ReplicaConfig()
+        self.upkeep = upkeep or UpkeepConfig()
         self.configs = {key.replace("_", "."): value for key, value in configs.items()}
         self.machines = {number: Machine(number) for number in range(1, nodes + 1)}
         self.image = EMPTY
@@ -264,7 +271,14 @@ class Cluster:
         machine.manager = manager
         machine.service = DataService(manager, clock=clock, config=self.config)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
-        machine.task = self.loop.create_task(_live(manager, LogCare(logs, UpkeepConfig(), clock=clock)))
+        care = LogCare(
+            logs,
+            self.upkeep,
+            clock=clock,
+            damage_found=manager.damage_found,
+            log_start_moved=manager.log_start_moved,
+        )
+        machine.task = self.loop.create_task(_live(manager, care))
         node = NodeRegistration(
             NodeId(number),
             NodeEpoch(number * 10 + machine.lives),

@@ -162,7 +162,14 @@ class Controlled:
         )
 
     def beat(
-        self, node: int, *, offset: int | None = None, ready: bool = True, drain: bool = False, epoch: int | None = None
+        self,
+        node: int,
+        *,
+        offset: int | None = None,
+        ready: bool = True,
+        drain: bool = False,
+        epoch: int | None = None,
+        damaged: Mapping[PartitionKey, str] | None = None,
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -174,6 +181,7 @@ class Controlled:
                 self.end if offset is None else Offset(offset),
                 ready,
                 drain,
+                tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
             )
         )
 

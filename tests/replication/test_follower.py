@@ -6,6 +6,7 @@ import pytest
 
 from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, FollowerState, PartitionFollower
 from replication.follower_events import (
+    AdvanceLogStart,
     AdvanceWatermark,
     Answered,
     AppendRecords,
@@ -126,6 +127,29 @@ def test_an_empty_answer_moves_the_watermark_alone() -> None:
     follower = Follower()
     follower.fetch()
     assert follower.answer(watermark=95) == [AdvanceWatermark(Offset(95)), WantFetch()]
+
+
+def test_the_log_start_follows_the_leaders_as_far_as_records_are_committed() -> None:
+    follower = Follower()
+    follower.fetch()
+    effects = follower.answer(records=True, watermark=105, log_start=40)
+    assert effects == [AppendRecords()], "nothing before the append"
+    assert follower.changed(110) == [AdvanceWatermark(Offset(105)), AdvanceLogStart(Offset(40)), WantFetch()]
+    assert follower.fetch().log_start == 40
+    assert follower.answer(watermark=105, log_start=40) == [AdvanceWatermark(Offset(105)), WantFetch()], "no news"
+    follower.fetch()
+    assert follower.answer(watermark=105, log_start=20) == [AdvanceWatermark(Offset(105)), WantFetch()], "never back"
+    follower.fetch()
+    effects = follower.answer(watermark=106, log_start=108)
+    assert effects == [AdvanceWatermark(Offset(106)), AdvanceLogStart(Offset(106)), WantFetch()]
+
+
+def test_a_diverging_answer_moves_no_log_start() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(diverging=(1, 60), log_start=40) == [TruncateTo(Offset(60))]
+    assert follower.changed(60, held=60, last_epoch=1) == [WantFetch()]
+    assert follower.fetch().log_start == 0
 
 
 def test_an_answer_counts_only_for_the_fetch_that_is_open() -> None:

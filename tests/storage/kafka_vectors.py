@@ -22,11 +22,12 @@ from storage.isolation import FetchIsolation
 from storage.log import Log
 from storage.log_reader import LogRead
 from storage.os_files import OsFiles
+from storage.producer_snapshot import decode_snapshot
 from storage.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import EndTxnMarker, decode_control, iter_batches
-from tidelog.types import Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
+from tidelog.types import METADATA_TOPIC, Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors"
 ROOTS: Final = {"cluster": "node1", "unclean": "killed", "old": "broker0"}
@@ -114,7 +115,7 @@ def config_of(archive: str) -> ConfigOf:
             segment_bytes=int(said.get("internal.segment.bytes", said.get("segment.bytes", 1 << 30))),
             segment_ms=int(said.get("segment.ms", 604_800_000)),
             index_interval_bytes=int(said.get("index.interval.bytes", 4096)),
-            segment_index_bytes=int(said.get("segment.index.bytes", 10 << 20)),
+            segment_index_bytes=int(said.get("segment.index.bytes", _index_bytes(archive, tp))),
             magic=_FORMATS.get(said.get("message.format.version", "3.0")[:3], 2),
             timestamp_type=TimestampType.LOG_APPEND_TIME
             if said.get("message.timestamp.type") == "LogAppendTime"
@@ -128,6 +129,11 @@ def config_of(archive: str) -> ConfigOf:
     return find
 
 
+def _index_bytes(archive: str, tp: TopicPartition) -> int:
+    """`log.index.size.max.bytes` of the broker; the metadata log has its own."""
+    return 65_536 if archive == "unclean" and tp.topic != METADATA_TOPIC else 10 << 20
+
+
 def open_folder(root: Path, archive: str, clock: int) -> DataFolder:
     """Open the folder and all logs in it; everything found is committed, as on a single replica."""
     folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
@@ -137,10 +143,15 @@ def open_folder(root: Path, archive: str, clock: int) -> DataFolder:
     return folder
 
 
-def log_of(folder: DataFolder, partition: str) -> Log:
+def partition_of(name: str) -> TopicPartition:
+    """Of "topic-partition"."""
+    topic, _, index = name.rpartition("-")
+    return TopicPartition(topic, PartitionIndex(int(index)))
+
+
+def log_of(folder: DataFolder, name: str) -> Log:
     """The log of "topic-partition"."""
-    topic, _, index = partition.rpartition("-")
-    return folder.logs[TopicPartition(topic, PartitionIndex(int(index)))]
+    return folder.logs[partition_of(name)]
 
 
 # --- asking ---------------------------------------------------------------------------------------------------------
@@ -192,9 +203,10 @@ def _consume(read: LogRead, log_start: int, seen: Seen) -> None:
         while aborted and aborted[0].first_offset <= batch.last_offset:
             hidden.add(aborted.pop(0).producer_id)
         if batch.is_control:
-            marker = decode_control(next(iter(batch.records())))
-            if isinstance(marker, EndTxnMarker) and not marker.committed:
-                hidden.discard(batch.producer_id)
+            for record in batch.records():  # the cleaner may have left none
+                marker = decode_control(record)
+                if isinstance(marker, EndTxnMarker) and not marker.committed:
+                    hidden.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in hidden):
             seen.offsets.extend(record.offset for record in batch.records() if record.offset >= log_start)
 
@@ -255,3 +267,30 @@ def batches(log: Log) -> list[dict[str, Any]]:
         }
         for segment in log.segments
     ]
+
+
+def snapshot(path: Path) -> list[dict[str, int]]:
+    """The producers of a snapshot file, as the JSON has them, by id: the order of the file means nothing."""
+    entries = sorted(decode_snapshot(path.read_bytes(), str(path)), key=lambda entry: entry.producer_id)
+    return [
+        {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": entry.transaction_start,
+            "lastTimestamp": entry.timestamp,
+            "lastSequence": entry.last_sequence,
+            "lastOffset": entry.last_offset,
+            "offsetDelta": entry.offset_delta,
+        }
+        for entry in entries
+    ]
+
+
+def snapshot_told(entries: list[dict[str, Any]]) -> list[dict[str, int]]:
+    """What the JSON says of such a file, less what it says twice."""
+    kept = [{key: entry[key] for key in entry if key not in ("firstSequence", "timestamp")} for entry in entries]
+    for entry in kept:
+        if entry["currentTxnFirstOffset"] is None:
+            entry["currentTxnFirstOffset"] = -1
+    return sorted(kept, key=lambda entry: entry["producerId"])

@@ -1,113 +1,220 @@
-"""A data folder that Kafka 4.1 wrote opens here as it is, and our indexes over its segments are the same bytes.
+"""Data folders that Kafka wrote open here as they are, and answer what their broker answered.
 
-tests/vectors/cluster: a whole `log.dirs` folder after a clean shutdown, and what its broker answered before.
+`cluster` (4.1, node of three) and `old` (2.8, formats v0 to v2) were stopped cleanly, and the broker was asked just
+before; `unclean` (4.1) was killed: what Kafka answered after its recovery is in test_kafka_recovery.py.
 """
 
 from __future__ import annotations
 
-import json
-import lzma
-import random
-import tarfile
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
-from storage.os_files import OsFiles
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from tests.storage.workbench import SetClock
-from tidelog.types import TopicPartition
+from tests.storage.kafka_vectors import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ROOTS,
+    batches,
+    consume,
+    largest_timestamp,
+    log_of,
+    offset_for_time,
+    open_folder,
+    producer_states,
+    ranges,
+    starts,
+    told,
+    unpack,
+)
+from tidelog.errors import UnsupportedForMessageFormat
+from tidelog.types import LeaderEpoch
 
-VECTORS = Path(__file__).parent.parent / "vectors"
-
-
-@cache
-def partitions() -> dict[str, Any]:
-    with lzma.open(VECTORS / "cluster.json.xz") as file:
-        found: dict[str, Any] = json.load(file)["partitions"]
-    return found
-
-
-def config_of(tp: TopicPartition, _: object) -> LogConfig:
-    """What of a Kafka topic's settings concerns its indexes and segments."""
-    told = partitions()[str(tp)]["config"] or {}
-    return LogConfig(
-        segment_bytes=int(told.get("internal.segment.bytes", 1 << 30)),
-        segment_ms=int(told.get("segment.ms", 604_800_000)),
-        index_interval_bytes=int(told.get("index.interval.bytes", 4096)),
-        segment_index_bytes=int(told.get("segment.index.bytes", 10 << 20)),
-    )
+WHEN_WRITTEN = 1_700_000_000_000
+"""No producer has expired by then: as for the broker, which had loaded none of them."""
+ASKED = [(archive, partition) for archive in ("cluster", "old") for partition in told(archive)["partitions"]]
+each_asked = pytest.mark.parametrize(
+    ("archive", "partition"),
+    [(archive, name) for archive, name in ASKED if told(archive)["partitions"][name].get("beforeShutdown")],
+)
+OpenFolder = Callable[[str], DataFolder]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
-    root = tmp_path_factory.mktemp("kafka")
-    with tarfile.open(VECTORS / "cluster.tar.xz") as archive:
-        archive.extractall(root, filter="data")
-    opened = DataFolder.open(str(root / "node1"), files=OsFiles(), clock=SetClock(), rng=random.Random(1))
-    opened.load_logs(config_of)
-    return opened
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenFolder]:
+    found: list[DataFolder] = []
+
+    @cache
+    def find(archive: str) -> DataFolder:
+        clock = starts()["unclean", "as-killed"].clock if archive == "unclean" else WHEN_WRITTEN
+        found.append(open_folder(unpack(archive, tmp_path_factory.mktemp(archive)), archive, clock))
+        return found[-1]
+
+    yield find
+    for opened in found:
+        opened.close()
 
 
-def logs(folder: DataFolder) -> list[tuple[Log, dict[str, Any]]]:
-    return [(log, partitions()[str(tp)]) for tp, log in sorted(folder.logs.items())]
+def asked(folder: OpenFolder, archive: str, partition: str) -> tuple[Log, dict[str, Any]]:
+    return log_of(folder(archive), partition), told(archive)["partitions"][partition]["beforeShutdown"]
 
 
-def test_every_log_opens_after_the_clean_stop(folder: DataFolder) -> None:
-    assert folder.was_clean
-    assert (folder.cluster_id, folder.node_id) == ("u2n9nW-xE8Z4OMkj66OjEg", 1)
-    assert {str(tp) for tp in folder.logs} == set(partitions())
-    assert folder.damaged() == {}
-    assert [note for note in folder.notes if "__cluster_metadata" not in note] == [], "Kafka keeps no checkpoint of it"
+def first_record_at(archive: str, partition: str, timestamp: int) -> list[int]:
+    """Offset and timestamp of the first record that is not older, by reading all of them."""
+    for segment in told(archive)["partitions"][partition]["segments"]:
+        for batch in segment["batches"]:
+            for record in batch["records"]:
+                if record[1] >= timestamp:
+                    return [record[0], record[1]]
+    return [-1, -1]
 
 
-def test_offsets_and_epochs_are_what_the_broker_said(folder: DataFolder) -> None:
-    for log, told in logs(folder):
-        assert [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()] == told["leaderEpochs"]
-        before = told.get("beforeShutdown")
-        if before:
-            assert log.log_start_offset == before["logStartOffset"]
-            assert log.high_watermark == log.log_end_offset == before["highWatermark"]
+# --- opening --------------------------------------------------------------------------------------------------------
 
 
-def test_every_batch_is_read(folder: DataFolder) -> None:
-    for log, told in logs(folder):
-        wanted = [batch for segment in told["segments"] for batch in segment["batches"]]
-        wanted = [(batch["size"]) for batch in wanted if batch["lastOffset"] >= log.log_start_offset]
-        offset, sizes = log.log_start_offset, []
-        while offset < log.log_end_offset:
-            read = log.read(offset, 1, up_to=log.log_end_offset)
-            if not len(read.records):
-                break
-            sizes.append(len(read.records))
-            offset = read.next_offset
-        assert sizes == wanted
+@pytest.mark.parametrize("archive", sorted(ROOTS))
+def test_every_log_opens(folder: OpenFolder, archive: str) -> None:
+    opened = folder(archive)
+    assert {str(tp) for tp in opened.logs} == set(told(archive)["partitions"])
+    assert opened.was_clean == (archive != "unclean")
+    assert opened.damaged() == {}
+    assert opened.cluster_id == told(archive).get("clusterId", opened.cluster_id)
+    if archive != "unclean":
+        assert [note for note in opened.notes if "__cluster_metadata" not in note] == [], (
+            "Kafka has no checkpoint of it"
+        )
 
 
-def test_times_are_found_where_the_broker_found_them(folder: DataFolder) -> None:
-    asked = 0
-    for log, told in logs(folder):
-        before = told.get("beforeShutdown")
-        if not before or log.topic_partition.topic == "compacted-gone":
-            continue  # there the broker says "none" for a record that is in the log
-        for timestamp, offset, found_at, epoch in before["offsetsForTimes"]:
-            found = log.offset_for_timestamp(timestamp, up_to=log.high_watermark)
-            assert ([-1, -1, None] if found is None else list(found)) == [offset, found_at, epoch]
-            asked += 1
-        largest = log.largest_timestamp(up_to=log.high_watermark)
-        assert ([-1, -1, None] if largest is None else list(largest)) == before["maxTimestamp"]
-    assert asked > 300
+@pytest.mark.parametrize("archive", sorted(ROOTS))
+def test_every_batch_is_there(folder: OpenFolder, archive: str) -> None:
+    for tp, log in folder(archive).logs.items():
+        wanted = [
+            [
+                [batch["baseOffset"], batch["lastOffset"], batch["position"], batch["size"], batch["crc"]]
+                for batch in segment["batches"]
+            ]
+            for segment in told(archive)["partitions"][str(tp)]["segments"]
+        ]
+        assert [segment["batches"] for segment in batches(log)] == wanted
 
 
-def test_rebuilt_indexes_are_kafkas_bytes(folder: DataFolder) -> None:
+@pytest.mark.parametrize("archive", sorted(ROOTS))
+def test_epochs_are_those_of_the_file(folder: OpenFolder, archive: str) -> None:
+    for tp, log in folder(archive).logs.items():
+        entries = [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()]
+        assert entries == (told(archive)["partitions"][str(tp)]["leaderEpochs"] or [])
+
+
+def test_a_folder_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> None:
+    """It has no id, its logs have no topic ids, and those of v0 and v1 no epoch file: none of that is damage, and
+    the second start finds what the first one made of it."""
+    root = unpack("old", tmp_path)
+    first = open_folder(root, "old", WHEN_WRITTEN)
+    ids = {tp: log.topic_id for tp, log in first.logs.items()}
+    identity = (first.folder_id, first.node_id, first.cluster_id)
+    first.close_clean()
+    second = open_folder(root, "old", WHEN_WRITTEN)
+    assert second.was_clean
+    assert (second.notes, second.damaged()) == ([], {})
+    assert {tp: log.topic_id for tp, log in second.logs.items()} == ids
+    assert (second.folder_id, second.node_id, second.cluster_id) == identity
+    assert (second.node_id, second.cluster_id) == (0, "gXd6PjvtQ4GCTu5KP7ko8w")
+    second.close()
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+@each_asked
+def test_offsets_are_what_the_broker_said(folder: OpenFolder, archive: str, partition: str) -> None:
+    log, before = asked(folder, archive, partition)
+    assert log.log_start_offset == before["logStartOffset"]
+    assert log.high_watermark == log.log_end_offset == before["highWatermark"]
+    assert log.last_stable_offset == before["lastStableOffset"]
+
+
+@each_asked
+def test_readers_see_what_consumers_saw(folder: OpenFolder, archive: str, partition: str) -> None:
+    log, before = asked(folder, archive, partition)
+    for isolation, name in ((READ_UNCOMMITTED, "read_uncommitted"), (READ_COMMITTED, "read_committed")):
+        seen = consume(log, isolation)
+        assert (ranges(seen.offsets), seen.trouble) == (before["visible"][name], [])
+
+
+@each_asked
+def test_times_are_found_where_the_broker_found_them(folder: OpenFolder, archive: str, partition: str) -> None:
+    """Kafka looks into one segment only, the first with a time index that reaches so far: where the cleaner took the
+    record away and left the index, it says "none" and does not go on."""
+    log, before = asked(folder, archive, partition)
+    for timestamp, *found in before["offsetsForTimes"]:
+        if isinstance(found[0], str):
+            assert "UnsupportedForMessageFormat" in found[0]
+            with pytest.raises(UnsupportedForMessageFormat):
+                log.fetch_offset_by_timestamp(timestamp, up_to=log.high_watermark)
+        elif found[0] == -1 and "compacted" in partition:
+            assert offset_for_time(log, timestamp)[:2] == first_record_at(archive, partition, timestamp)
+        else:
+            assert offset_for_time(log, timestamp) == found
+    if before["maxTimestamp"] is not None:  # 2.8 did not know the question
+        assert largest_timestamp(log) == before["maxTimestamp"]
+
+
+@each_asked
+def test_producers_are_those_that_the_broker_described(folder: OpenFolder, archive: str, partition: str) -> None:
+    log, before = asked(folder, archive, partition)
+    assert producer_states(log) == before["producerStates"]
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        name
+        for name, said in told("cluster")["partitions"].items()
+        if "offsetForLeaderEpoch" in (said.get("beforeShutdown") or {})
+    ],
+)
+def test_epochs_end_where_the_broker_said(folder: OpenFolder, partition: str) -> None:
+    """An epoch that has not begun yet is answered with the latest one, where Kafka says that it knows none."""
+    log, before = asked(folder, "cluster", partition)
+    for epoch, answered, end_offset, error in before["offsetForLeaderEpoch"]:
+        found = log.epoch_end(LeaderEpoch(epoch))
+        wanted = (answered, end_offset) if answered >= 0 else (log.latest_epoch, log.log_end_offset)
+        assert ((found.epoch, found.end_offset), error) == (wanted, 0)
+
+
+# --- indexes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("archive", ["cluster", "old"])
+def test_indexes_answer_lookups_as_their_entries_say(folder: OpenFolder, archive: str) -> None:
+    """2.8 followed another rule for its entries: position of an append's first batch, last offset of its last one."""
+    asked_for = 0
+    for tp, log in folder(archive).logs.items():
+        for segment, said in zip(log.segments, told(archive)["partitions"][str(tp)]["segments"], strict=True):
+            base, index, times = segment.base_offset, segment.index, segment.time_index
+            offsets = [entry[0] for entry in said["index"]]
+            for offset in {target + step for target in [base, *offsets] for step in (-1, 0, 1)}:
+                at = bisect_right(offsets, offset)
+                assert list(index.lookup(offset)) == (said["index"][at - 1] if at else [base, 0])
+                asked_for += 1
+            stamps = [entry[0] for entry in said["timeindex"]]
+            for stamp in {target + step for target in stamps for step in (-1, 0, 1)}:
+                at = bisect_right(stamps, stamp)
+                assert list(times.lookup(stamp)) == (said["timeindex"][at - 1] if at else [-1, base])
+                asked_for += 1
+    assert asked_for > {"cluster": 3_500, "old": 1_400}[archive]
+
+
+def test_rebuilt_indexes_are_kafkas_bytes(folder: OpenFolder) -> None:
     """Vectors' README, index and time index rule; cleaned logs follow the cleaner's chunks instead."""
     compared = 0
-    for log, _ in logs(folder):
+    for log in folder("cluster").logs.values():
         if log.topic_partition.topic.startswith(("__", "compacted")):
             continue
         for segment in log.segments:

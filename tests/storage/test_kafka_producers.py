@@ -114,6 +114,10 @@ def test_snapshots_and_transaction_indexes_are_kafkas(folder: str) -> None:
     assert snapshots > 20 and indexes > 5
 
 
+def _producer_id(state: dict[str, int]) -> int:
+    return state["producerId"]
+
+
 def test_the_running_broker_knew_the_same() -> None:
     compared = 0
     for name in partitions("cluster"):
@@ -132,8 +136,8 @@ def test_the_running_broker_knew_the_same() -> None:
             }
             for state in log.active_producers()
         ]
-        by_id = {"key": lambda state: state["producerId"]}
-        assert sorted(states, **by_id) == sorted(before["producerStates"], **by_id), name
+        theirs: list[dict[str, int]] = before["producerStates"]
+        assert sorted(states, key=_producer_id) == sorted(theirs, key=_producer_id), name
         assert log.last_stable_offset == before["lastStableOffset"], name
         assert visible(log, FetchIsolation.HIGH_WATERMARK) == before["visible"]["read_uncommitted"], name
         assert visible(log, FetchIsolation.LAST_STABLE_OFFSET) == before["visible"]["read_committed"], name

@@ -7,18 +7,18 @@ instead: mostly what Kafka answered in another start, where the same data were n
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storage.data_folder import DataFolder
-from storage.log import Log
 from tests.storage.kafka_vectors import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    Start,
     batches,
     consume,
     damage,
@@ -27,12 +27,16 @@ from tests.storage.kafka_vectors import (
     open_folder,
     producer_states,
     ranges,
+    snapshot,
+    snapshot_told,
     starts,
+    told,
     unpack,
 )
 
 Key = tuple[str, str, str]
 """Archive, start, partition."""
+Opened = Callable[[str, str], DataFolder]
 
 
 @dataclass(frozen=True)
@@ -109,26 +113,28 @@ CASES = [
 ]
 
 
-class Opened:
-    """A start repeated here: the folder, open, and its logs' answers before anything was asked of them."""
-
-    def __init__(self, start: Start, folder: DataFolder) -> None:
-        self.start, self.folder = start, folder
-
-    def log(self, partition: str) -> Log:
-        return log_of(self.folder, partition)
+def begin(archive: str, name: str, into: Path) -> tuple[Path, DataFolder]:
+    """Repeat a start here: lay the folder out, damage it, open it."""
+    start = starts()[archive, name]
+    root = unpack(archive, into / f"{archive}-{name}")
+    damage(root, start.all_edits())
+    return root, open_folder(root, archive, start.clock)
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    @cache
-    def open_(archive: str, name: str) -> Opened:
-        start = starts()[archive, name]
-        root = unpack(archive, tmp_path_factory.mktemp(f"{archive}-{name}"))
-        damage(root, start.all_edits())
-        return Opened(start, open_folder(root, archive, start.clock))
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """Starts that tests share: they ask, and change nothing but that an epoch begins."""
+    into = tmp_path_factory.mktemp("recovery")
+    found: dict[tuple[str, str], DataFolder] = {}
 
-    return open_
+    def find(archive: str, name: str) -> DataFolder:
+        if (archive, name) not in found:
+            _, found[archive, name] = begin(archive, name, into)
+        return found[archive, name]
+
+    yield find
+    for folder in found.values():
+        folder.close()
 
 
 def expected(archive: str, name: str, partition: str) -> dict[str, Any]:
@@ -146,9 +152,9 @@ def test_there_are_85_cases_and_a_fatal_start() -> None:
 
 
 @pytest.mark.parametrize(("archive", "name", "partition"), CASES)
-def test_recovery_is_kafkas_or_better(opened: Any, archive: str, name: str, partition: str) -> None:
+def test_recovery_is_kafkas_or_better(opened: Opened, archive: str, name: str, partition: str) -> None:
     """Goal: as Kafka, or better. Method: every answer compared with Kafka's, damage with what was planned."""
-    log = opened(archive, name).log(partition)
+    log = log_of(opened(archive, name), partition)
     said = expected(archive, name, partition)
     better = BETTER.get((archive, name, partition))
 
@@ -172,3 +178,98 @@ def test_recovery_is_kafkas_or_better(opened: Any, archive: str, name: str, part
     if archive == "unclean":  # a 4.1 broker begins an epoch when it starts
         log.begin_epoch(begun[-1][0])
     assert [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()] == begun
+
+
+# --- what is left on the disk ---------------------------------------------------------------------------------------
+
+OURS = ("partition.metadata", ".stray", ".snapshot", ".deleted")
+"""What a folder may have that Kafka's has not, or is compared otherwise."""
+EXPIRED_MS = 86_400_000
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """The files of a log by their hashes; an empty transaction index is as good as none."""
+    found = {path.name: path for path in folder.iterdir() if not path.name.endswith(OURS)}
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in found.items()
+        if path.stat().st_size or not name.endswith(".txnindex")
+    }
+
+
+@pytest.mark.parametrize(("archive", "name"), [key for key, start in starts().items() if not start.fatal])
+def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: str) -> None:
+    """Goal: a Kafka that opens the folder next finds what it would have left itself, byte for byte: segments, indexes,
+    epochs, and producers in any order."""
+    root, folder = begin(archive, name, tmp_path)
+    partitions = starts()[archive, name].partitions
+    said = {partition: expected(archive, name, partition) for partition in partitions}
+    for partition in partitions:
+        log = log_of(folder, partition)
+        if archive == "unclean":
+            log.begin_epoch(said[partition]["leaderEpochs"][-1][0])
+        log.aborted_transactions(log.log_start_offset, log.log_end_offset)  # a lost index is rebuilt when it is asked
+    folder.close_clean()
+    for partition in partitions:
+        facts_told = {file: facts for file, facts in said[partition]["files"].items() if not file.endswith(OURS)}
+        wanted = {
+            file: facts["sha256"] for file, facts in facts_told.items() if facts["size"] or ".txnindex" not in file
+        }
+        found = files_of(root / partition)
+        if said[partition]["leaderEpochs"] is None:
+            assert (root / partition / "leader-epoch-checkpoint").read_text() == "0\n0\n", "it is known to be unknown"
+            del found["leader-epoch-checkpoint"]
+        if (name, partition) == ("files-2", "plain-0"):  # Kafka keeps the index that was cut, here it is whole again
+            assert found.pop(f"{0:020d}.index") != wanted.pop(f"{0:020d}.index")
+        assert found == wanted
+        _compare_snapshots(root / partition, said[partition], starts()[archive, name].clock)
+
+
+def _compare_snapshots(folder: Path, said: dict[str, Any], now: int) -> None:
+    """Every snapshot of Kafka's is there but those above the log end, and says the same; Kafka forgets producers that
+    have expired with each snapshot that it loads, so an older file here may know more."""
+    for name, producers in said["snapshots"].items():
+        if int(name[:20]) > said["logEndOffset"]:
+            assert not (folder / name).exists()
+            continue
+        found = {entry["producerId"]: entry for entry in snapshot(folder / name)}
+        for entry in snapshot_told(producers):
+            ours = found.pop(entry["producerId"])
+            assert {key: ours[key] for key in entry} == entry
+        assert all(now - entry["lastTimestamp"] >= EXPIRED_MS for entry in found.values())
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) -> None:
+    """Kafka stops while it loads; here the start is as good as one without the marker."""
+    folder = opened("unclean", "clean-marker-on-zeros")
+    assert folder.was_clean
+    assert folder.damaged() == {}
+    for partition, said in starts()["unclean", "as-killed"].partitions.items():
+        log = log_of(folder, partition)
+        assert (log.log_start_offset, log.log_end_offset) == (
+            said["running"]["logStartOffset"],
+            said["running"]["logEndOffset"],
+        )
+        assert log.last_stable_offset == said["running"]["lastStableOffset"]
+        assert ranges(consume(log, READ_COMMITTED).offsets) == said["running"]["visible"]["read_committed"]
+        assert producer_states(log) == said["running"]["producerStates"]
+    assert any("prealloc-0" in note and "not believed" in note for note in folder.notes)
+
+
+@pytest.mark.parametrize(("archive", "name"), list(starts()))
+def test_logs_that_were_not_damaged_keep_everything(opened: Opened, archive: str, name: str) -> None:
+    folder = opened(archive, name)
+    for tp, log in folder.logs.items():
+        if str(tp) in starts()[archive, name].partitions:
+            continue
+        wanted = [
+            [batch["baseOffset"], batch["lastOffset"], batch["position"], batch["size"], batch["crc"]]
+            for segment in told(archive)["partitions"][str(tp)]["segments"]
+            for batch in segment["batches"]
+        ]
+        assert [batch for segment in batches(log) for batch in segment["batches"]] == wanted
+        assert log.damage is None
+        assert log.log_end_offset == max((batch[1] + 1 for batch in wanted), default=log.log_start_offset)

@@ -37,21 +37,21 @@ class Node:
         self.disk = disk
         self.executor = executor or InlineExecutor()
         self.logs = LogManager()
-        self.opened = self.loaded = False
+        self.steps: list[str] = []
         self.logs.open(paths, self._open, lambda _path: self.executor, self._note_opened)
 
     def _open(self, path: str) -> DataFolder:
         return DataFolder.open(path, files=self.disk, clock=SetClock(), rng=random.Random(path), executor=self.executor)
 
     def _note_opened(self) -> None:
-        self.opened = True
+        self.steps.append("opened")
 
     def load(self) -> Node:
         self.logs.load(lambda _name, _id: SMALL, self._note_loaded)
         return self
 
     def _note_loaded(self) -> None:
-        self.loaded = True
+        self.steps.append("loaded")
 
     def make(self, partition: int) -> tuple[DataFolder, Log]:
         return self.logs.make(name(partition), TOPIC_ID, SMALL, None)
@@ -97,16 +97,16 @@ def test_folders_are_opened_and_loaded_side_by_side_and_progress_is_told() -> No
     a_cluster_of_logs(disk)
     node = Node(disk, executor=executor)
     assert len(executor.waiting) == 3, "none waits for another"
-    assert not node.opened
+    assert node.steps == []
     executor.run_all()
-    assert node.opened
+    assert node.steps == ["opened"]
     node.load()
     assert len(executor.waiting) == 3
     executor.run_one()
     assert set(node.logs.progress) == {"/one"}
-    assert not node.loaded
+    assert node.steps == ["opened"]
     executor.run_all()
-    assert node.loaded
+    assert node.steps == ["opened", "loaded"]
     progress = node.logs.progress["/three"]
     assert progress == LoadProgress("/three", "orders-5", 2, 2, progress.bytes)
     assert progress.bytes > 2_000
@@ -132,7 +132,7 @@ def test_a_folder_that_fails_while_it_is_loaded_goes_offline_and_the_others_serv
     node = Node(disk)
     disk.fail("read", "/two/orders-4", times=-1)
     node.load()
-    assert node.loaded
+    assert node.steps == ["opened", "loaded"]
     assert [folder.path for folder in node.logs.working] == ["/one", "/three"]
     assert "orders-4" in node.logs.failed["/two"].message
     assert {log.topic_partition.partition for _, log in node.logs.logs()} == {0, 2, 3, 5}

@@ -8,10 +8,10 @@ import pytest
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
-from storage.files import read_file
+from storage.files import read_file, write_file
 from storage.isolation import FetchIsolation
 from storage.log import Log
-from storage.producer_snapshot import decode_snapshot, snapshot_path
+from storage.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.errors import (
     InvalidProducerEpoch,
@@ -22,7 +22,7 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
-from tidelog.types import LeaderEpoch, Offset, TimestampType
+from tidelog.types import LeaderEpoch, Offset, ProducerId, TimestampType
 
 COMMITTED, REPLICATED, ALL = (
     FetchIsolation.LAST_STABLE_OFFSET,
@@ -460,6 +460,61 @@ def test_a_snapshot_of_before_a_cut_does_not_come_back_in_a_crash() -> None:
         bench.folder.write_checkpoints()
         bench.crash(seed)
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 56)]
+
+
+def test_nor_does_one_come_back_behind_a_clean_stop() -> None:
+    """The power fails behind the marker: a snapshot that was removed may be there again, the newest one be lost."""
+    for seed in range(40):
+        bench = Bench(NEVER_ROLLS)
+        for i in range(10):
+            append(bench, from_producer(1, i))
+        bench.restart_clean()
+        bench.log.truncate_to(Offset(3))
+        for i in range(17):
+            append(bench, from_producer(2, i))
+        bench.folder.close_clean()
+        bench.disk.crash(random.Random(seed))
+        bench.reopen()
+        assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 16)]
+
+
+@pytest.mark.parametrize("power", ["stays", "fails behind a clean stop"])
+def test_a_snapshot_beyond_the_log_is_never_believed(power: str) -> None:
+    """A page-cache log may lose records below a snapshot that the disk has kept."""
+    for seed in range(1 if power == "stays" else 40):
+        bench = Bench(NEVER_ROLLS)
+        append(bench, from_producer(1, 0))
+        bench.disk.kill()
+        other = ProducerSnapshot(ProducerId(9), 0, 5, Offset(5), 0, NOW, -1, Offset(-1))
+        write_file(bench.files, snapshot_path(bench.log.path, 6), encode_snapshot([other]))
+        bench.reopen()
+        for i in range(1, 10):
+            append(bench, from_producer(1, i))
+        if power == "stays":
+            bench.kill()
+        else:
+            bench.folder.close_clean()
+            bench.disk.crash(random.Random(seed))
+            bench.reopen()
+        assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 9)]
+
+
+def test_recovery_makes_the_transaction_indexes_of_what_it_reads() -> None:
+    bench = Bench()
+    eventful(bench)
+    names = [name for name in bench.files.list(bench.log.path) if name.endswith((".txnindex", ".snapshot"))]
+    before = {name: read_file(bench.files, f"{bench.log.path}/{name}") for name in names}
+    bench.disk.kill()
+    for name in names:
+        bench.files.remove(f"{bench.log.path}/{name}")
+    bench.reopen()
+    assert bench.log.recovery_point == bench.log.log_end_offset
+    for name in names:
+        made = read_file(bench.files, f"{bench.log.path}/{name}") or b""
+        if name.endswith(".snapshot"):
+            assert sorted(decode_snapshot(made, name)) == sorted(decode_snapshot(before[name] or b"", name))
+        else:
+            assert made == before[name]
 
 
 def test_an_emptied_log_knows_no_producer() -> None:

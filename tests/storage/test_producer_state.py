@@ -310,13 +310,16 @@ def test_no_snapshot_is_taken_twice_nor_of_nothing(producers: Producers) -> None
     assert producers.disk.list(FOLDER) == before == ["00000000000000000004.snapshot"]
 
 
-def test_snapshots_above_a_cut_and_below_the_start_go(producers: Producers) -> None:
+def test_snapshots_above_a_cut_and_of_no_segment_go(producers: Producers) -> None:
     for offset in (5, 10, 15, 20):
         producers.state.take_snapshot(Offset(offset))
     assert producers.state.remove_snapshots_above(Offset(15))
     assert not producers.state.remove_snapshots_above(Offset(15))
-    producers.state.remove_snapshots_below(Offset(10))
-    assert producers.state.snapshots == producers.opened().snapshots == [10, 15]
+    producers.state.remove_strays([Offset(7), Offset(10)])
+    assert producers.state.snapshots == producers.opened().snapshots == [10, 15], "15 is that of a clean stop"
+    producers.state.take_snapshot(Offset(20))
+    producers.state.remove_strays([Offset(10), Offset(20)])
+    assert producers.opened().snapshots == [10, 20]
 
 
 # --- against a model --------------------------------------------------------------------------------------------------

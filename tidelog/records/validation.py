@@ -9,8 +9,14 @@ Source: Kafka's LogValidator.validateBatch and UnifiedLog.analyzeAndValidateReco
 from __future__ import annotations
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp
-from tidelog.records.batch import RecordBatch
-from tidelog.types import NO_PRODUCER_ID, TimestampType
+from tidelog.records.batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+)
+from tidelog.types import NO_PRODUCER_ID
 
 
 def ensure_producible(batch: RecordBatch) -> None:
@@ -19,25 +25,26 @@ def ensure_producible(batch: RecordBatch) -> None:
     batch: after `ensure_valid`. A sequence without a producer id means nothing, and some clients send one (aiokafka:
     0). Raises InvalidRecord, or InvalidTimestamp where it claims the broker's clock.
     """
-    reason = None
-    if batch.base_offset != 0:
-        reason = f"its base offset is {batch.base_offset}, a producer's offsets begin at 0"
-    elif batch.count == 0 or batch.count != batch.last_offset_delta + 1:
-        reason = f"it declares {batch.count} records over offsets 0 to {batch.last_offset_delta}"
-    elif batch.is_control:
+    reason, header = None, batch.header
+    attributes, producer_id, delta = header.attributes, header.producer_id, header.last_offset_delta
+    if header.base_offset != 0:
+        reason = f"its base offset is {header.base_offset}, a producer's offsets begin at 0"
+    elif header.record_count == 0 or header.record_count != delta + 1:
+        reason = f"it declares {header.record_count} records over offsets 0 to {delta}"
+    elif attributes & CONTROL_BIT:
         reason = "it is a control batch, which only brokers write"
-    elif batch.delete_horizon_ms is not None:
+    elif attributes & DELETE_HORIZON_BIT:
         reason = "it has a delete horizon, which only the cleaner sets"
-    elif batch.producer_id != NO_PRODUCER_ID and (batch.producer_epoch < 0 or batch.base_sequence < 0):
+    elif producer_id != NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
         reason = (
-            f"its producer id {batch.producer_id} comes with epoch {batch.producer_epoch} and "
-            f"sequence {batch.base_sequence}"
+            f"its producer id {producer_id} comes with epoch {header.producer_epoch} and sequence "
+            f"{header.base_sequence}"
         )
-    elif batch.producer_id == NO_PRODUCER_ID and batch.is_transactional:
+    elif producer_id == NO_PRODUCER_ID and attributes & TRANSACTIONAL_BIT:
         reason = "it is transactional, but has no producer id"
     if reason is not None:
         raise InvalidRecord(f"the batch was refused: {reason}; the producer's library is at fault")
-    if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if attributes & TIMESTAMP_TYPE_BIT:
         raise InvalidTimestamp(
             "the batch was refused: it claims log append time, which only a broker sets; send it with create time"
         )

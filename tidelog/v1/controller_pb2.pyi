@@ -113,7 +113,7 @@ class DamagedReplica(_message.Message):
     partition: _builtins.int
     """which partition"""
     reason: _builtins.str
-    """what recovery found, where"""
+    """what was found, where"""
     def __init__(
         self,
         *,
@@ -158,6 +158,7 @@ class HeartbeatRequest(_message.Message):
     METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     WANT_DRAIN_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     node_epoch: _builtins.int
@@ -168,6 +169,10 @@ class HeartbeatRequest(_message.Message):
     """recovery is over and the registration number is fsynced in every folder"""
     want_drain: _builtins.bool
     """it is being stopped: move its leaderships away"""
+    @_builtins.property
+    def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
+        """replicas found damaged since it registered, until they are out of their sets"""
+
     def __init__(
         self,
         *,
@@ -176,10 +181,11 @@ class HeartbeatRequest(_message.Message):
         metadata_offset: _builtins.int = ...,
         ready: _builtins.bool = ...,
         want_drain: _builtins.bool = ...,
+        damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,217 @@
+"""One partition's log on this machine's disk: what an append and a lookup cost, beside what the bare disk costs.
+
+One thread, the operating system's files, page cache only. Contenders take turns over the same buffers, more than the
+processor's caches hold, and each counts with its best, in processor time, so that other load on the machine is not
+measured. A turn begins with a new segment and a few appends that are not counted: making files and touching the first
+page of an index are costs of a segment, not of an append.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from bench.figure import Better, Figure, Run
+from bench.storage_recovery import recoveries
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.log import Log
+from storage.offset_index import OffsetIndex
+from storage.os_files import OsFiles
+from storage.time_index import TimeIndex
+from tidelog.records import Record, RecordBatch, build_batch, stamp
+from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+
+NOW: Final = 1_700_000_000_000
+VALUE_BYTES: Final = 1024
+LARGE: Final = 256 << 10
+SMALL: Final = 16 << 10
+TURN_BYTES: Final = 32 << 20
+ROUNDS: Final = 25
+UNCOUNTED: Final = 3
+"""Appends at the beginning of a turn: the second one adds the first entry to the indexes."""
+EPOCH: Final = LeaderEpoch(0)
+SEGMENTS: Final = 1000
+Work = Callable[[], Any]
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    yield from appends(run)
+    yield from lookups(run)
+    recovered = make_log(run, "recovered", LogConfig(durability=Durability.PAGE_CACHE, segment_bytes=128 << 20))
+    yield from recoveries(run, recovered, build(LARGE))
+
+
+class SystemClock:
+    """The wall clock, read at each append as a node does."""
+
+    def wall_ms(self) -> Millis:
+        return Millis(time.time_ns() // 1_000_000)
+
+
+def make_log(run: Run, name: str, config: LogConfig) -> Log:
+    folder = DataFolder.open(
+        str(run.scratch / name), files=OsFiles(), clock=SystemClock(), rng=random.Random(1), executor=None
+    )
+    return folder.create_log(TopicPartition(name, PartitionIndex(0)), TopicId(UUID(int=1)), config)
+
+
+# --- appends -----------------------------------------------------------------------------------------------------
+
+
+def appends(run: Run) -> Iterator[Figure]:
+    """Batches of 1 KiB values, each buffer once a turn."""
+    raw, leader, follower = append_rates(run, LARGE)
+    yield Figure("leader append of 256 KiB, against raw writes", leader, "MB/s", raw, target=0.45)
+    yield Figure("follower append of 256 KiB, against raw writes", follower, "MB/s", raw, target=0.5)
+    yield Figure("follower append of 256 KiB, against the leader's", follower, "MB/s", leader, target=1)
+    raw, leader, follower = append_rates(run, SMALL)
+    yield Figure("leader append of 16 KiB", leader * 1e6 / SMALL, "appends/s", target=20_000)
+    yield Figure("follower append of 16 KiB, against the leader's", follower, "MB/s", leader, target=1)
+    yield Figure("leader append of 16 KiB, against raw writes", leader, "MB/s", raw)
+
+
+def append_rates(run: Run, size: int) -> tuple[float, float, float]:
+    """MB/s of raw writes, a leader, a follower."""
+    count = max(2 * UNCOUNTED, TURN_BYTES // size // (8 if run.quick else 1))
+    sent = build(size)
+    records = RecordBatch(sent).count
+    stamped = [placed(sent, Offset(i * records)) for i in range(count)]
+    fresh = [bytes(bytearray(sent)) for _ in range(count)]
+    log = make_log(run, f"appends-{size}", LogConfig(durability=Durability.PAGE_CACHE))
+    raw = os.open(run.scratch / f"raw-{size}", os.O_RDWR | os.O_CREAT)
+    epochs = (EpochStart(EPOCH, Offset(0)),)
+
+    def lead(buffers: Sequence[bytes]) -> None:
+        for buffer in buffers:
+            log.append(buffer, assign_offsets=True, leader_epoch=EPOCH)
+
+    def follow(buffers: Sequence[bytes]) -> None:
+        for buffer in buffers:
+            log.append(buffer, assign_offsets=False, leader_epoch=EPOCH, epochs=epochs)
+
+    def write(buffers: Sequence[bytes]) -> None:
+        position = os.fstat(raw).st_size
+        for buffer in buffers:
+            os.pwritev(raw, [buffer], position)
+            position += len(buffer)
+
+    seconds = turns(
+        run,
+        {
+            "raw": (lambda: os.ftruncate(raw, 0), write, fresh),
+            "leader": (lambda: log.truncate_fully_and_start_at(Offset(0)), lead, fresh),
+            "follower": (lambda: log.truncate_fully_and_start_at(Offset(0)), follow, stamped),
+        },
+    )
+    os.close(raw)
+    log.close()
+    counted = (count - UNCOUNTED) * len(sent) / 1e6
+    return counted / seconds["raw"], counted / seconds["leader"], counted / seconds["follower"]
+
+
+def build(size: int) -> bytes:
+    """A producer's batch of about that size."""
+    record = len(build_batch([Record(Offset(0), Millis(NOW), b"key", b"v" * VALUE_BYTES)])) - 61
+    value = random.Random(1).randbytes(VALUE_BYTES)
+    return build_batch([Record(Offset(i), Millis(NOW + i), b"key", value) for i in range((size - 61) // (record + 1))])
+
+
+def placed(batch: bytes, offset: Offset) -> bytes:
+    """The batch as a leader sends it to its followers."""
+    stamped = bytearray(batch)
+    stamp(stamped, 0, base_offset=offset, leader_epoch=EPOCH)
+    return bytes(stamped)
+
+
+def turns(
+    run: Run, works: Mapping[str, tuple[Work, Callable[[Sequence[bytes]], None], Sequence[bytes]]]
+) -> dict[str, float]:
+    """The best processor time of each, over its buffers but the first `UNCOUNTED`."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(3 if run.quick else ROUNDS):
+        for name, (reset, work, buffers) in works.items():
+            reset()
+            work(buffers[:UNCOUNTED])
+            begun = time.thread_time()
+            work(buffers[UNCOUNTED:])
+            seconds[name].append(time.thread_time() - begun)
+    return {name: min(taken) for name, taken in seconds.items()}
+
+
+# --- lookups -----------------------------------------------------------------------------------------------------
+
+
+def lookups(run: Run) -> Iterator[Figure]:
+    """At random places: in full indexes of 10 MiB, and in logs of many segments and of one."""
+    yield from index_lookups(run)
+    one = make_log(run, "one", LogConfig(durability=Durability.PAGE_CACHE))
+    many = make_log(run, "many", LogConfig(durability=Durability.PAGE_CACHE, segment_index_bytes=4096))
+    segments = 50 if run.quick else SEGMENTS
+    batch = build(8 << 10)
+    for log in (one, many):
+        for _ in range(segments):
+            for _ in range(3):
+                log.append(batch, assign_offsets=True, leader_epoch=EPOCH)
+            if log is many:
+                log.roll(Millis(NOW))
+    took = {log: read_seconds(run, log) for log in (one, many)}
+    yield Figure(
+        f"read at an offset in a log of {segments} segments, against one of 1 segment",
+        took[many] * 1e6,
+        "us",
+        took[one] * 1e6,
+        target=1.5,
+        better=Better.LESS,
+    )
+    for log in (one, many):
+        log.close()
+
+
+def index_lookups(run: Run) -> Iterator[Figure]:
+    size, base = 10 << 20, Offset(1 << 40)
+    offsets = OffsetIndex(OsFiles(), str(run.scratch / "full.index"), base, size, fresh=True)
+    times = TimeIndex(OsFiles(), str(run.scratch / "full.timeindex"), base, size, fresh=True)
+    offsets.make_room(offsets.max_entries)
+    times.make_room(times.max_entries)
+    count = times.max_entries // (100 if run.quick else 1)
+    for i in range(count):
+        offsets.append(base + 7 * i + 6, 5000 * (i + 1) % 2**31)
+        times.maybe_append(NOW + 3 * i, base + 7 * i + 6, skip_full_check=True)
+    rng = random.Random(1)
+    asked = [rng.randrange(count) for _ in range(1000)]
+    offset = best(run, lambda: [offsets.lookup(base + 7 * i) for i in asked]) / len(asked)
+    when = best(run, lambda: [times.lookup(NOW + 3 * i) for i in asked]) / len(asked)
+    last = best(run, lambda: [offsets.lookup(base + 7 * count) for _ in asked]) / len(asked)
+    yield Figure("lookup of an offset in a full index", offset * 1e6, "us", target=15, better=Better.LESS)
+    yield Figure("lookup of a time in a full index", when * 1e6, "us", target=15, better=Better.LESS)
+    yield Figure("lookup near the end of a full index", last * 1e6, "us", target=15, better=Better.LESS)
+    offsets.close()
+    times.close()
+
+
+def read_seconds(run: Run, log: Log) -> float:
+    """Processor time of reading one batch at a random offset, indexes open."""
+    rng, end = random.Random(1), log.log_end_offset
+    asked = [Offset(rng.randrange(end)) for _ in range(200 if run.quick else 1000)]
+
+    def read() -> None:
+        for offset in asked:
+            log.read(offset, 1, up_to=end)
+
+    read()
+    return best(run, read) / len(asked)
+
+
+def best(run: Run, work: Work) -> float:
+    """The least processor time of several calls."""
+    taken = []
+    for _ in range(3 if run.quick else ROUNDS):
+        begun = time.thread_time()
+        work()
+        taken.append(time.thread_time() - begun)
+    return min(taken)

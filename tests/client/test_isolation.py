@@ -1,0 +1,106 @@
+"""A consumer that reads only what is decided: aborted transactions left out, open ones not reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client.memory_cluster import MemoryPartition, memory_cluster, run
+from tidelog._isolation import hide_aborted
+from tidelog.consumer import Consumer, ConsumerRecord
+from tidelog.errors import InvalidConfig
+from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
+from tidelog.types import Isolation, PartitionIndex, TopicPartition
+from tidelog.v1 import data_pb2
+
+P0 = TopicPartition("orders", PartitionIndex(0))
+
+
+def data(producer: int, count: int = 1, *, txn: bool = True, base: int = 0) -> bytes:
+    builder = RecordBatchBuilder(
+        base_offset=base, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=txn
+    )
+    for _ in range(count):
+        builder.append(key=None, value=b"v", timestamp=1)
+    return builder.build()
+
+
+def marker(producer: int, *, commit: bool = False, base: int = 0) -> bytes:
+    end = EndTxnMarker(committed=commit, coordinator_epoch=0)
+    return control_batch(end, timestamp=1, producer_id=producer, producer_epoch=0, base_offset=base)
+
+
+def fill(partition: MemoryPartition) -> None:
+    """Offsets 0 and 2 outside of transactions, 1 and 5 aborted, 3 committed, 8 open."""
+    for batch in (
+        data(1, txn=False),
+        data(2),
+        data(2, txn=False),
+        data(3),
+        marker(3, commit=True),
+        data(2),
+        marker(2),
+        data(2, txn=False),
+        data(4),
+        data(1, txn=False),
+    ):
+        partition.append(batch)
+    partition.aborted, partition.open_since = [(2, 1)], 8
+
+
+async def read_to_end(consumer: Consumer) -> list[ConsumerRecord]:
+    found: list[ConsumerRecord] = []
+    end = (await consumer.end_offsets([P0]))[P0]
+    while await consumer.position(P0) < end:
+        found += await consumer.poll(timeout=0.05)
+    return found
+
+
+def test_only_decided_records_are_handed_out() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            fill(cluster.create("orders").partitions[0])
+            levels: dict[str | Isolation, list[int]] = {
+                "read_committed": [0, 2, 3, 7],
+                Isolation.READ_UNCOMMITTED: [0, 1, 2, 3, 5, 7, 8, 9],
+            }
+            for isolation, offsets in levels.items():
+                async with Consumer(cluster.bootstrap, isolation=isolation, max_wait_ms=20) as consumer:
+                    consumer.assign([P0])
+                    assert [record.offset for record in await read_to_end(consumer)] == offsets
+                    await consumer.seek(P0, 5)
+                    left = [record.offset for record in await read_to_end(consumer)]
+                    assert left == [offset for offset in offsets if offset >= 5]
+
+    run(story())
+
+
+def test_the_latest_place_is_where_the_decided_log_ends() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            fill(cluster.create("orders").partitions[0])
+            async with Consumer(cluster.bootstrap, isolation="read_committed") as consumer:
+                consumer.assign([P0])
+                assert await consumer.seek(P0, "latest") == 8
+                assert await consumer.end_offsets([P0]) == {P0: 8}
+
+    run(story())
+
+
+def test_another_word_for_isolation_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="read_committed"):
+        Consumer("localhost:1", isolation="serializable")
+
+
+def test_hidden_batches_span_their_offsets_without_records() -> None:
+    log = data(7, 3) + data(8, base=3) + marker(7, base=4) + data(7, 2, base=5)
+    batches = list(iter_batches(log))
+    shown = hide_aborted(batches, [data_pb2.AbortedTransaction(producer_id=7, first_offset=0)])
+    assert [(batch.base_offset, batch.next_offset, batch.count) for batch in shown] == [
+        (0, 3, 0),
+        (3, 4, 1),
+        (4, 5, 1),
+        (5, 7, 2),
+    ]
+    for batch in shown:
+        batch.ensure_valid()
+    assert hide_aborted(batches, []) == tuple(batches)

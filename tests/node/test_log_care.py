@@ -1,0 +1,128 @@
+"""What nodes do to their logs from time to time: retention everywhere, a scrub that takes a rotten replica out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from storage.upkeep_config import UpkeepConfig
+from tests.node.wires import Cluster, batch
+from tidelog.errors import NotController
+from tidelog.types import Offset
+
+SEGMENT = "/data/t-0/00000000000000000000.log"
+OFTEN = UpkeepConfig(retention_check_ms=1_000, scrub_interval_ms=1_000)
+
+
+def stray_logs(cluster: Cluster, node: int) -> list[str]:
+    return [name for name in cluster.machines[node].disk.list("/data") if name.endswith("-stray")]
+
+
+Make = Callable[..., Cluster]
+
+
+@pytest.fixture
+def rolled() -> Iterator[Make]:
+    """Makes a cluster with a topic of small segments, five of them full, led by node 1."""
+    made: list[Cluster] = []
+
+    def make(nodes: int = 3, *, retention_bytes: int = -1) -> Cluster:
+        cluster = Cluster(
+            nodes,
+            upkeep=OFTEN,
+            segment_bytes="150",
+            index_interval_bytes="100",
+            retention_bytes=str(retention_bytes),
+            file_delete_delay_ms="5000",
+        )
+        made.append(cluster)
+        fill(cluster)
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+def fill(cluster: Cluster) -> None:
+    cluster.set(leader=1)
+    for number in range(10):
+        cluster.produce(1, batch(b"%d" % number * 40))
+    cluster.run(0.2)
+    assert len(cluster.log(1).segments) >= 5
+
+
+def test_every_replica_deletes_old_segments_and_then_their_files(rolled: Make) -> None:
+    cluster = rolled(retention_bytes=300)
+    cluster.run(3.0)
+    for node in (1, 2, 3):
+        log = cluster.log(node)
+        assert log.log_start_offset > 0
+        assert log.size <= 450
+        assert any(name.endswith(".deleted") for name in cluster.machines[node].disk.list("/data/t-0"))
+    assert cluster.fetch(1, 0).error.name == "OFFSET_OUT_OF_RANGE"
+    cluster.run(6.0)
+    for node in (1, 2, 3):
+        assert not any(name.endswith(".deleted") for name in cluster.machines[node].disk.list("/data/t-0"))
+
+
+def test_followers_take_over_where_the_leaders_log_starts(rolled: Make) -> None:
+    cluster = rolled()
+    cluster.log(1).delete_records(Offset(7))
+    cluster.produce(1, batch(b"one more"))
+    cluster.run(2.0)
+    assert [cluster.log(node).log_start_offset for node in (1, 2, 3)] == [7, 7, 7]
+    assert cluster.contents(2) == cluster.contents(1)
+
+
+def test_a_rotten_replica_stops_waits_until_it_is_out_and_is_fetched_anew(rolled: Make) -> None:
+    """Rule 6, at run time: nothing of the rot is spread, and nothing of what was committed is lost."""
+    cluster = rolled()
+    whole = cluster.contents(1)
+    cluster.machines[3].disk.flip_bit(SEGMENT, 70)
+    cluster.until(lambda: bool(cluster.manager(3).damaged()), within=5.0)
+    assert "checksum" in next(iter(cluster.manager(3).damaged().values()))
+    cluster.produce(1, batch(b"on two of three"))
+    cluster.set(leader=3)
+    assert cluster.partition(3).leader is None, "it does not lead"
+    assert not stray_logs(cluster, 3), "nor is it emptied while others count on it"
+    cluster.set(leader=1, isr=(1, 2))
+    cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=8.0)
+    assert cluster.contents(3) == cluster.contents(1)
+    assert cluster.contents(3)[: len(whole)] == whole
+    assert len(stray_logs(cluster, 3)) == 1
+    assert cluster.manager(3).damaged() == {}
+
+
+def test_a_rotten_follower_outside_the_set_is_fetched_anew_at_once(rolled: Make) -> None:
+    cluster = rolled()
+    cluster.refuse = NotController("nobody joins for now")
+    cluster.set(isr=(1, 2))
+    cluster.machines[3].disk.flip_bit(SEGMENT, 70)
+    cluster.until(lambda: len(stray_logs(cluster, 3)) == 1, within=10.0)
+    cluster.run(5.0)
+    assert cluster.contents(3) == cluster.contents(1)
+
+
+def test_the_only_replica_serves_on_with_what_is_left(rolled: Make) -> None:
+    cluster = rolled(nodes=1)
+    cluster.machines[1].disk.flip_bit(SEGMENT, 70)
+    cluster.run(5.0)
+    assert cluster.partition(1).leader is not None
+    assert cluster.manager(1).damaged() == {}
+    [answer] = cluster.produce(1, batch(b"goes on"))
+    assert answer.error.code == 0
+
+
+def test_a_wrong_index_is_put_right_without_a_word_to_the_controller(rolled: Make) -> None:
+    cluster = rolled()
+    log = cluster.log(2)
+    path = log.segments[1].path.replace(".log", ".timeindex")
+    before = cluster.machines[2].disk.open(path).pread(100, 0)
+    log.segments[1].close()
+    cluster.machines[2].disk.flip_bit(path, 7)
+    cluster.run(4.0)
+    assert cluster.machines[2].disk.open(path).pread(100, 0) == before
+    assert cluster.manager(2).damaged() == {}
+    assert cluster.partition(2).follower is not None

@@ -1,0 +1,656 @@
+"""What compaction keeps and what it drops, rule by rule.
+
+Covers what applies of Kafka's LogCleanerTest: last value of a key, tombstones, transactions, markers, producers,
+sequences, offsets, grouping, large and unreadable batches, older formats, abortion.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from storage.isolation import FetchIsolation
+from storage.log_cleaner import LogCleaner, Piece, measure_log
+from tests.storage.cleaning_bench import (
+    COMPACTED,
+    DAY,
+    CleaningBench,
+    batches_of,
+    clean,
+    last_offsets,
+    make_cleaner,
+    markers_of,
+    records_of,
+    table,
+    visible,
+)
+from tests.storage.workbench import NOW, TP, stamped
+from tidelog.errors import TidelogError
+from tidelog.records import build_message_set, iter_batches
+from tidelog.records.record import Record
+from tidelog.types import Codec, LeaderEpoch, Millis, Offset, TimestampType
+
+A, B, C = b"a", b"b", b"c"
+
+
+def offsets(bench: CleaningBench) -> list[int]:
+    return [record.offset for record in records_of(bench.log)]
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_last_value_of_each_key_stays_at_its_offset(codec: Codec) -> None:
+    bench = CleaningBench()
+    for round_ in range(5):
+        bench.put(*((b"k%d" % n, b"%d.%d" % (round_, n) + b"." * 30) for n in range(7)), codec=codec)
+    bench.put((b"k3", b"the last"), codec=codec)
+    bench.settle()
+    before = records_of(bench.log)
+    assert clean(bench.log)
+    after = records_of(bench.log)
+    assert after == [record for record in before if last_offsets(before)[record.key] == record.offset]
+    assert table(after)[b"k3"] == b"the last"
+    assert {batch.codec for batch in batches_of(bench.log)} == {codec}, "the codec is kept"
+
+
+def test_headers_timestamps_and_epochs_of_what_stays_are_as_they_were() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"old"), (B, b"kept"), timestamp=NOW - 5)
+    bench.put((A, b"new"), timestamp=NOW - 9)
+    bench.settle()
+    before = {batch.base_offset: batch for batch in batches_of(bench.log)}
+    clean(bench.log)
+    for batch in batches_of(bench.log):
+        was = before[batch.base_offset]
+        assert (batch.last_offset, batch.partition_leader_epoch) == (was.last_offset, was.partition_leader_epoch)
+        assert (batch.timestamp_type, batch.magic) == (was.timestamp_type, was.magic)
+        batch.ensure_valid()
+    first = batches_of(bench.log)[0]
+    assert (first.base_offset, first.last_offset, first.count) == (0, 1, 1), "its header spans what is gone"
+    assert [tuple(record)[1:4] for record in records_of(bench.log)] == [(NOW - 5, B, b"kept"), (NOW - 9, A, b"new")]
+
+
+def test_a_batch_that_loses_nothing_keeps_its_bytes() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"1"), (B, b"2"), codec=Codec.GZIP)
+    bench.settle()
+    before = [bytes(batch.buffer) for batch in batches_of(bench.log)]
+    clean(bench.log)
+    assert [bytes(batch.buffer) for batch in batches_of(bench.log)] == before
+
+
+def test_log_append_time_stays_that_of_the_batch() -> None:
+    bench = CleaningBench(replace(COMPACTED, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    bench.clock.now = NOW + 77
+    bench.put((A, b"old"), (B, None), timestamp=5)
+    bench.put((A, b"new"), timestamp=6)
+    bench.settle()
+    clean(bench.log)
+    clean(bench.log)
+    assert [record.timestamp for record in records_of(bench.log)] == [NOW + 77, NOW + 77]
+
+
+def test_records_without_a_key_go() -> None:
+    """The topic was not always compacted: `compact` refuses them now."""
+    bench = CleaningBench(replace(COMPACTED, compact=False))
+    bench.put((None, b"x"), (A, b"1"))
+    bench.settle()
+    bench.log.reconfigure(COMPACTED)
+    cleaner = make_cleaner()
+    clean(bench.log, cleaner=cleaner)
+    assert [record.key for record in records_of(bench.log)] == [A]
+    assert cleaner.last is not None
+    assert cleaner.last.stats.keyless == 1
+
+
+def test_empty_keys_are_keys() -> None:
+    bench = CleaningBench()
+    bench.put((b"", b"1"), (b"\x00", b"x"))
+    bench.put((b"", b"2"))
+    bench.settle()
+    clean(bench.log)
+    assert [(record.key, record.value) for record in records_of(bench.log)] == [(b"\x00", b"x"), (b"", b"2")]
+
+
+# --- what is not touched ----------------------------------------------------------------------------------------------
+
+
+def test_the_active_segment_is_left_alone() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000))
+    for n in range(5):
+        bench.put((A, b"%d" % n))
+    bench.settle(roll=False)
+    assert clean(bench.log) == 0
+    assert offsets(bench) == [0, 1, 2, 3, 4]
+
+
+def test_what_is_not_committed_is_left_alone() -> None:
+    """Scenario 10: k=v1 at 50 is committed, k=v2 at 90 is not; dropping 50 would lose k when 90 is cut."""
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=120))
+    for n in range(8):
+        bench.put((A, b"%d" % n + b"." * 40))
+    bench.settle()
+    bench.log.high_watermark = Offset(4)
+    clean(bench.log)
+    assert offsets(bench) == [3, 4, 5, 6, 7]
+    bench.log.truncate_to(Offset(4))
+    assert table(records_of(bench.log)) == {A: b"3" + b"." * 40}
+
+
+def test_what_is_not_durable_is_left_alone() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=120))
+    for n in range(4):
+        bench.put((A, b"%d" % n + b"." * 40))
+    bench.settle()
+    for n in range(4):
+        bench.put((A, b"%d" % n + b"." * 40))
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log._flush.recovery_point = Offset(4)
+    assert measure_log(bench.log, Millis(NOW)).end == 4
+
+
+def test_open_transactions_are_left_alone() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=120))
+    bench.put((A, b"1" + b"." * 40))
+    bench.put((A, b"2" + b"." * 40))
+    bench.produce(7, (A, b"3" + b"." * 40), transactional=True)
+    bench.put((A, b"4" + b"." * 40))
+    bench.settle()
+    assert bench.log.last_stable_offset == 2
+    clean(bench.log)
+    assert offsets(bench) == [1, 2, 3]
+
+
+def test_young_records_stay_for_min_compaction_lag() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=120, min_compaction_lag_ms=1000))
+    for n in range(6):
+        bench.put((A, b"%d" % n + b"." * 40), timestamp=NOW + n * 500)
+    bench.settle()
+    clean(bench.log, NOW + 2000)
+    assert offsets(bench) == [2, 3, 4, 5], "those up to NOW + 1000 were old enough"
+    clean(bench.log, NOW + 9999)
+    assert offsets(bench) == [5]
+
+
+# --- tombstones -------------------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_stays_until_its_delete_horizon() -> None:
+    """KIP-534: the first cleaning that meets it sets the horizon, so it does not count from the record's own time."""
+    bench = CleaningBench()
+    bench.put((A, b"1"), (B, b"1"))
+    bench.put((A, None), timestamp=NOW - 99 * DAY)
+    bench.put((C, b"1"))
+    bench.settle()
+    clean(bench.log, NOW)
+    assert [(record.key, record.timestamp) for record in records_of(bench.log)] == [
+        (B, NOW),
+        (A, NOW - 99 * DAY),
+        (C, NOW),
+    ]
+    assert [batch.delete_horizon_ms for batch in batches_of(bench.log)] == [None, NOW + DAY, None]
+
+    bench.put((C, b"2"))
+    bench.settle()
+    clean(bench.log, NOW + DAY - 1)
+    assert [batch.delete_horizon_ms for batch in batches_of(bench.log) if batch.count][1] == NOW + DAY, "not later"
+    assert A in {record.key for record in records_of(bench.log)}
+
+    bench.put((C, b"3"))
+    bench.settle()
+    clean(bench.log, NOW + DAY)
+    assert A not in {record.key for record in records_of(bench.log)}
+    assert table(records_of(bench.log)) == {B: b"1", C: b"3"}
+
+
+def test_a_tombstone_that_is_overruled_goes_at_once() -> None:
+    bench = CleaningBench()
+    bench.put((A, None), (B, b"1"))
+    bench.put((A, b"alive again"))
+    bench.settle()
+    clean(bench.log)
+    assert [record.value for record in records_of(bench.log)] == [b"1", b"alive again"]
+
+
+def test_tombstones_wait_for_nothing_with_a_delete_retention_of_0() -> None:
+    """The vectors' compacted-gone: still the second cleaning, not the first, takes it."""
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
+    bench.put((A, None), (B, b"1"))
+    bench.settle()
+    clean(bench.log)
+    assert offsets(bench) == [0, 1]
+    bench.put((B, b"2"))
+    bench.settle()
+    clean(bench.log)
+    assert table(records_of(bench.log)) == {B: b"2"}
+    assert A not in {record.key for record in records_of(bench.log)}
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_aborted_records_go_and_do_not_overrule_committed_ones() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"committed"))
+    bench.produce(7, (A, b"aborted"), (B, b"aborted"), transactional=True)
+    bench.end(7, commit=False)
+    bench.put((C, b"x"))
+    bench.settle()
+    before = visible(bench.log)
+    clean(bench.log)
+    assert visible(bench.log) == before
+    assert [record.value for record in records_of(bench.log)] == [b"committed", b"x"]
+    assert [record.value for record in visible(bench.log, FetchIsolation.HIGH_WATERMARK)] == [b"committed", b"x"]
+
+
+def test_an_abort_marker_goes_after_its_records_and_its_horizon() -> None:
+    """Three cleanings: one takes the records, one finds none and sets the horizon, one behind the horizon takes it."""
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=1000))
+    bench.produce(7, (A, b"aborted"), transactional=True)
+    marker = bench.end(7, commit=False)
+    bench.produce(7, (C, b"so that the marker is not its last"))
+    for n, (now, left) in enumerate([(NOW, [marker]), (NOW, [marker]), (NOW + 999, [marker]), (NOW + 1000, [])]):
+        bench.put((B, b"%d" % n))
+        bench.settle()
+        clean(bench.log, now)
+        assert markers_of(bench.log) == left, f"after cleaning {n + 1}"
+    assert bench.log.aborted_transactions(Offset(0), bench.log.log_end_offset) == ()
+
+
+def test_a_commit_marker_stays_while_a_record_of_its_transaction_does() -> None:
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
+    bench.produce(7, (A, b"1"), transactional=True)
+    marker = bench.end(7, commit=True)
+    bench.produce(7, (C, b"later"))
+    bench.put((B, b"1"))
+    bench.settle()
+    for _ in range(3):
+        clean(bench.log, NOW + DAY)
+        bench.put((B, b"1"))
+        bench.settle()
+    assert markers_of(bench.log) == [marker]
+    bench.put((A, b"2"))
+    bench.settle()
+    for n in range(3):
+        clean(bench.log, NOW + DAY + n)
+        bench.put((B, b"1"))
+        bench.settle()
+    assert markers_of(bench.log) == []
+
+
+def test_transactions_across_segments_are_seen_whole() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
+    for n in range(4):
+        bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
+        bench.put((b"p%d" % n, b"plain" + b"." * 40))
+    bench.end(7, commit=False)
+    bench.settle()
+    before = visible(bench.log)
+    clean(bench.log)
+    assert visible(bench.log) == before
+    assert len(records_of(bench.log)) == 4
+    bench.crash(seed=3)
+    bench.settle()
+    assert visible(bench.log) == before
+
+
+def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
+    """An empty batch without codec tells the producer's last sequence to whoever loads the log."""
+    bench = CleaningBench()
+    bench.produce(7, (A, b"1"), (A, b"2"))
+    bench.produce(8, (B, b"1"))
+    bench.put((A, b"3"), (B, b"2"))
+    bench.settle()
+    states = bench.log.active_producers()
+    clean(bench.log)
+    assert [(batch.producer_id, batch.count, batch.last_sequence) for batch in batches_of(bench.log)] == [
+        (7, 0, 1),
+        (8, 0, 0),
+        (-1, 2, -1),
+    ]
+    for name in bench.files.list(bench.log.path):
+        if name.endswith(".snapshot"):
+            bench.files.remove(f"{bench.log.path}/{name}")
+    bench.files.sync_folder(bench.log.path)
+    bench.crash(seed=1)
+    assert {(s.producer_id, s.last_sequence) for s in bench.log.active_producers()} == {
+        (s.producer_id, s.last_sequence) for s in states
+    }
+    assert bench.produce(7, (C, b"goes on")) == 5
+
+
+# --- offsets and segments ---------------------------------------------------------------------------------------------
+
+
+def test_the_last_offset_of_the_round_stays_known() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"1"))
+    bench.put((B, None))
+    bench.settle()
+    clean(bench.log)
+    bench.put((A, b"2"))
+    bench.settle(roll=False)
+    bench.log.roll(Millis(NOW))
+    bench.settle()
+    clean(bench.log, NOW + 9 * DAY)
+    assert [(batch.base_offset, batch.count) for batch in batches_of(bench.log)] == [(2, 1)]
+    bench.put((A, None))
+    bench.settle()
+    clean(bench.log, NOW + 9 * DAY)
+    bench.put((C, b"."), (C, b"."))
+    bench.put((C, b"."))
+    bench.settle()
+    assert bench.crash(seed=0).log_end_offset == 7
+
+
+def test_segments_are_joined_up_to_segment_bytes() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=300))
+    for n in range(40):
+        bench.put((b"k%d" % n, b"." * 40))
+    bench.settle()
+    for _ in range(3):
+        bench.put(*((b"k%d" % n, b"") for n in range(4)))
+        bench.settle()
+    many = len(bench.log.segments)
+    bench.log.reconfigure(replace(COMPACTED, segment_bytes=100_000, segment_index_bytes=10_000))
+    clean(bench.log)
+    assert many > 15
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 52]
+    ends = [segment.end_below(Offset(1 << 40)) for segment in bench.log.segments]
+    assert all(end <= behind.base_offset for end, behind in zip(ends, bench.log.segments[1:], strict=False))
+
+
+def test_a_cleaned_segment_is_found_by_offset_and_time() -> None:
+    bench = CleaningBench(replace(COMPACTED, index_interval_bytes=100))
+    for n in range(60):
+        bench.put((b"k%d" % (n % 20), b"%d" % n + b"." * 20), timestamp=NOW + n)
+    bench.settle()
+    clean(bench.log)
+    for record in records_of(bench.log):
+        found = bench.log.offset_for_timestamp(record.timestamp, up_to=bench.log.log_end_offset)
+        assert found is not None
+        assert found.offset == record.offset
+        read = bench.log.read(record.offset, 1, up_to=bench.log.log_end_offset)
+        assert record in list(next(iter_batches(read.records)).records())
+    largest = bench.log.largest_timestamp(up_to=bench.log.log_end_offset)
+    assert largest is not None
+    assert largest.timestamp == NOW + 59
+
+
+def test_an_index_that_would_not_fit_begins_another_segment() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000, index_interval_bytes=0, segment_index_bytes=240))
+    for n in range(40):
+        bench.put((b"k%d" % n, b"." * 40))
+    bench.settle()
+    before = len(bench.log.segments)
+    clean(bench.log)
+    assert len(bench.log.segments) == before > 2
+    assert len(records_of(bench.log)) == 40
+
+
+def test_offsets_too_far_apart_begin_another_segment() -> None:
+    """Relative offsets have 31 bits: two small segments of a log with a wide hole are not joined."""
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=100_000))
+    for base in (0, 2**31 - 2, 2**31 + 5):
+        bench.follow(stamped(base, b"%d" % base))
+        bench.settle()
+    clean(bench.log)
+    bases = [segment.base_offset for segment in bench.log.segments]
+    assert bases[0] == 0
+    assert bases[1] >= 2**31 - 2 - 1
+    assert [record.offset for record in records_of(bench.log)] == [2**31 + 5]
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_map_that_is_full_ends_the_round_and_the_next_one_goes_on() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=2000))
+    for n in range(200):
+        bench.put((b"k%d" % (n % 70), b"%d" % n + b"." * 20))
+    bench.settle()
+    expected = table(records_of(bench.log))
+    cleaner, ends = make_cleaner(map_bytes=2 * 769), []
+    while clean(bench.log, cleaner=cleaner):
+        assert cleaner.last is not None
+        ends.append(cleaner.last.end)
+        assert table(records_of(bench.log)) == expected
+    assert len(ends) > 2
+    assert ends == sorted(set(ends))
+    assert ends[-1] == bench.log.active.base_offset
+
+
+# --- older formats ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_message_sets_are_compacted_too(magic: int, codec: Codec) -> None:
+    bench = CleaningBench(replace(COMPACTED, magic=magic, segment_bytes=700))
+    for n in range(20):
+        records = [
+            Record(Offset(5 * n + i), Millis(NOW + n), b"k%d" % (n * i % 9), b"%d" % n + b"." * 20) for i in range(5)
+        ]
+        data = build_message_set(records, magic, codec)
+        bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    bench.settle()
+    before = records_of(bench.log)
+    clean(bench.log)
+    after = records_of(bench.log)
+    assert after == [record for record in before if last_offsets(before)[record.key] == record.offset]
+    assert {(batch.magic, batch.codec) for batch in batches_of(bench.log)} == {(magic, codec)}
+    for batch in batches_of(bench.log):
+        batch.ensure_valid()
+    bench.crash(seed=2)
+    assert records_of(bench.log) == after
+
+
+def test_formats_may_be_mixed_in_one_log() -> None:
+    bench = CleaningBench()
+    for n in range(12):
+        record = Record(Offset(n), Millis(NOW), b"k%d" % (n % 4), b"%d" % n + b"." * 40)
+        data = stamped(n, record.value or b"") if n % 3 == 2 else build_message_set([record], n % 3)
+        bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    bench.settle()
+    before = records_of(bench.log)
+    clean(bench.log)
+    assert records_of(bench.log) == [r for r in before if last_offsets(before)[r.key] == r.offset]
+
+
+def test_tombstones_without_a_place_for_a_horizon_go_by_the_age_of_their_segment() -> None:
+    """v1: a day younger than the newest of what was clean, they stay; an hour older, they go."""
+    bench = CleaningBench(replace(COMPACTED, magic=1, segment_bytes=10_000))
+
+    def write(offset: int, key: bytes, value: bytes | None, timestamp: int) -> None:
+        data = build_message_set([Record(Offset(offset), Millis(timestamp), key, value)], 1)
+        bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0))
+        bench.settle()
+
+    write(0, A, None, NOW)
+    write(1, B, b"1", NOW + 1000)
+    clean(bench.log, NOW + 1000)
+    assert offsets(bench) == [0, 1], "nothing was clean before"
+    write(2, B, b"2", NOW + 2000)
+    clean(bench.log, NOW + 2000)
+    assert offsets(bench) == [0, 2], "younger than a day against what is clean"
+    bench.log.reconfigure(replace(bench.log.config, delete_retention_ms=0))
+    write(3, B, b"3", NOW + 3000)
+    clean(bench.log, NOW + 3000)
+    assert offsets(bench) == [3]
+
+
+# --- trouble ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_cannot_be_read_is_reported_once_and_others_go_on() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"1"))
+    bench.put((A, b"2"))
+    bench.settle()
+    other = CleaningBench()
+    other.put((A, b"1"))
+    other.put((A, b"2"))
+    other.settle()
+    bench.disk.flip_bit(bench.log.segments[0].path, 65)
+    troubles: list[TidelogError] = []
+    cleaner = make_cleaner(troubles)
+    for _ in range(3):
+        clean([bench.log, other.log], cleaner=cleaner)
+    assert len(troubles) == 1
+    assert "checksum" in troubles[0].message
+    assert "orders-0 cannot be compacted" in troubles[0].message
+    assert offsets(other) == [1]
+    assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+
+
+def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:
+    bench = CleaningBench()
+    for n in range(30):
+        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
+    bench.settle()
+    before = records_of(bench.log)
+    troubles: list[TidelogError] = []
+    cleaner = make_cleaner(troubles)
+    for operation, path in [("write", ".log.cleaned"), ("reserve", ""), ("write", "recovery-point")]:
+        bench.disk.fail(operation, path, error=errno.ENOSPC, times=1)
+        clean(bench.log, cleaner=cleaner)
+        bench.disk.heal()
+    assert bench.folder.offline is None
+    assert cleaner.uncleanable == {}
+    assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+    clean(bench.log, cleaner=cleaner)
+    assert offsets(bench) == sorted(last_offsets(before).values())
+
+
+def test_a_broken_disk_takes_the_folder_offline() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"1"))
+    bench.put((A, b"2"))
+    bench.settle()
+    troubles: list[TidelogError] = []
+    bench.disk.fail("sync", ".cleaned")
+    clean(bench.log, cleaner=make_cleaner(troubles))
+    assert bench.folder.offline is not None
+    assert len(troubles) == 1
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+def half_done(bench: CleaningBench) -> tuple[LogCleaner, Piece]:
+    """A round whose first group is written and waits to be swapped in."""
+    for n in range(40):
+        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
+    bench.settle()
+    cleaner = make_cleaner()
+    piece = cleaner.begin([bench.log], Millis(NOW))
+    assert piece is not None
+    piece.work()
+    assert [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+    return cleaner, piece
+
+
+def finish(cleaner: LogCleaner, piece: Piece | None, outcome: int | BaseException = 0) -> None:
+    while piece is not None:
+        piece = cleaner.settle(outcome, Millis(NOW), started=Millis(0), ended=Millis(0))
+        if piece is not None:
+            try:
+                outcome = piece.work()
+            except Exception as error:  # noqa: BLE001
+                outcome = error
+
+
+def test_appends_and_reads_go_on_while_a_round_is_under_way() -> None:
+    bench = CleaningBench()
+    cleaner, piece = half_done(bench)
+    bench.put((b"k0", b"newest"))
+    expected = table(records_of(bench.log))
+    finish(cleaner, piece)
+    assert table(records_of(bench.log)) == expected
+    assert cleaner.busy_with is None
+
+
+@pytest.mark.parametrize("change", ["cut", "emptied", "closed", "deleted"])
+def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
+    bench = CleaningBench()
+    cleaner, piece = half_done(bench)
+    before = records_of(bench.log)
+    match change:
+        case "cut":
+            bench.log.truncate_to(Offset(20))
+        case "emptied":
+            bench.log.truncate_fully_and_start_at(Offset(5))
+        case "closed":
+            bench.folder.close_clean()
+        case "deleted":
+            bench.folder.delete_log(TP)
+    finish(cleaner, piece)
+    assert cleaner.busy_with is None
+    assert cleaner.last is None
+    if change == "closed":
+        bench.reopen()
+    if change in ("cut", "closed"):
+        kept = before[:20] if change == "cut" else before
+        assert records_of(bench.log) == kept
+    if change != "deleted":
+        assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+
+
+def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
+    """compact,delete: the two take turns."""
+    bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1))
+    cleaner, piece = half_done(bench)
+    later = Millis(NOW + DAY)
+    assert bench.log.delete_old_segments(later) == 0
+    finish(cleaner, piece)
+    assert bench.log.delete_old_segments(later) > 0
+
+
+def test_compaction_and_deletion_go_together() -> None:
+    bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1000))
+    for n in range(40):
+        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60), timestamp=NOW + n * 100)
+    bench.settle()
+    clean(bench.log, NOW + 4000)
+    bench.log.delete_old_segments(Millis(NOW + 4000))
+    left = records_of(bench.log)
+    assert [record.key for record in left] == [b"k%d" % (n % 9) for n in range(31, 40)]
+    bench.log.delete_old_segments(Millis(NOW + 9999))
+    assert records_of(bench.log) == []
+    assert bench.log.log_start_offset == bench.log.log_end_offset == 40
+    bench.put((A, b"1"))
+    bench.put((A, b"2"))
+    bench.settle()
+    clean(bench.log, NOW + 9999)
+    assert offsets(bench) == [41]
+
+
+def test_a_reader_in_an_old_segment_goes_on_in_the_new_one() -> None:
+    bench = CleaningBench()
+    for n in range(20):
+        bench.put((b"k%d" % n, b"%d" % n + b"." * 60))
+    bench.settle()
+    read = bench.log.read(Offset(0), 1, up_to=bench.log.log_end_offset)
+    bench.put((b"k1", b"new"))
+    bench.settle()
+    clean(bench.log)
+    rest = bench.log.read(read.next_offset, 1, up_to=bench.log.log_end_offset)
+    assert next(iter_batches(rest.records)).base_offset == 2, "offset 1 is gone"
+
+
+def test_a_flush_under_way_keeps_the_files_that_it_syncs() -> None:
+    bench = CleaningBench()
+    for n in range(20):
+        bench.put((b"k%d" % (n % 3), b"%d" % n + b"." * 60))
+    bench.settle()
+    bench.put((A, b"unsynced"))
+    ticket = bench.log.begin_flush(everything=True)
+    assert ticket is not None
+    clean(bench.log)
+    ticket.run()
+    bench.log.finish_flush(ticket)
+    assert bench.log.held == bench.log.log_end_offset

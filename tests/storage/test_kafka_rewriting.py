@@ -1,0 +1,160 @@
+"""Our writer, given the batches of segments that Kafka wrote, makes the same files, byte for byte.
+
+All logs of `cluster` and `unclean` but compacted ones, whose segments are the cleaner's work. `cluster` was closed
+cleanly; `unclean` was killed, so its open segments have indexes (and one log file) at their full, preallocated size.
+Snapshots may have their producers in another order: Kafka's is that of a hash map.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.data_folder import DataFolder
+from storage.log import Log
+from storage.os_files import OsFiles
+from tests.storage.kafka_vectors import config_of, partition_of, snapshot, snapshot_told, told, unpack
+from tests.storage.workbench import TOPIC_ID, SetClock
+from tidelog.records import iter_batches, stamp
+from tidelog.types import LeaderEpoch, Offset
+
+NOW = 1_795_300_000_000
+"""After the youngest batch: nothing comes from the future."""
+COMPACTED = ("compacted", "__consumer_offsets", "__transaction_state")
+WRITTEN = [
+    (archive, name)
+    for archive in ("cluster", "unclean")
+    for name in told(archive)["partitions"]
+    if not name.startswith(COMPACTED)
+]
+LED = ("codec-", "single-", "segments", "default-interval", "index-full", "by-time", "times", "idempotent", "zipped")
+"""Topics whose batches a broker takes from producers as they are."""
+Unpacked = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+    return cache(lambda archive: unpack(archive, tmp_path_factory.mktemp(archive)))
+
+
+def batches_of(folder: Path, said: dict[str, Any]) -> Iterator[bytes]:
+    """Every batch of a log, in order."""
+    for segment in said["segments"]:
+        data = (folder / f"{segment['baseOffset']:020d}.log").read_bytes()
+        for batch in segment["batches"]:
+            yield data[batch["position"] : batch["position"] + batch["size"]]
+
+
+class Rewriting:
+    """A log of ours that takes Kafka's batches one after the other."""
+
+    def __init__(self, archive: str, name: str, root: Path) -> None:
+        self.said = told(archive)["partitions"][name]
+        self.root = root
+        self.folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(NOW), rng=random.Random(1))
+        tp = partition_of(name)
+        config = replace(config_of(archive)(tp, TOPIC_ID), compact=False)
+        self.log: Log = self.folder.create_log(tp, TOPIC_ID, config)
+        first = self.said["segments"][0]["baseOffset"]
+        if first:
+            self.log.truncate_fully_and_start_at(Offset(first))
+
+    def begin_epochs(self) -> None:
+        """What its leader had begun by the time the log had come so far."""
+        for epoch, start in self.said["leaderEpochs"]:
+            if start == self.log.log_end_offset:
+                self.log.begin_epoch(LeaderEpoch(epoch))
+
+    def follow(self, batch: bytes) -> None:
+        """As a follower takes it from its leader."""
+        self.begin_epochs()
+        self.log.append(batch, assign_offsets=False, leader_epoch=self.log.latest_epoch)
+
+    def lead(self, batch: bytes) -> None:
+        """As a leader takes it from a producer."""
+        self.begin_epochs()
+        sent = bytearray(batch)
+        stamp(sent, 0, base_offset=0, leader_epoch=-1)
+        self.log.append(sent, assign_offsets=True, leader_epoch=self.log.latest_epoch)
+
+    def stop(self, *, clean: bool) -> Path:
+        """Let the log start where Kafka's did, and close it, or leave it as a kill would. Returns its folder."""
+        self.begin_epochs()
+        log = self.log
+        log.advance_high_watermark(log.log_end_offset)
+        start = self.said["leaderEpochs"][0][1]
+        if start > log.log_start_offset:
+            log.delete_records(Offset(start))
+        if clean:
+            self.folder.close_clean()
+        else:
+            log.flush()
+            self.folder.close()
+        return Path(log.path)
+
+
+def assert_same(folder: Path, archive: str, name: str) -> None:
+    """Every file of the log is Kafka's, and there are no others but those of Tidelog's own."""
+    said = told(archive)
+    prefix = f"{name}/"
+    wanted = {path.removeprefix(prefix): facts for path, facts in said["files"].items() if path.startswith(prefix)}
+    files = {
+        file: facts["sha256"]
+        for file, facts in wanted.items()
+        if file.endswith((".log", "index", "leader-epoch-checkpoint")) and (facts["size"] or ".txnindex" not in file)
+    }
+    found = {path.name: path for path in folder.iterdir() if path.name.endswith((".log", "index", "epoch-checkpoint"))}
+    assert {file: hashlib.sha256(path.read_bytes()).hexdigest() for file, path in found.items()} == files
+    snapshots = said["partitions"][name]["snapshots"]
+    first = said["partitions"][name]["segments"][0]["baseOffset"]  # that one comes from a segment that is gone
+    for file, producers in [item for item in snapshots.items() if int(item[0][:20]) > first]:
+        ours = {entry["producerId"]: entry for entry in snapshot(folder / file)}
+        theirs = {entry["producerId"]: entry for entry in snapshot_told(producers)}
+        assert {key: {field: ours[key][field] for field in entry} for key, entry in theirs.items()} == theirs
+
+
+@pytest.mark.parametrize(("archive", "name"), WRITTEN)
+def test_a_follower_writes_what_kafka_wrote(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
+    rewriting = Rewriting(archive, name, tmp_path)
+    for batch in batches_of(unpacked(archive) / name, rewriting.said):
+        rewriting.follow(batch)
+    if (archive, name) == ("unclean", "plain-0"):
+        rewriting.log.active.become_inactive()  # the kill came in a roll, between the old segment and the new one
+    assert_same(rewriting.stop(clean=archive == "cluster"), archive, name)
+
+
+@pytest.mark.parametrize(("archive", "name"), [case for case in WRITTEN if case[1].startswith(LED)])
+def test_a_leader_writes_what_kafka_wrote(tmp_path: Path, unpacked: Unpacked, archive: str, name: str) -> None:
+    """From the batches as the producer sent them: without offset and epoch."""
+    rewriting = Rewriting(archive, name, tmp_path)
+    for batch in batches_of(unpacked(archive) / name, rewriting.said):
+        rewriting.lead(batch)
+    assert_same(rewriting.stop(clean=archive == "cluster"), archive, name)
+
+
+def test_every_kind_of_batch_is_written(unpacked: Unpacked) -> None:
+    """What the tests above say is worth what the logs hold."""
+    kinds = set()
+    for archive, name in WRITTEN:
+        for data in batches_of(unpacked(archive) / name, told(archive)["partitions"][name]):
+            for batch in iter_batches(data):
+                kinds |= {batch.codec.name, batch.timestamp_type.name}
+                kinds |= {"control"} if batch.is_control else {"transactional"} if batch.is_transactional else set()
+    assert kinds == {
+        "NONE",
+        "GZIP",
+        "SNAPPY",
+        "LZ4",
+        "ZSTD",
+        "CREATE_TIME",
+        "LOG_APPEND_TIME",
+        "control",
+        "transactional",
+    }
