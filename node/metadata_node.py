@@ -23,7 +23,7 @@ from node.config import CLIENT_LISTENER, NodeConfig
 from node.controller_client import ControllerClient
 from node.controller_driver import ControllerDriver
 from node.controller_service import ControllerService
-from node.metadata_log import MetadataLog
+from node.metadata_log import SNAPSHOT_BYTES, MetadataLog
 from node.quorum_addresses import QuorumAddresses
 from node.quorum_driver import QuorumDriver
 from node.quorum_fetcher import QuorumFetcher
@@ -42,13 +42,16 @@ from storage.data_folder import DataFolder
 from storage.executor import Executor
 from storage.files import Files
 from storage.log import Log
-from tidelog.errors import CorruptLog
+from tidelog.errors import CorruptLog, DiskFull
 from tidelog.types import Endpoint, Incarnation, NodeId
 from tidelog.v1 import controller_pb2
 
 _log = logging.getLogger("node.metadata")
 
 ALTER_PARTITION_MS: Final = 3_000
+
+SNAPSHOT_AGAIN_MS: Final = 10_000
+"""Pause after a snapshot for which there was no room."""
 
 REVIEW_MS: Final = 1_000
 """How often it is looked whether to add or remove a voter; a replica that fetched within that time is there."""
@@ -68,16 +71,18 @@ class MetadataNode:
         clock: Clock,
         rng: random.Random,
         transport: Transport,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
-        log: from `metadata_log.open_log`. Raises CorruptLog, UnsupportedVersion.
+        log: from `metadata_log.open_log`. snapshot_bytes: of the log, from one snapshot to the next.
+        Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity, self._folders = config, identity, tuple(folders)
         self._clock, self._rng, self._transport = clock, rng, transport
         self._home, executor = self._folders[0]
         node_id, times = identity.node_id, config.replication
         settings = TopicSettings(config.log_defaults)
-        self.metadata = MetadataLog(log, clock=clock, executor=executor)
+        self.metadata = MetadataLog(log, clock=clock, executor=executor, snapshot_bytes=snapshot_bytes)
         self.view = QuorumView(node_id)
         self._controller = ControllerDriver(
             Controller(
@@ -173,7 +178,6 @@ class MetadataNode:
             self.metadata,
             self._addresses,
             adopt=self._adopt,
-            fetch_snapshot=None,
             clock=self._clock,
             rng=self._rng,
             transport=self._transport,
@@ -182,6 +186,17 @@ class MetadataNode:
             tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.cluster_id or "", form=form))
             tasks.create_task(fetcher.run(self._home.cluster_id))
             tasks.create_task(self._review_voters())
+            tasks.create_task(self._write_snapshots())
+
+    async def _write_snapshots(self) -> None:
+        """Whenever the log has grown enough; on a full disk, later."""
+        while True:
+            await self.metadata.wait_until(lambda: self.metadata.wants_snapshot)
+            try:
+                await self.metadata.write_snapshot()
+            except DiskFull as error:
+                _log.warning("no snapshot of the metadata was written: %s", error.message)
+                await self._clock.sleep_ms(SNAPSHOT_AGAIN_MS)
 
     async def _review_voters(self) -> None:
         """While this node is the active controller, see now and then whether the voter set should change."""

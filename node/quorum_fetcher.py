@@ -22,7 +22,7 @@ from node import methods, status
 from node.clock import Clock
 from node.metadata_log import MetadataLog
 from node.quorum_addresses import QuorumAddresses
-from node.quorum_codec import snapshot_from_proto
+from node.quorum_codec import key_to_proto, snapshot_from_proto, snapshot_to_proto
 from node.quorum_driver import QuorumDriver
 from node.transport import Transport
 from node.work import run_unless
@@ -73,9 +73,6 @@ FATAL: Final = (CorruptLog, InconsistentClusterId, InvalidConfig, KafkaStorageEr
 Adopt = Callable[[str], Awaitable[None]]
 """Lets all data folders of this node belong to the cluster, durably."""
 
-FetchSnapshot = Callable[[Endpoint, SnapshotId], Awaitable[None]]
-"""Fetches a snapshot from the leader and begins the log anew behind it."""
-
 
 class QuorumFetcher:
     """Fetches for as long as it runs, except while this node leads."""
@@ -87,13 +84,12 @@ class QuorumFetcher:
         addresses: QuorumAddresses,
         *,
         adopt: Adopt,
-        fetch_snapshot: FetchSnapshot,
         clock: Clock,
         rng: random.Random,
         transport: Transport,
     ) -> None:
         self._driver, self._metadata, self._addresses = driver, metadata, addresses
-        self._adopt, self._fetch_snapshot = adopt, fetch_snapshot
+        self._adopt = adopt
         self._clock, self._rng, self._transport = clock, rng, transport
         self._cluster_id = ""
         self._in_touch = False
@@ -237,6 +233,29 @@ class QuorumFetcher:
                 self._metadata.truncate_to(offset)
             case TakeSnapshot(snapshot):
                 wanted.append(snapshot)
+
+    async def _fetch_snapshot(self, target: Endpoint, snapshot: SnapshotId) -> None:
+        """Fetch a snapshot from the leader piece by piece, and begin the log anew behind it."""
+        core = self._core
+        pieces: list[bytes] = []
+        position, size = 0, 1
+        while position < size:
+            request = quorum_pb2.FetchSnapshotRequest(
+                cluster_id=self._cluster_id,
+                replica=key_to_proto(core.me),
+                current_leader_epoch=core.epoch,
+                snapshot=snapshot_to_proto(snapshot),
+                position=position,
+                max_bytes=FETCH_BYTES,
+            )
+            answer = await self._transport.call(target, methods.QUORUM_FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
+            if answer.HasField("error"):
+                self._say(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
+                return
+            pieces.append(answer.data)
+            position, size = position + len(answer.data), answer.size
+        await self._metadata.install_snapshot(snapshot, b"".join(pieces))
+        _log.info("took a snapshot of the metadata up to offset %d, %d bytes", snapshot.end_offset, size)
 
     async def _join(self, cluster_id: str) -> None:
         if self._cluster_id:

@@ -137,8 +137,8 @@ class QuorumService:
             self._ensure_same_cluster(request.cluster_id, f"node {request.replica.node_id}")
             self._ensure_leading()
             wanted = min(request.max_bytes, SNAPSHOT_BYTES_MAX)
-            piece = self._metadata.snapshots.read(snapshot_from_proto(request.snapshot), request.position, wanted)
-            answer.size, answer.data = piece
+            snapshot = snapshot_from_proto(request.snapshot)
+            answer.size, answer.data = self._metadata.read_snapshot(snapshot, request.position, wanted)
         except TidelogError as error:
             answer.error.CopyFrom(status.to_proto(self._with_leader(error)))
         answer.leader_id = self._view.leader_id

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from node import methods
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
-from node.metadata_log import open_log
+from node.metadata_log import SNAPSHOT_BYTES, open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.methods import Answer, Method, Request
 from replication.image import ClusterImage, NodeRegistration
@@ -53,6 +53,7 @@ class MetadataWorld:
         self.count = nodes
         self.folders_each = folders
         self.voters = voters
+        self.snapshot_bytes = SNAPSHOT_BYTES
         self.disks = {node: FakeDisk() for node in range(nodes)}
         self.pace = {node: DiskPace() for node in range(nodes)}
         self.executors: dict[int, list[SimExecutor]] = {}
@@ -115,6 +116,7 @@ class MetadataWorld:
             clock=clock,
             rng=random.Random(self.rng.random()),
             transport=self.network.transport(f"node-{node}"),
+            snapshot_bytes=self.snapshot_bytes,
         )
         self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", side.services())
         async with asyncio.TaskGroup() as tasks:

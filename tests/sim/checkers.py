@@ -121,7 +121,7 @@ class Checkers:
             seen = self._watched.get((node, replica.key))
             if seen is None:
                 seen = self._watched[node, replica.key] = Watched()
-            log = replica.log
+            log, led = replica.log, seen.leads
             if log is not seen.log:
                 seen.log, seen.high_watermark, seen.log_end = log, -1, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
@@ -131,7 +131,7 @@ class Checkers:
                     self._members_have_all(replica.key, "a log was cut")
                 seen.log_end = log.log_end_offset
                 if log.high_watermark != seen.high_watermark:
-                    self._watermark_moved(node, replica, log, seen)
+                    self._watermark_moved(node, replica, log, seen, led=led)
 
     def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
         """The committed metadata name other in-sync sets for these partitions."""
@@ -188,7 +188,8 @@ class Checkers:
             )
         self._compare(node, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
 
-    def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
+    def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, *, led: bool) -> None:
+        """led: it did when it was last looked at; it may have committed and then resigned at one go."""
         reached = log.high_watermark
         if reached < seen.high_watermark:
             raise Violation(
@@ -198,7 +199,7 @@ class Checkers:
             raise Violation(f"{replica.name} on {node}: high watermark {reached} above log end {log.log_end_offset}")
         ledger = self.ledger(replica.key, replica.name)
         before = ledger.end
-        if reached > before and not replica.leads:
+        if reached > before and not (replica.leads or led):
             raise Violation(
                 f"{replica.name} on {node}: its high watermark is {reached}, but no leader committed beyond {before}"
             )
