@@ -9,7 +9,8 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - a leader begins with everything that was committed before, and a member of the in-sync set has it
     (both for `durability=fsync`, where no crash may take it away);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
-  - readers see committed records only.
+  - readers see committed records only;
+  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching).
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class Checkers:
         self._members = members
         self._note = note
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
+        self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
     def ledger(self, key: PartitionKey, name: str) -> Ledger:
         found = self.ledgers.get(key)
@@ -129,6 +131,8 @@ class Checkers:
             if log is not None:
                 if log.log_end_offset < seen.log_end:
                     self._members_have_all(replica.key, "a log was cut")
+                elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
+                    self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
                 seen.log_end = log.log_end_offset
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
@@ -187,6 +191,16 @@ class Checkers:
                 f"{log.log_end_offset}, but everything below {ledger.end} was committed before"
             )
         self._compare(node, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
+
+    def _logs_match(self, node: str, replica: ReplicaView, log: ReadableLog, start: int) -> None:
+        """Raft's log matching: a batch of one epoch at one offset is the same everywhere, committed or not."""
+        for batch in iter_batches(self._read(node, log, start, log.log_end_offset)):
+            place = int(batch.base_offset), int(batch.partition_leader_epoch)
+            data = bytes(batch.buffer)
+            if self._placed.setdefault(place, data) != data:
+                raise Violation(
+                    f"{replica.name} on {node}: offset {place[0]} of epoch {place[1]} has other bytes elsewhere"
+                )
 
     def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, *, led: bool) -> None:
         """led: it did when it was last looked at; it may have committed and then resigned at one go."""

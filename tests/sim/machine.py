@@ -187,6 +187,11 @@ class Machine:
 
     # --- the disk ---
 
+    def empty(self) -> None:
+        """Another volume, with nothing on it."""
+        assert not self.up, f"{self.name} runs"
+        self.disk = FakeDisk()
+
     @property
     def has_offline_folder(self) -> bool:
         """Does the node run without one of its data folders?"""

@@ -199,6 +199,12 @@ class Simulation:
         self.machines[node].die(power_lost=True, forget_all=forget_all)
         return node
 
+    def empty(self, node: int) -> int:
+        """The machine's volume is replaced by an empty one; no process runs."""
+        self.note(f"the volume of {self.machines[node].name} is replaced by an empty one")
+        self.machines[node].empty()
+        return node
+
     def restart(self, node: int, *, after: float = 0.0) -> int:
         """Start the process again, on whatever the disk has; nothing happens where one runs."""
         if after > 0:
