@@ -16,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from bench.figure import Better, Figure, Run
+from bench.storage_cleaning import cleaning
 from bench.storage_recovery import recoveries
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
@@ -44,6 +45,7 @@ def figures(run: Run) -> Iterator[Figure]:
     yield from lookups(run)
     recovered = make_log(run, "recovered", LogConfig(durability=Durability.PAGE_CACHE, segment_bytes=128 << 20))
     yield from recoveries(run, recovered, build(LARGE))
+    yield from cleaning(run)
 
 
 class SystemClock:

@@ -13,6 +13,7 @@ from node.clock import Clock
 from storage.data_folder import DataFolder
 from storage.loaded import Damage
 from storage.log import Log
+from storage.log_cleaner import Cleaned
 from storage.log_manager import LogManager
 from storage.scrub_segment import Finding, FindingKind
 from storage.upkeep import Upkeep
@@ -45,9 +46,12 @@ class LogCare:
 
     async def run(self) -> None:
         """Look after the logs until cancelled."""
-        while True:
-            self.upkeep.tick(self._clock.monotonic_ms())
-            await self._clock.sleep_ms(TICK_MS)
+        try:
+            while True:
+                self.upkeep.tick(self._clock.monotonic_ms())
+                await self._clock.sleep_ms(TICK_MS)
+        finally:
+            self.upkeep.stop()
 
     # --- what upkeep tells (UpkeepOwner) ---
 
@@ -70,6 +74,22 @@ class LogCare:
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
         self._log_start_moved(log)
+
+    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+        """A log has been compacted."""
+        del folder
+        stats = round_.stats
+        _log.info(
+            "%s is compacted up to offset %d",
+            round_.log,
+            round_.end,
+            extra={
+                "records": stats.records_read,
+                "kept": stats.records_kept,
+                "bytes": stats.bytes_read,
+                "bytes_kept": stats.bytes_kept,
+            },
+        )
 
     def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
         """The scrub found something."""

@@ -16,6 +16,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from node import folder_metrics
+from node.folder_metrics import FolderFigures
+
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -33,6 +36,9 @@ class PartitionFigures:
     log_end: int
     high_watermark: int
     held: int
+    size: int = 0
+    """Bytes of its log."""
+    segments: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class NodeFigures:
     offline_folders: tuple[str, ...]
     folders: tuple[str, ...]
     partitions: tuple[PartitionFigures, ...]
+    working_folders: tuple[FolderFigures, ...] = ()
 
 
 class NodeMetrics:
@@ -113,6 +120,7 @@ class _NodeCollector(Collector):
         for folder in now.folders:
             offline.add_metric((folder,), float(folder in now.offline_folders))
         yield offline
+        yield from folder_metrics.collect(now.working_folders)
         leads = [figures for figures in now.partitions if figures.leads]
         yield _gauge("tidelog_replicas", "Replicas on this node", len(now.partitions))
         yield _gauge("tidelog_leaders", "Partitions that this node leads", len(leads))
@@ -141,6 +149,8 @@ def _partition_gauges(partitions: tuple[PartitionFigures, ...]) -> Iterator[Metr
             "Records not held durably yet by this replica: log end less held",
             lambda figures: figures.log_end - figures.held,
         ),
+        ("tidelog_partition_size_bytes", "Bytes of this replica's log", lambda figures: figures.size),
+        ("tidelog_partition_segments", "Segments of this replica's log", lambda figures: figures.segments),
     )
     for name, words, value in named:
         family = GaugeMetricFamily(name, words, labels=("topic", "partition", "role"))

@@ -22,6 +22,7 @@ from node import methods
 from node.clock import Clock
 from node.config import CLIENT_LISTENER, NodeConfig
 from node.data_service import DataService
+from node.folder_metrics import figures_of as folder_figures
 from node.gate import Gate
 from node.log_care import LogCare
 from node.metadata_log import METADATA_TOPIC_ID, open_log
@@ -136,6 +137,14 @@ class Node:
             is_controller=metadata is not None and metadata.view.leads,
             folders=self._config.data_folders,
             offline_folders=tuple(path for path in self._config.data_folders if metadata and path not in working),
+            working_folders=tuple(
+                folder_figures(
+                    folder,
+                    None if self._care is None else self._care.upkeep,
+                    self._logs.progress.get(folder.path),
+                )
+                for folder in self._logs.working
+            ),
             partitions=()
             if metadata is None or replicas is None
             else tuple(_figures_of(partition, metadata.image) for partition in replicas.partitions()),
@@ -328,6 +337,7 @@ class Node:
             while folder.commit.busy:
                 await self._clock.sleep_ms(QUIET_MS)
             for _ in range(QUIET_ROUNDS):
+                await run_in(folder.background, lambda: None)
                 await run_in(folder.executor, lambda: None)
             if folder.offline is not None:
                 folder.close()
@@ -354,6 +364,8 @@ def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:
         log_end=log.log_end_offset,
         high_watermark=log.high_watermark,
         held=log.held,
+        size=log.size,
+        segments=log.segment_count,
     )
 
 

@@ -130,6 +130,9 @@ class ProduceDesk:
             log_append_time_ms=-1,
             log_start_offset=-1 if partition is None else partition.log_start,
             leader_epoch=-1 if partition is None else partition.leader_epoch,
+            record_errors=[
+                data_pb2.RecordError(index=each.index, message=each.message) for each in error.record_errors
+            ],
         )
 
     def sent(self, count: int) -> None:

@@ -4,7 +4,7 @@ Kept true:
   1. No transaction index is believed before it has agreed with the batches of its segment in this life of the process:
      a file that was lost, cut or damaged while the marker said "clean" is rebuilt when its segment is first read so.
      Agreeing costs one walk along the segment's batch headers, and reading its markers; segments that were written or
-     recovered in this life cost nothing.
+     recovered in this life cost nothing, nor do those that agreed in an earlier one and look as they did then.
   2. A search ends behind the range at the first segment at whose end no transaction is open that began in the range,
      so that a read at the log's start does not walk all of it.
   3. What cannot be checked (the log is damaged there) is said, and never passed over.
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from storage.agreed_indexes import Agreement, read_agreements, remove_agreements, write_agreements
 from storage.config import INT64_MAX
 from storage.files import Files
 from storage.index_errors import CorruptIndex
@@ -25,7 +26,13 @@ from storage.producer_replay import replay, walk_producers
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment, segment_path
 from storage.segments import LogSegments
-from storage.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from storage.transaction_index import (
+    TRANSACTION_INDEX_SUFFIX,
+    AbortedTransaction,
+    TransactionIndex,
+    encode_transactions,
+)
+from tidelog.records.checksum import crc32c
 from tidelog.types import Millis, Offset, ProducerId
 
 
@@ -50,7 +57,7 @@ class _Told(NamedTuple):
 class AbortedTransactions:
     """See the module's words. For the owner's thread."""
 
-    __slots__ = ("_believed", "_files", "_folder", "_open_behind")
+    __slots__ = ("_agreed", "_believed", "_files", "_folder", "_open_behind")
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
@@ -58,6 +65,8 @@ class AbortedTransactions:
         """By base offset, the indexes that agree with their segments."""
         self._open_behind: dict[Offset, Offset | None] = {}
         """By base offset of closed segments: where the oldest transaction begins that is open at its end."""
+        self._agreed: dict[Offset, Agreement] | None = None
+        """What the file says of earlier lives; None: not looked at."""
 
     def _index(self, base_offset: Offset) -> TransactionIndex:
         path = segment_path(self._folder, base_offset, TRANSACTION_INDEX_SUFFIX)
@@ -101,10 +110,59 @@ class AbortedTransactions:
             del self._open_behind[base]
         (self._believed.get(last_base) or self._index(last_base)).truncate_to(offset)
 
-    def forget(self) -> None:
-        """Segments were cleaned, removed or replaced: what is read of them is checked again."""
+    def forget(self) -> bool:
+        """Segments are being cut, emptied or replaced: what is read of them is checked again. Returns whether the
+        folder must be synced before anything is appended. Raises OSError."""
         self._believed.clear()
         self._open_behind.clear()
+        return self.cutting()
+
+    def cutting(self) -> bool:
+        """The log is about to be cut: what earlier lives have found holds no more. Returns as `forget`."""
+        self._agreed = {}
+        return remove_agreements(self._files, self._folder)
+
+    def recovered(self, read_from: Offset) -> None:
+        """Recovery has read the segments from there on: what was known of them in earlier lives goes, durably. Raises
+        OSError."""
+        before = self._earlier()
+        self._agreed = {base: agreement for base, agreement in before.items() if base < read_from}
+        if len(self._agreed) < len(before):
+            write_agreements(self._files, self._folder, self._agreed, sync=True)
+
+    def note_agreements(self, segments: LogSegments, open_since: Offset | None) -> None:
+        """Write down which segments agree, for later lives. open_since: where the oldest transaction begins that is
+        open at the log's end. Raises OSError."""
+        before, now = self._earlier(), dict[Offset, Agreement]()
+        for segment in segments:
+            base, index = segment.base_offset, self._believed.get(segment.base_offset)
+            since = open_since if segment is segments.active else self._open_behind.get(base)
+            if index is not None and (segment is segments.active or base in self._open_behind):
+                now[base] = Agreement(segment.size, *_look_of(index), Offset(-1) if since is None else since)
+            elif base in before:
+                now[base] = before[base]
+        if now != before:
+            write_agreements(self._files, self._folder, now)
+            self._agreed = now
+
+    def _earlier(self) -> dict[Offset, Agreement]:
+        if self._agreed is None:
+            self._agreed = read_agreements(self._files, self._folder)
+        return self._agreed
+
+    def recall(self, segment: LogSegment) -> bool:
+        """Did the segment agree with its index in an earlier life, and does it look as it did then? Then it is
+        believed. Raises OSError."""
+        base, index = segment.base_offset, self._index(segment.base_offset)
+        then = self._earlier().get(base)
+        try:
+            if then is None or (segment.size, *_look_of(index)) != then[:3]:
+                return False
+        except CorruptIndex:
+            return False
+        self._believed[base] = index
+        self._open_behind[base] = then.open_since if then.open_since >= 0 else None
+        return True
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -129,6 +187,8 @@ class AbortedTransactions:
         index = self._believed.get(base)
         if index is not None and (not closed or base in self._open_behind):
             return index
+        if closed and self.recall(segment):
+            return self._believed[base]
         told = self._read(segment, segments)
         index = self._index(base)
         if not _agrees(index, told):
@@ -156,6 +216,11 @@ class AbortedTransactions:
                 markers[offset] = _Marker(producer_id, ends.get(producer_id, Offset(0)), stable)
             ends[producer_id] = Offset(offset + 1)
         return _Told(aborted, markers, next(iter(state.open_transactions), None))
+
+
+def _look_of(index: TransactionIndex) -> tuple[int, int]:
+    """How many entries it has, and their checksum. Raises CorruptIndex, OSError."""
+    return len(index.entries), crc32c(encode_transactions(index.entries))
 
 
 def _agrees(index: TransactionIndex, told: _Told) -> bool:

@@ -1,7 +1,8 @@
 """A log as a clean stop left it: believed after a look at the end of its last segment.
 
-Kept true: the marker is believed only where the last segment's headers, its indexes, the epoch file, the recovery point
-and the held mark tell the same story; a marker over a torn log, or over one that ends in zeros, is not.
+Kept true: the marker is believed only where the last segment's headers, its indexes, the epoch file, the recovery
+point, the held mark and the names of the producer snapshots tell the same story; a marker over a torn log, over one
+that ends in zeros, or over one that lacks a segment, is not.
 Left to others: what to do where it is not believed (recovery.py); closed segments, which are looked at when they are
 used (segment.py) and by the scrub.
 Source: design section 3; Kafka's LogLoader believes the marker whatever it finds.
@@ -17,6 +18,7 @@ from storage.epoch_cache import EpochFile, LeaderEpochCache
 from storage.index_errors import CorruptIndex
 from storage.loaded import LoadedLog
 from storage.loading_site import LoadingSite
+from storage.producer_snapshot import snapshot_offset
 from storage.segment import LogSegment
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Offset
@@ -39,6 +41,10 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
             f"{'are not' if entries is None else 'are'} there"
         )
         return None
+    problem = _snapshot_problem(site, segments, log_end)
+    if problem is not None:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {problem}")
+        return None
     for segment in segments[:-1]:
         site.ensure_indexes(segment)
     active.close()  # an idle log needs no open file
@@ -47,6 +53,18 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
     start = max(known.log_start, segments[0].base_offset)
     file = EpochFile(site.files, site.epoch_path, cache.version)
     return LoadedLog(list(segments), cache, file, start, log_end, log_end, log_end)
+
+
+def _snapshot_problem(site: LoadingSite, segments: Sequence[LogSegment], log_end: Offset) -> str | None:
+    """What the names of the producer snapshots say against the marker: a clean stop leaves one at the log end, and
+    each other one stands where a segment begins, or has begun. None where nothing. Raises OSError."""
+    names = site.files.list(site.folder)
+    found = {offset for name in names if (offset := snapshot_offset(name)) is not None}
+    if log_end > 0 and log_end not in found:
+        return f"there is no producer snapshot at the log end {log_end}"
+    bases = {segment.base_offset for segment in segments}
+    lost = sorted(offset for offset in found - bases if segments[0].base_offset < offset < log_end)
+    return f"the snapshot at offset {lost[0]} has no segment" if lost else None
 
 
 def _epochs(site: LoadingSite, active: LogSegment) -> tuple[EpochStart, ...] | None:

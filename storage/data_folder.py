@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from storage.checkpoints import LOG_FOLDER, read_partition_metadata, write_partition_metadata
@@ -29,8 +29,10 @@ from storage.files import Files, is_full
 from storage.folder_claims import FolderClaims
 from storage.folder_identity import FolderIdentity
 from storage.group_commit import GroupCommit
-from storage.loading import Damage, Known, LogLoader
+from storage.loaded import Damage, Progress
+from storage.loading import Known, LogLoader
 from storage.log import Log
+from storage.open_segments import OpenSegments
 from storage.reserve import Reserve
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
@@ -62,13 +64,30 @@ class LoadProgress:
     done: int
     total: int
     bytes: int
+    segment: int = 0
+    """How many segments of a log that recovers are done, `segments` being all of them; 0 between two logs."""
+    segments: int = 0
 
     def __str__(self) -> str:
-        return f"{self.folder}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one {self.log}"
+        within = f" (segment {self.segment} of {self.segments})" if self.segment < self.segments else ""
+        return (
+            f"{self.folder}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one {self.log}{within}"
+        )
 
 
 def _ignore(_: object) -> None:
     return None
+
+
+def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress], None]) -> Progress:
+    """What tells of the segments of one log that recovers."""
+
+    def tell(done: int, total: int, size: int) -> None:
+        nonlocal so_far
+        so_far = replace(so_far, bytes=so_far.bytes + size, segment=done, segments=total)
+        progress(so_far)
+
+    return tell
 
 
 class DataFolder:
@@ -104,6 +123,7 @@ class DataFolder:
         self.reserve = reserve
         """The room that appends leave alone."""
         self.claims = claims
+        self.open_segments = OpenSegments()
         self.notes: list[str] = [*identity.notes, *claims.notes]
         """What loading cut, rebuilt or set aside, in sentences."""
         self.missing: dict[PartitionKey, Damage] = {}
@@ -136,8 +156,9 @@ class DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
         executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
-        side by side; background: where they are cleaned and scrubbed; without one, on `executor`. reserve_bytes: as Reserve's setting. Raises KafkaStorageError where
-        the disk fails or another process uses the folder, InvalidConfig where it is no data folder.
+        side by side; background: where they are cleaned and scrubbed; without one, on `executor`. reserve_bytes: as
+        Reserve's setting. Raises KafkaStorageError where the disk fails or another process uses the folder,
+        InvalidConfig where it is no data folder.
         """
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
@@ -212,13 +233,15 @@ class DataFolder:
         open ones.
 
         config_of: the topic's settings. only: load just these now (the metadata log comes before all others); the call
-        without it completes the loading. progress: told after each log. What is no readable log is set aside. Raises
-        KafkaStorageError, DiskFull.
+        without it completes the loading. progress: told after each log, and after each segment that is recovered. What
+        is no readable log is set aside. Raises KafkaStorageError, DiskFull.
         """
         wanted = [tp for tp in self._find_logs() if only is None or only(tp)]
         loaded_bytes = 0
         for number, tp in enumerate(wanted, 1):
-            self._guard(f"loading {self.path}/{tp}", lambda tp=tp: self._load(tp, config_of))  # type: ignore[misc]
+            so_far = LoadProgress(self.path, str(tp), number - 1, len(wanted), loaded_bytes)
+            tell = _segment_by_segment(so_far, progress)
+            self._guard(f"loading {self.path}/{tp}", lambda tp=tp, tell=tell: self._load(tp, config_of, tell))  # type: ignore[misc]
             log = self.logs.get(tp)
             loaded_bytes += 0 if log is None else log.size
             progress(LoadProgress(self.path, str(tp), number, len(wanted), loaded_bytes))
@@ -239,7 +262,7 @@ class DataFolder:
                     found.append(tp)
         return found
 
-    def _load(self, tp: TopicPartition, config_of: ConfigOf) -> None:
+    def _load(self, tp: TopicPartition, config_of: ConfigOf, tell: Progress) -> None:
         path = f"{self.path}/{tp}"
         topic_id = read_partition_metadata(self.files, path)
         if topic_id is None:
@@ -248,13 +271,15 @@ class DataFolder:
         key = PartitionKey(topic_id, tp.partition)
         config = config_of(tp, topic_id)
         known = self.claims.known(tp, key, clean=self.was_clean)
-        loaded = LogLoader(self.files, path, config, self.clock, self.rng, known).load()
+        loaded = LogLoader(self.files, path, config, self.clock, self.rng, known, tell).load()
         log = Log(self, path, tp, topic_id, config, loaded, self.claims.high_watermark(tp))
         self.notes.extend(log.notes)
         self.logs[tp] = log
         self._seen.add(key)
         if log.damage is None and log.held > known.held:
             self.note_held(log)
+        if known.foreign and config.compact:
+            self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
 
     def _find_missing(self) -> None:
         for key, held in self.claims.marks.all().items():

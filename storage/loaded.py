@@ -73,10 +73,9 @@ class Known:
 
 
 class Progress(Protocol):
-    """Told after each segment of a log that is loaded: the log's folder, segments done and in all, bytes read of that
-    segment."""
+    """Told after each segment of a log that is loaded: segments done and in all, bytes read of that segment."""
 
-    def __call__(self, path: str, done: int, total: int, size: int) -> None: ...
+    def __call__(self, done: int, total: int, size: int) -> None: ...
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from tidelog.types import Offset
 
 __all__ = ["Damage", "Known", "LoadedLog", "LogLoader"]
 
-_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex)")
+_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
 
 
 class LogLoader:

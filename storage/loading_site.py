@@ -17,7 +17,7 @@ from storage.segments import set_aside
 from tidelog.types import Durability, Offset
 
 
-def _silent(path: str, done: int, total: int, size: int) -> None:
+def _silent(done: int, total: int, size: int) -> None:
     """Progress that nobody wants to see."""
 
 
@@ -48,7 +48,8 @@ class LoadingSite:
     def may_lack(self, end: Offset) -> bool:
         """May offsets that end at `end`, where a segment begins, be in no batch at all?
 
-        The cleaner empties segments. Where Kafka's folder does not say how far it came, a compacted log is believed.
+        The cleaner empties segments, and says how far it came. A follower of Kafka's begins a segment where its leader
+        has a batch, so what the leader's cleaner took is missing before it: a compacted log from Kafka is believed.
         """
         return end <= self.known.cleaned or (self.known.foreign and self.config.compact)
 

@@ -100,7 +100,7 @@ class Log:
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
-        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments)
+        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments, folder.open_segments)
         self._producers = LogProducers(
             folder.files,
             path,
@@ -169,6 +169,11 @@ class Log:
     def segments(self) -> tuple[LogSegment, ...]:
         """By base offset, the active one last. For tools and tests."""
         return tuple(self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments it has."""
+        return len(self._segments)
 
     @property
     def active(self) -> LogSegment:
@@ -481,6 +486,8 @@ class Log:
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The ticket has run: what it covers, up to any cut made since, is durable."""
         moved = self._flush.finish(ticket)
+        if not self._closed:
+            self._segments.keep_open(ticket.closed)
         self.last_flush_ms = self.folder.clock.wall_ms()
         if moved and self._fsync and not self._closed:
             self.folder.note_held(self)

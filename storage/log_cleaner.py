@@ -104,13 +104,15 @@ class LogCleaner:
         self._throttle = Throttle(bytes_per_second)
         self._on_trouble = on_trouble
         self._round: tuple[Log, Cleaning] | None = None
-        self._refused: dict[TopicPartition, tuple[Log, str]] = {}
+        self._refused: dict[Log, str] = {}
         self.last: Cleaned | None = None
+        self.dirty_share = 0.0
+        """The largest of a log, when one was last looked for."""
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
         """By log, what keeps it from being cleaned."""
-        return {tp: why for tp, (log, why) in self._refused.items() if not log.closed}
+        return {log.topic_partition: why for log, why in self._refused.items() if not log.closed}
 
     @property
     def busy_with(self) -> TopicPartition | None:
@@ -120,16 +122,17 @@ class LogCleaner:
     def begin(self, logs: Iterable[Log], now: Millis) -> Piece | None:
         """Choose the log with the largest dirty share of those worth it, and begin. now: wall clock."""
         assert self._round is None, f"{self.busy_with} is being cleaned already"
+        self._refused = {log: why for log, why in self._refused.items() if not log.closed}
+        self.dirty_share = 0.0
         best: tuple[Log, Cleanable] | None = None
         for log in logs:
             if not self._may_clean(log):
                 continue
             cleanable = self._try(lambda log=log: measure_log(log, now))  # type: ignore[misc]
-            if (
-                cleanable is not None
-                and cleanable.is_worth_it(log.config)
-                and (best is None or cleanable.ratio > best[1].ratio)
-            ):
+            if cleanable is None:
+                continue
+            self.dirty_share = max(self.dirty_share, cleanable.ratio)
+            if cleanable.is_worth_it(log.config) and (best is None or cleanable.ratio > best[1].ratio):
                 best = log, cleanable
         if best is None:
             return None
@@ -143,8 +146,7 @@ class LogCleaner:
     def _may_clean(self, log: Log) -> bool:
         if not log.config.compact or log.closed or log.damage is not None or log.folder.offline is not None:
             return False
-        refused = self._refused.get(log.topic_partition)
-        return refused is None or refused[0] is not log
+        return log not in self._refused
 
     def settle(self, outcome: int | BaseException, now: Millis, *, started: Millis, ended: Millis) -> Piece | None:
         """A piece has returned so many bytes, or raised that. now: wall clock. started, ended: of the piece, monotonic.
@@ -183,7 +185,7 @@ class LogCleaner:
             self._on_trouble(log.folder.fail(f"cleaning {log.path}", cause))
         elif isinstance(cause, BrokenChain | IndexRefusal | TidelogError):
             why = cause.message if isinstance(cause, TidelogError) else str(cause)
-            self._refused[log.topic_partition] = log, why
+            self._refused[log] = why
             self._on_trouble(
                 CorruptLog(
                     f"{log.topic_partition} cannot be compacted, and is left as it is until it is opened anew: {why}"

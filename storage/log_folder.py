@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from storage.clock import WallClock
 from storage.files import Files
+from storage.open_segments import OpenSegments
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, TopicPartition
 
@@ -23,6 +24,11 @@ class LogFolder(Protocol):
     def clock(self) -> WallClock: ...
     @property
     def rng(self) -> random.Random: ...
+    @property
+    def open_segments(self) -> OpenSegments:
+        """Which closed segments of its logs are open."""
+        ...
+
     @property
     def offline(self) -> str | None:
         """Why the folder is out of use, None while it is in use."""

@@ -66,6 +66,10 @@ class LogProducers:
         """What could not be read again; None for nothing."""
         if loaded.fresh:
             self._aborted.begin(segments.active.base_offset)
+        elif loaded.read_from is None:
+            self._aborted.recall(segments.active)
+        else:
+            self._aborted.recovered(loaded.read_from)
 
     # --- questions ------------------------------------------------------------------------------------------------
 
@@ -136,12 +140,20 @@ class LogProducers:
 
     def rolled(self, closed: Offset, base_offset: Offset) -> None:
         """The segment at `closed` takes no more, the one at `base_offset` is new."""
-        self._aborted.close(closed, next(iter(self._state.open_transactions), None))
+        self._aborted.close(closed, self._open_since)
         self._aborted.begin(base_offset)
+        self._aborted.note_agreements(self._segments, self._open_since)
+
+    @property
+    def _open_since(self) -> Offset | None:
+        return next(iter(self._state.open_transactions), None)
 
     def closing(self, log_end: Offset) -> None:
-        """A clean stop: nothing is appended any more."""
+        """A clean stop: nothing is appended any more. The snapshot of an earlier stop goes, where no segment begins
+        there: the next start would ask what has become of that one."""
         self._state.take_snapshot(log_end)
+        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self._aborted.note_agreements(self._segments, self._open_since)
 
     def segments_went(self, log_start: Offset) -> None:
         """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones: their snapshots go
@@ -155,7 +167,8 @@ class LogProducers:
 
     def cutting(self, log_end: Offset) -> bool:
         """The log is to end at `log_end`. Returns whether the folder must be synced before anything is appended."""
-        return self._state.remove_snapshots_above(log_end)
+        stale = self._state.remove_snapshots_above(log_end)
+        return self._aborted.cutting() or stale
 
     def cut(self, log_start: Offset, log_end: Offset, high_watermark: Offset, now: Millis) -> Damage | None:
         """The log ends at `log_end` now. Returns what of it cannot be read, None for nothing."""

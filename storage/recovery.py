@@ -98,7 +98,7 @@ class Recovery:
             except BrokenChain as broken:
                 site.lose(segment.path, broken.position, Offset(broken.next_offset), behind.base_offset, broken.reason)
             segment.close()
-            site.progress(site.folder, done + 1, len(segments), 0)
+            site.progress(done + 1, len(segments), 0)
 
     def _end_of(self, segment: LogSegment) -> Offset:
         """One past the last offset of a closed segment. Raises BrokenChain."""
@@ -131,7 +131,7 @@ class Recovery:
             next_offset = max(next_offset, segment.base_offset)
             behind = segments[i + 1].base_offset if i + 1 < len(segments) else None
             next_offset, from_byte, cut = self._recover_segment(segment, next_offset, behind)
-            site.progress(site.folder, i + 1, len(segments), segment.size)
+            site.progress(i + 1, len(segments), segment.size)
             if i == first:
                 rewrite_from = from_byte
             if cut:

@@ -56,7 +56,7 @@ class Scrub:
         self._look_at = monotonic_ms()
         self._ticked = self._look_at
         self._check: tuple[Log, SegmentCheck] | None = None
-        self._busy = False
+        self._busy = self._stopped = False
         self._bytes_left = self._ms_left = 0
         self.bytes_read = 0
         """Since the process began."""
@@ -78,8 +78,12 @@ class Scrub:
         if not self._busy:
             self._go_on()
 
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._stopped = True
+
     def _go_on(self) -> None:
-        if self._bytes_left <= 0 or self._ms_left <= 0 or self._folder.offline is not None:
+        if self._stopped or self._bytes_left <= 0 or self._ms_left <= 0 or self._folder.offline is not None:
             return
         if self._check is None:
             self._check = self._next()

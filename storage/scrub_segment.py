@@ -3,7 +3,8 @@
     plan (owner's thread) -> `step` again and again (elsewhere: own handle, own copies) -> judge (owner's thread)
 
 What is checked: checksums; the chain of offsets and epochs, up to the next segment's base; every batch's epoch against
-the epoch cache; that every entry of `.index` points at a batch that lookups may start from; that every entry of
+the epoch cache; that every entry of `.index` points at a batch that lookups may start from (older Kafkas name the last
+offset of an append of several batches, and the first one's byte); that every entry of
 `.timeindex` says the largest timestamp so far and the last one the segment's.
 Wrong magics and epochs, which no checksum covers, and wrong indexes are put right at once; the indexes as files of
 another name, which the owner puts in place.
@@ -245,7 +246,7 @@ class _IndexCheck:
         self._next_offset = self._next_time = 0
         self._wrong_offset = self._cut(offsets, OffsetIndex.ENTRY.size)
         self._wrong_time = self._cut(times, TimeIndex.ENTRY.size)
-        self._last = base - 1
+        self._last = self._last_entry = base - 1
         self._largest = -1
 
     @staticmethod
@@ -273,9 +274,10 @@ class _IndexCheck:
         elif offset <= self._last:
             reason = f"offset {offset} lies before byte {position}, to which it points"
             self._wrong_offset = self._wrong_offset or (reason, at)
-        elif offset > header.last_offset:
-            reason = f"offset {offset} lies behind the batch at byte {position}, to which it points"
+        elif offset <= self._last_entry:
+            reason = f"offset {offset} does not grow over {self._last_entry}, that of the entry before"
             self._wrong_offset = self._wrong_offset or (reason, at)
+        self._last_entry = offset
 
     def _take_time(self, header: BatchHeader, largest: int) -> None:
         while self._next_time < len(self._times):
@@ -300,6 +302,9 @@ class _IndexCheck:
             position = self._offsets[self._next_offset][1]
             reason = f"it points at byte {position}, the segment has {self._size} bytes"
             self._wrong_offset = (reason, self._next_offset * OffsetIndex.ENTRY.size)
+        if self._wrong_offset is None and self._last_entry > self._last:
+            reason = f"it points at offset {self._last_entry}, the last one of the segment is {self._last}"
+            self._wrong_offset = (reason, (self._next_offset - 1) * OffsetIndex.ENTRY.size)
         if self._wrong_time is None and self._next_time < len(self._times):
             reason = "it points at an offset behind the segment's last"
             self._wrong_time = (reason, self._next_time * TimeIndex.ENTRY.size)

@@ -22,6 +22,7 @@ from storage.files import Buffer, File, Files
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
+from storage.open_segments import OpenSegments
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
@@ -57,6 +58,7 @@ class LogSegment:
         "_files",
         "_index",
         "_interval",
+        "_keeper",
         "_max",
         "_preallocated",
         "_since_index",
@@ -92,6 +94,7 @@ class LogSegment:
         self.jitter_ms = jitter_ms
         self._interval = config.index_interval_bytes
         self._since_index = 0
+        self._keeper: OpenSegments | None = None
         self._file: File | None = files.open(self.path, create=True) if fresh else None
         self.size = 0 if fresh else files.size(self.path) or 0
         self._preallocated = fresh and config.preallocate
@@ -121,17 +124,32 @@ class LogSegment:
         """The .log file, opened at first use."""
         if self._file is None:
             self._file = self._files.open(self.path)
+        if self._keeper is not None:
+            self._keeper.used(self)
         return self._file
 
     @property
     def index(self) -> OffsetIndex:
         """The offset index, opened at first use. Raises CorruptIndex, OSError."""
+        if self._keeper is not None:
+            self._keeper.used(self)
         return self._index.get()
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index, opened at first use. Raises CorruptIndex, OSError."""
+        if self._keeper is not None:
+            self._keeper.used(self)
         return self._time_index.get()
+
+    def keep_open_in(self, keeper: OpenSegments | None) -> None:
+        """The segment takes no appends, and all of it is durable: how long it is open is up to `keeper`. None: it takes
+        appends again."""
+        if self._keeper is not None:
+            self._keeper.forget(self)
+        self._keeper = keeper
+        if keeper is not None and (self._file is not None or self._index.is_open or self._time_index.is_open):
+            keeper.used(self)
 
     @property
     def largest(self) -> TimestampOffset:
@@ -320,11 +338,11 @@ class LogSegment:
     def ensure_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Both indexes, opened, and rebuilt where they cannot be right. Raises BrokenChain, OSError."""
         try:
-            return self._index.get(), self._time_index.get()
+            return self.index, self.time_index
         except CorruptIndex:
             self.rebuild_indexes()
             self.trim_indexes()
-        return self._index.get(), self._time_index.get()
+        return self.index, self.time_index
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
@@ -361,6 +379,8 @@ class LogSegment:
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._keeper is not None:
+            self._keeper.forget(self)
 
     def remove(self) -> None:
         """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""

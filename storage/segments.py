@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from storage.config import LogConfig
 from storage.files import Files
+from storage.open_segments import OpenSegments
 from storage.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.types import Millis, Offset
 
@@ -46,11 +47,15 @@ def set_aside(files: Files, path: str) -> str:
 class LogSegments:
     """An ordered collection of at least one segment, but for moments while a log is emptied."""
 
-    __slots__ = ("_bases", "_files", "_folder", "_rng", "_segments")
+    __slots__ = ("_bases", "_files", "_folder", "_keeper", "_rng", "_segments")
 
-    def __init__(self, files: Files, folder: str, rng: random.Random, segments: Sequence[LogSegment]) -> None:
-        self._files, self._folder, self._rng = files, folder, rng
+    def __init__(
+        self, files: Files, folder: str, rng: random.Random, segments: Sequence[LogSegment], keeper: OpenSegments
+    ) -> None:
+        """keeper: decides which of the closed ones stay open."""
+        self._files, self._folder, self._rng, self._keeper = files, folder, rng, keeper
         self._segments = list(segments)
+        self.keep_open(self._segments[:-1])
         self._bases: list[int] = [segment.base_offset for segment in segments]
 
     def __iter__(self) -> Iterator[LogSegment]:
@@ -99,6 +104,12 @@ class LogSegments:
         self._bases.append(base)
         return segment, notes
 
+    def keep_open(self, closed: Iterable[LogSegment]) -> None:
+        """These take no appends any more, and all of their bytes are durable: they may be closed to be opened again."""
+        for segment in closed:
+            if segment is not self._segments[-1]:
+                segment.keep_open_in(self._keeper)
+
     def _free_names(self, base: int) -> list[str]:
         notes = []
         for suffix in ALL_SUFFIXES:
@@ -124,6 +135,8 @@ class LogSegments:
             self._segments.pop()
             self._bases.pop()
             removed = True
+        if segment is not None:
+            segment.keep_open_in(None)
         return removed
 
     def drop_first(self, count: int) -> list[str]:
@@ -152,6 +165,7 @@ class LogSegments:
         cleaned.rename("")
         self._files.sync_folder(self._folder)
         self._segments[first : first + len(old)] = [cleaned]
+        self.keep_open([cleaned])
         self._bases[first : first + len(old)] = [cleaned.base_offset]
         return dropped
 

@@ -3,6 +3,8 @@
     `flush.ms`, the reserve, files to remove       flush.scheduler.interval.ms
     checkpoints                                    flush.offset.checkpoint.interval.ms
     retention                                      retention.check.interval.ms
+    expiry of producers                            producer.id.expiration.check.interval.ms
+    compaction                                     cleaner.backoff.ms (folder_cleaning.py)
     the scrub                                      with every tick, as slowly as it is told to (scrub.py)
 
 Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
@@ -16,7 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from storage.data_folder import DataFolder
+from storage.folder_cleaning import FolderCleaning
 from storage.log import Log
+from storage.log_cleaner import Cleaned
 from storage.log_manager import LogManager
 from storage.scrub import Scrub
 from storage.scrub_segment import Finding
@@ -24,8 +28,8 @@ from storage.upkeep_config import UpkeepConfig
 from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, Millis
 
-_LOGS_AT_ONCE: Final = 64
-"""Logs that one tick looks at for one kind of work: a look may have to open an index, some 50 µs."""
+_LOGS_AT_ONCE: Final = 16
+"""Logs that one tick looks at for one kind of work: a look may open an index (50 µs) or move a log's start (fsync)."""
 
 
 class UpkeepOwner(Protocol):
@@ -41,6 +45,10 @@ class UpkeepOwner(Protocol):
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
+        ...
+
+    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+        """A log has been compacted."""
         ...
 
     def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
@@ -85,6 +93,8 @@ class Upkeep:
         self._low: set[DataFolder] = set()
         self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
+        self._expiry = _Rounds(_expire_producers, config.producer_check_ms, Millis(now + config.producer_check_ms))
+        self.cleanings = {folder: self._cleaning(folder, monotonic_ms) for folder in logs.folders}
         self.scrubs = {
             folder: Scrub(
                 folder,
@@ -108,9 +118,26 @@ class Upkeep:
             self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
             for folder in self._logs.working:
                 folder.write_checkpoints()
-        self._retention.tick(now, self._logs, self._owner)
-        for scrub in self.scrubs.values():
-            scrub.tick(now)
+        for rounds in (self._retention, self._expiry):
+            rounds.tick(now, self._logs, self._owner)
+        for folder, cleaning in self.cleanings.items():
+            cleaning.tick(now)
+            self.scrubs[folder].tick(now)
+
+    def stop(self) -> None:
+        """Begin nothing more: the logs are going to be closed."""
+        for folder, cleaning in self.cleanings.items():
+            cleaning.stop()
+            self.scrubs[folder].stop()
+
+    def _cleaning(self, folder: DataFolder, monotonic_ms: Callable[[], Millis]) -> FolderCleaning:
+        return FolderCleaning(
+            folder,
+            self._config,
+            monotonic_ms=monotonic_ms,
+            on_trouble=self._owner.trouble,
+            on_cleaned=lambda round_: self._owner.cleaned(folder, round_),
+        )
 
     def _look_after(self, folder: DataFolder) -> None:
         try:
@@ -129,3 +156,7 @@ class Upkeep:
         rules."""
         if log.topic_partition.topic != METADATA_TOPIC and log.delete_old_segments(folder.clock.wall_ms()):
             self._owner.log_start_moved(log)
+
+
+def _expire_producers(folder: DataFolder, log: Log) -> None:
+    log.expire_producers(folder.clock.wall_ms())

@@ -17,8 +17,8 @@ from tidelog._network import Transport
 from tidelog._node_stream import NodeStream
 from tidelog._status import from_proto
 from tidelog.errors import TidelogError
-from tidelog.types import Acks, Endpoint, NodeId
-from tidelog.v1 import common_pb2, data_pb2
+from tidelog.types import Acks, Endpoint, NodeId, RecordError
+from tidelog.v1 import data_pb2
 
 MESSAGE_BYTES: Final = 256 * 1024
 """A message takes batches up to this size, and at least one."""
@@ -101,7 +101,7 @@ class ProduceStream(NodeStream[PendingBatch, wire.ProduceRequest, data_pb2.Produ
         for told in answer.partitions:
             self._unanswered.discard(told.batch_id)
             if told.HasField("error"):
-                self._books.refused(told.batch_id, from_proto(_detailed(told)))
+                self._books.refused(told.batch_id, _refusal(told))
             else:
                 self._books.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
 
@@ -113,12 +113,8 @@ class ProduceStream(NodeStream[PendingBatch, wire.ProduceRequest, data_pb2.Produ
             self._books.lost(batch.batch_id, cause)
 
 
-def _detailed(told: data_pb2.PartitionProduced) -> common_pb2.Error:
-    """The error with what it says about single records."""
-    if not told.record_errors:
-        return told.error
-    detailed = common_pb2.Error()
-    detailed.CopyFrom(told.error)
-    first = told.record_errors[0]
-    detailed.message += f" ({len(told.record_errors)} records refused; record {first.index}: {first.message})"
-    return detailed
+def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:
+    """The error, with what it says about single records."""
+    error = from_proto(told.error)
+    error.record_errors = tuple(RecordError(each.index, each.message) for each in told.record_errors)
+    return error

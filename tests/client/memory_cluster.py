@@ -174,6 +174,9 @@ class MemoryNode:
                     answer.base_offset = self.cluster.led(self, entry).append(entry.records)
                 except TidelogError as error:
                     answer.error.CopyFrom(to_proto(error))
+                    answer.record_errors.extend(
+                        data_pb2.RecordError(index=each.index, message=each.message) for each in error.record_errors
+                    )
                 if wish == "lose":
                     return
                 if request.acks != 0:

@@ -29,7 +29,7 @@ from tidelog.errors import (
 )
 from tidelog.producer import Producer
 from tidelog.records import RecordBatch
-from tidelog.types import Codec
+from tidelog.types import Codec, RecordError
 
 
 def test_send_tells_where_the_record_lies() -> None:
@@ -92,6 +92,22 @@ def test_many_records_keep_their_order_whatever_is_refused_in_between() -> None:
             for partition in (0, 1):
                 values = [int(value or b"") for value in cluster.values("orders", partition)]
                 assert values == list(range(partition, 400, 2))
+
+    run(story())
+
+
+def test_a_producer_learns_which_records_were_refused() -> None:
+    """KIP-467."""
+    wrong = (RecordError(0, "it has no key"),)
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            cluster.nodes[0].on_produce = lambda _: InvalidRecord("1 of 1 records were refused", record_errors=wrong)
+            async with Producer(cluster.bootstrap) as producer:
+                with pytest.raises(InvalidRecord) as caught:
+                    await producer.send("orders", b"value")
+            assert caught.value.record_errors == wrong
 
     run(story())
 

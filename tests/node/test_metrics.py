@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from node.folder_metrics import FolderFigures
 from node.metrics import NodeFigures, NodeMetrics, PartitionFigures
 from node.metrics_server import MetricsServer
 from tidelog.errors import InvalidConfig
@@ -25,6 +26,22 @@ FIGURES = NodeFigures(
     offline_folders=("/b",),
     folders=("/a", "/b"),
     partitions=(LEADER, FOLLOWER),
+    working_folders=(
+        FolderFigures(
+            "/a",
+            logs=2,
+            free=90,
+            reserve=100,
+            below_reserve=True,
+            loaded=1,
+            to_load=2,
+            open_segments=7,
+            missing=0,
+            damaged=1,
+            scrubbed_bytes=4096,
+            findings={"log": 1, "offset index": 0},
+        ),
+    ),
 )
 
 
@@ -66,6 +83,13 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples[("tidelog_ready",)] == 1
     assert samples["tidelog_folder_offline", "/a"] == 0
     assert samples["tidelog_folder_offline", "/b"] == 1
+    assert samples["tidelog_folder_free_bytes", "/a"] == 90
+    assert samples["tidelog_folder_below_reserve", "/a"] == 1
+    assert samples["tidelog_folder_logs_to_load", "/a"] == 2
+    assert samples["tidelog_folder_logs_damaged", "/a"] == 1
+    assert samples["tidelog_scrub_bytes_total", "/a"] == 4096
+    assert samples["tidelog_scrub_findings_total", "/a", "log"] == 1
+    assert ("tidelog_folder_free_bytes", "/b") not in samples, "nothing is known of a folder that is offline"
     assert samples[("tidelog_leaders",)] == 1
     assert samples[("tidelog_under_replicated",)] == 1
     assert samples["tidelog_partition_isr", "3", "leader", "orders"] == 2

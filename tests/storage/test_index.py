@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from storage.index_errors import (
 )
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
+from storage.os_files import OsFiles
 from storage.time_index import TimeIndex
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
@@ -243,3 +246,66 @@ def test_a_full_disk_is_told_before_the_entry_is_written() -> None:
     index.make_room(512)
     index.append(1_001, 1)
     assert index.entries == 1
+
+
+@pytest.mark.parametrize(("make", "entry"), [(offset_index, 8), (time_index, 12)])
+def test_a_size_is_rounded_down_to_whole_entries(make: Callable[..., OffsetIndex | TimeIndex], entry: int) -> None:
+    """roundDownToExactMultiple(1234567, 8) is 1234560; maxEntries = limit / entrySize."""
+    disk = FakeDisk()
+    index = make(1_234_567, disk)
+    assert disk.size(index.path) == 1_234_567 - 1_234_567 % entry == index.max_entries * entry
+    assert (index.entries, index.is_full) == (0, False)
+
+
+def test_a_hundred_entries_are_cut_to_forty() -> None:
+    """truncateToEntries: entries, position and last entry follow."""
+    index = offset_index()
+    for i in range(100):
+        index.append(1_001 + i, 10 * (i + 1))
+    index.truncate_entries(40)
+    assert (index.entries, index.last) == (40, (1_040, 400))
+    assert index.lookup(1_100) == (1_040, 400)
+    index.truncate_entries(41)
+    assert index.entries == 40, "it does not grow by being cut"
+    index.append(1_041, 401)
+    assert index.entries == 41
+
+
+def test_an_existing_file_is_believed_up_to_its_last_whole_entry() -> None:
+    """idx.position(roundDownToExactMultiple(idx.limit(), entrySize)); the sanity check then complains."""
+    disk = FakeDisk()
+    index = offset_index(disk=disk)
+    for i in (1, 2, 3):
+        index.append(1_000 + i, i)
+    index.trim()
+    disk.open(index.path).truncate(20)
+    cut = OffsetIndex(disk, index.path, BASE, 1 << 16)
+    assert (cut.entries, cut.last) == (2, (1_002, 2))
+    with pytest.raises(CorruptIndex, match="multiple of 8"):
+        cut.sanity_check()
+
+
+def test_a_time_entry_may_stand_at_the_offset_of_the_last_one_but_not_below() -> None:
+    """offset < lastEntry.offset is refused; without a timestamp (v0) nothing is entered."""
+    index = time_index()
+    index.maybe_append(-1, 1_001)
+    assert index.entries == 0
+    index.maybe_append(10, 1_005)
+    index.maybe_append(11, 1_005)
+    assert index.entries == 2
+    with pytest.raises(InvalidIndexOffset):
+        index.maybe_append(12, 1_004)
+    with pytest.raises(IndexOffsetOverflow):
+        index.maybe_append(12, BASE + 2**31)
+
+
+def test_what_is_written_shows_in_the_file(tmp_path: Path) -> None:
+    """mmap.putInt(relativeOffset(offset)); mmap.putInt(position): one page cache, on a real disk too."""
+    files = OsFiles()
+    index = OffsetIndex(files, str(tmp_path / "a.index"), BASE, 1 << 12, fresh=True)
+    index.make_room(1)
+    index.append(1_007, 300)
+    assert (tmp_path / "a.index").read_bytes()[:8] == (7).to_bytes(4) + (300).to_bytes(4)
+    assert (tmp_path / "a.index").stat().st_size == 1 << 12
+    index.trim()
+    assert (tmp_path / "a.index").stat().st_size == 8

@@ -182,14 +182,14 @@ def test_recovery_is_kafkas_or_better(opened: Opened, archive: str, name: str, p
 
 # --- what is left on the disk ---------------------------------------------------------------------------------------
 
-OURS = ("partition.metadata", ".stray", ".snapshot", ".deleted")
-"""What a folder may have that Kafka's has not, or is compared otherwise."""
+COMPARED = (".log", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint")
+"""Kafka's files that are the same byte for byte; snapshots are compared by what they say."""
 EXPIRED_MS = 86_400_000
 
 
 def files_of(folder: Path) -> dict[str, str]:
     """The files of a log by their hashes; an empty transaction index is as good as none."""
-    found = {path.name: path for path in folder.iterdir() if not path.name.endswith(OURS)}
+    found = {path.name: path for path in folder.iterdir() if path.name.endswith(COMPARED)}
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for name, path in found.items()
@@ -211,7 +211,7 @@ def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: st
         log.aborted_transactions(log.log_start_offset, log.log_end_offset)  # a lost index is rebuilt when it is asked
     folder.close_clean()
     for partition in partitions:
-        facts_told = {file: facts for file, facts in said[partition]["files"].items() if not file.endswith(OURS)}
+        facts_told = {file: facts for file, facts in said[partition]["files"].items() if file.endswith(COMPARED)}
         wanted = {
             file: facts["sha256"] for file, facts in facts_told.items() if facts["size"] or ".txnindex" not in file
         }

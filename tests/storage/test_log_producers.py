@@ -6,14 +6,17 @@ import random
 
 import pytest
 
+from storage.agreed_indexes import AGREEMENT_FILE, read_agreements
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
 from storage.files import read_file, write_file
 from storage.isolation import FetchIsolation
 from storage.log import Log
 from storage.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
+from storage.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.errors import (
+    CorruptLog,
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTxnState,
@@ -353,6 +356,67 @@ def test_a_damaged_transaction_index_never_shows_aborted_records(stop: str, dama
     assert rebuilt == contents, "the same bytes"
 
 
+def spoil_first_header(bench: Bench, base: int = 0) -> None:
+    """Whoever walks along this segment fails."""
+    file = bench.files.open(segment_path(bench.log.path, base, ".log"))
+    file.pwritev([b"\x7f"], 8)
+    file.sync()
+    file.close()
+
+
+def test_what_agreed_once_is_not_looked_at_again_after_a_clean_stop() -> None:
+    bench = Bench()
+    eventful(bench)
+    closed = bench.log.segments[1].base_offset
+    wanted = bench.log.aborted_transactions(Offset(0), closed)
+    bench.folder.close_clean()
+    spoil_first_header(bench)
+    bench.reopen()
+    assert bench.log.aborted_transactions(Offset(0), closed) == wanted
+
+
+@pytest.mark.parametrize("damage", ["no agreement", "another index", "another log"])
+def test_what_looks_otherwise_is_looked_at_again(damage: str) -> None:
+    bench = Bench()
+    eventful(bench)
+    second = bench.log.segments[1].base_offset
+    bench.folder.close_clean()
+    if damage == "no agreement":
+        bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
+    elif damage == "another index":
+        write_file(bench.files, segment_path(bench.log.path, 0, ".txnindex"), b"")
+    else:
+        file = bench.files.open(segment_path(bench.log.path, 0, ".log"))
+        file.pwritev([b"more"], file.size())
+        file.close()
+    spoil_first_header(bench)
+    bench.reopen()
+    with pytest.raises(CorruptLog):
+        bench.log.aborted_transactions(Offset(0), second)
+
+
+def test_a_recovery_forgets_what_agreed_before_it() -> None:
+    """A segment may be cut by recovery and grow to the size that it had."""
+    bench = Bench(NEVER_ROLLS)
+    eventful(bench)
+    bench.restart_clean()
+    path = f"{bench.log.path}/{AGREEMENT_FILE}"
+    assert list(read_agreements(bench.files, bench.log.path)) == [0]
+    bench.kill()
+    assert read_agreements(bench.files, bench.log.path) == {}
+    assert bench.files.size(path) is not None
+
+
+def test_a_cut_forgets_what_agreed_before_it() -> None:
+    bench = Bench()
+    eventful(bench)
+    bench.restart_clean()
+    bench.log.truncate_to(Offset(bench.log.log_end_offset - 1))
+    assert bench.files.size(f"{bench.log.path}/{AGREEMENT_FILE}") is None
+    bench.crash(1)
+    assert read_agreements(bench.files, bench.log.path) == {}
+
+
 @pytest.mark.parametrize("damage", ["lost", "cut", "garbled"])
 @pytest.mark.parametrize("which", ["last", "all"])
 @pytest.mark.parametrize("stop", ["clean", "killed"])
@@ -409,6 +473,18 @@ def test_idle_producers_are_forgotten_at_a_start_and_in_time() -> None:
 
 
 # --- cuts -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_clean_stop_leaves_one_snapshot_of_its_own() -> None:
+    bench = Bench(NEVER_ROLLS)
+    for i in range(3):
+        append(bench, from_producer(1, i))
+        bench.restart_clean()
+        assert bench.folder.was_clean
+        assert bench.folder.notes == []
+        assert [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")] == [
+            f"{i + 1:020d}.snapshot"
+        ]
 
 
 def test_no_state_outlives_a_cut() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from storage.checkpoints import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.config import LogConfig
+from storage.data_folder import LoadProgress
 from storage.files import read_file, write_file
-from storage.loading import Known, LogLoader
 from storage.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.errors import CorruptLog
@@ -74,6 +74,18 @@ def test_a_lost_segment_is_reported_and_nothing_behind_it_is_lost() -> None:
         bench.lead(b"refused")
 
 
+def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
+    """Nothing of the closed segments is read after a clean stop, but a producer snapshot stands where one began."""
+    bench, bases, _ = filled()
+    bench.reopen()
+    bench.folder.close_clean()
+    lose(bench, bases[1])
+    bench.reopen()
+    assert bench.folder.was_clean
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (bases[1], bases[2])
+
+
 def test_what_lies_between_two_lost_segments_is_read() -> None:
     bench, bases, _ = filled()
     lose(bench, bases[1])
@@ -121,16 +133,23 @@ def test_a_hole_above_where_the_cleaner_came_is_damage() -> None:
     assert bench.log.damage is not None
 
 
-def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_cleaned() -> None:
-    """A folder that comes from Kafka, its checkpoints gone: no marks of ours, no recovery point, no cleaner's offset.
-    Were the hole taken for lost batches, all behind it would be set aside."""
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
+def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_cleaned(*, clean: bool) -> None:
+    """A folder that comes from Kafka: no marks of ours. A follower there begins a segment where its leader has a batch,
+    behind a hole that the leader's cleaner made. Were that taken for lost batches, all behind it would be set aside."""
     bench, bases, _ = filled(replace(PAGE_CACHE, compact=True, delete=False))
     lose(bench, bases[1])
-    for name in (RECOVERY_POINT_CHECKPOINT, "held-offset-marks"):
-        bench.disk.remove(f"/data/{name}")
-    bench.reopen()
-    assert bench.log.damage is None
-    assert bench.log.log_end_offset == 80
+    bench.disk.remove(segment_path("/data/orders-0", bases[1], ".snapshot"))
+    if clean:
+        bench.reopen()
+        bench.folder.close_clean()
+    else:
+        bench.disk.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
+    bench.disk.remove("/data/held-offset-marks")
+    for _ in range(3):  # and that it was so is known later on
+        bench.reopen()
+        assert (bench.log.damage, bench.log.log_end_offset) == (None, 80)
+        bench.disk.kill()
 
 
 def test_the_lost_active_segment_ends_the_log_where_the_last_one_ends() -> None:
@@ -294,10 +313,18 @@ def test_a_false_clean_marker_costs_nothing_but_a_recovery(name: str) -> None:
 
 def test_progress_is_told_segment_by_segment() -> None:
     bench, bases, _ = filled()
-    told: list[tuple[str, int, int, int]] = []
-    files, clock = bench.disk, bench.clock
-    files.heal()
-    known = Known(recovery_point=Offset(bases[2]), held=Offset(80))
-    LogLoader(files, "/data/orders-0", SHORT, clock, bench.rng, known, lambda *progress: told.append(progress)).load()
-    assert [done for _, done, _, _ in told] == list(range(1, len(bases) + 1))
-    assert {(path, total) for path, _, total, _ in told} == {("/data/orders-0", len(bases))}
+    bench.disk.heal()
+    write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: bases[2]}))
+    folder = bench.open_folder()
+    told: list[LoadProgress] = []
+    folder.load_logs(lambda _tp, _id: SHORT, progress=told.append)
+    size = folder.logs[TP].size
+    assert [(progress.segment, progress.segments) for progress in told] == [
+        *((done, len(bases)) for done in range(1, len(bases) + 1)),
+        (0, 0),
+    ]
+    assert all((progress.log, progress.done, progress.total) == ("orders-0", 0, 1) for progress in told[:-1])
+    assert told[0].bytes == 0, "closed segments below the recovery point are not read"
+    assert 0 < told[-2].bytes < size
+    assert (told[-1].done, told[-1].bytes) == (1, size)
+    assert "segment 3 of" in str(told[2])

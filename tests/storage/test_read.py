@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.config import LogConfig
+from storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
-from tidelog.errors import CorruptLog, CorruptRecord, OffsetOutOfRange
+from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange, UnsupportedForMessageFormat
 from tidelog.records.batch import stamp
 from tidelog.records.checksum import crc32c
 from tidelog.records.header import HEADER_BYTES
@@ -176,6 +178,30 @@ def test_times_out_of_order() -> None:
         first = next((i for i, time in enumerate(times) if time >= asked), None)
         found = bench.log.offset_for_timestamp(NOW + asked, up_to=ALL)
         assert found == (None if first is None else (first, NOW + times[first], 0))
+
+
+def test_what_list_offsets_asks() -> None:
+    """fetchOffsetByTimestamp: earliest, latest, the largest timestamp (KIP-734), a time."""
+    bench = filled()
+    bench.lead(b"x", epoch=4, timestamp=NOW - 5)
+    end = bench.log.log_end_offset
+    assert bench.log.fetch_offset_by_timestamp(EARLIEST, up_to=end) == (0, -1, 0)
+    assert bench.log.fetch_offset_by_timestamp(LATEST, up_to=end) == (end, -1, 4)
+    assert bench.log.fetch_offset_by_timestamp(MAX_TIMESTAMP, up_to=end) == bench.log.largest_timestamp(up_to=end)
+    assert bench.log.fetch_offset_by_timestamp(NOW, up_to=end) == (0, NOW, 0)
+    assert bench.log.fetch_offset_by_timestamp(NOW + 10**9, up_to=end) is None
+    with pytest.raises(InvalidRequest, match="-4"):
+        bench.log.fetch_offset_by_timestamp(-4, up_to=end)
+
+
+def test_a_topic_without_timestamps_is_not_asked_by_time() -> None:
+    """Kafka answers UNSUPPORTED_FOR_MESSAGE_FORMAT for format v0."""
+    bench = Bench(replace(SMALL, magic=0))
+    bench.lead(b"a")
+    with pytest.raises(UnsupportedForMessageFormat, match="v0"):
+        bench.log.fetch_offset_by_timestamp(NOW, up_to=ALL)
+    assert bench.log.fetch_offset_by_timestamp(MAX_TIMESTAMP, up_to=ALL) is None
+    assert bench.log.fetch_offset_by_timestamp(EARLIEST, up_to=ALL) == (0, -1, 0)
 
 
 def test_the_largest_timestamp() -> None:

@@ -1,0 +1,136 @@
+"""Walking along the batches of a file: what is believed by headers alone, what after reading every byte."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.batch_walk import BrokenChain, scan_file, walk_file
+from storage.fake_disk import FakeDisk
+from storage.files import File
+from tidelog.records import Record, build_batch, build_message_set
+from tidelog.types import Codec, LeaderEpoch, Millis, Offset
+
+NOW = 1_700_000_000_000
+
+
+def records(first: int, count: int) -> list[Record]:
+    return [Record(Offset(first + i), Millis(NOW + i), b"key", b"value %d" % i) for i in range(count)]
+
+
+def log_of(*parts: tuple[int, Codec, int]) -> bytes:
+    """Batches of (format, codec, how many records), one behind the other."""
+    data, first = b"", 0
+    for magic, codec, count in parts:
+        new = records(first, count)
+        data += (
+            build_batch(new, codec, leader_epoch=LeaderEpoch(3)) if magic == 2 else build_message_set(new, magic, codec)
+        )
+        first += count
+    return data
+
+
+MIXED = log_of((0, Codec.NONE, 2), (2, Codec.NONE, 3), (1, Codec.GZIP, 3), (2, Codec.LZ4, 2), (1, Codec.NONE, 1))
+BATCHES = [(0, 0), (0, 1), (2, 4), (1, 7), (2, 9), (1, 10)]
+"""Of `MIXED`: format and last offset."""
+
+
+def file_of(data: bytes) -> File:
+    file = FakeDisk().open("/x.log", create=True)
+    file.pwritev([data], 0)
+    return file
+
+
+def walked(data: bytes) -> list[tuple[int, int, int]]:
+    return [(h.position, h.magic, h.last_offset) for h in walk_file(file_of(data), 0, len(data), 0)]
+
+
+def scanned(data: bytes) -> list[tuple[int, int, int]]:
+    return [(at, found.magic, found.last_offset) for found, at in scan_file(file_of(data), 0, len(data), 0)]
+
+
+def test_both_walks_see_every_format() -> None:
+    assert [found[1:] for found in walked(MIXED)] == BATCHES
+    assert scanned(MIXED) == walked(MIXED)
+
+
+def test_the_epoch_of_v2_goes_on_behind_messages_without_one() -> None:
+    data = bytearray(MIXED)
+    position = walked(MIXED)[4][0]
+    data[position + 12 : position + 16] = (2).to_bytes(4)
+    with pytest.raises(BrokenChain, match="leader epoch 2, but epoch 3 came before") as caught:
+        walked(bytes(data))
+    assert (caught.value.position, caught.value.next_offset) == (position, 8)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, len(MIXED) - 1), st.integers(1, 255))
+def test_a_scan_passes_no_byte_that_a_checksum_covers(at: int, flip: int) -> None:
+    """What it leaves out: offset and length in every format, and in v2 the epoch and the magic."""
+    data = bytearray(MIXED)
+    data[at] ^= flip
+    start, magic = next((position, magic) for position, magic, _ in reversed(walked(MIXED)) if position <= at)
+    if at - start < (17 if magic == 2 else 12):
+        with suppress(BrokenChain):
+            scanned(bytes(data))
+        return
+    with pytest.raises(BrokenChain) as caught:
+        scanned(bytes(data))
+    assert caught.value.position == start, "it says which batch"
+
+
+@settings(deadline=None)
+@given(st.sampled_from(range(len(BATCHES))), st.sampled_from([0, 1, 2, 3, 255]))
+def test_a_damaged_magic_passes_no_scan(batch: int, magic: int) -> None:
+    position, right, _ = walked(MIXED)[batch]
+    data = bytearray(MIXED)
+    data[position + 16] = magic
+    if magic == right:
+        return
+    with pytest.raises(BrokenChain):
+        scanned(bytes(data))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 40), st.integers(0, 2000), st.sampled_from(list(Codec)), st.sampled_from([0, 1]))
+def test_headers_alone_tell_a_v2_batch_under_an_older_magic(count: int, size: int, codec: Codec, magic: int) -> None:
+    data = bytearray(build_batch([Record(Offset(i), Millis(NOW), None, b"v" * size) for i in range(count)], codec))
+    data[16] = magic
+    with pytest.raises(BrokenChain):
+        walked(bytes(data))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=300), st.sampled_from([b"", MIXED, MIXED[:100]]))
+def test_any_bytes_end_in_a_break(garbage: bytes, before: bytes) -> None:
+    """Nothing else is raised, and what came before stands."""
+    data = before + garbage
+    for walk in (walk_file, scan_file):
+        seen = 0
+        with suppress(BrokenChain):
+            for _ in walk(file_of(data), 0, len(data), 0):
+                seen += 1
+        if before == MIXED:
+            assert seen >= len(BATCHES)
+
+
+@pytest.mark.parametrize("length", range(0, len(MIXED), 7))
+def test_a_file_that_ends_anywhere_keeps_its_whole_batches(length: int) -> None:
+    starts = [position for position, _, _ in walked(MIXED)]
+    ends = [*starts[1:], len(MIXED)]
+    for walk in (walk_file, scan_file):
+        seen = 0
+        with suppress(BrokenChain):
+            for _ in walk(file_of(MIXED[:length]), 0, length, 0):
+                seen += 1
+        assert seen == sum(end <= length for end in ends)
+
+
+def test_a_batch_larger_than_what_is_read_at_once_is_read_whole() -> None:
+    large = build_batch([Record(Offset(0), Millis(NOW), None, b"v" * (3 << 20))])
+    data = large + build_batch(records(1, 1))
+    assert [found[2] for found in scanned(data)] == [0, 1]
+    assert [found[2] for found in walked(data)] == [0, 1]

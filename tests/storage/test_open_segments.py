@@ -1,0 +1,139 @@
+"""A bounded number of closed segments is open, whatever is read; what shares their handles is not disturbed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from storage.data_folder import DataFolder
+from storage.open_segments import OpenSegments
+from storage.os_files import OsFiles
+from storage.segment import LogSegment
+from tests.storage.workbench import NOW, SMALL, Bench, contents
+from tidelog.types import Durability, LeaderEpoch, Offset
+
+TINY = replace(SMALL, segment_bytes=300)
+SEGMENTS = 12
+
+
+def is_open(segment: LogSegment) -> bool:
+    return segment._file is not None or segment._index.is_open or segment._time_index.is_open
+
+
+def open_closed(bench: Bench) -> int:
+    return sum(is_open(segment) for segment in bench.log.segments[:-1])
+
+
+def filled(bench: Bench, most: int) -> Bench:
+    bench.folder.open_segments._most = most
+    number = 0
+    while len(bench.log.segments) < SEGMENTS:
+        bench.lead(b"x" * 30, timestamp=NOW + number)
+        number += 1
+    bench.commit()
+    return bench
+
+
+def test_reading_everything_leaves_so_many_open_and_no_more() -> None:
+    bench = filled(Bench(TINY), most=3)
+    for _ in range(2):
+        assert len(contents(bench.log)) == bench.log.log_end_offset
+        assert open_closed(bench) == 3
+    for segment in bench.log.segments[:-1]:
+        bench.log.offset_for_timestamp(NOW + segment.base_offset, up_to=bench.log.log_end_offset)
+        assert open_closed(bench) <= 3
+    assert len(bench.folder.open_segments) == open_closed(bench)
+
+
+def test_the_least_recently_used_one_is_closed() -> None:
+    bench = filled(Bench(TINY), most=2)
+    first, second, third = bench.log.segments[:3]
+
+    def read(segment: LogSegment) -> None:
+        bench.log.read(segment.base_offset, 1, up_to=bench.log.log_end_offset)
+
+    read(first)
+    read(second)
+    read(first)
+    read(third)
+    assert [is_open(segment) for segment in (first, second, third)] == [True, False, True]
+
+
+def test_what_is_not_durable_stays_open_until_it_is() -> None:
+    """An fsync through a descriptor opened later might miss the error that it was to be told of."""
+    bench = Bench(replace(TINY, durability=Durability.PAGE_CACHE))
+    bench.folder.open_segments._most = 1
+    held = [bench.log.active.file]
+    while len(bench.log.segments) < 4:
+        before = bench.log.active
+        bench.lead(b"x" * 30)
+        if bench.log.active is not before and before.base_offset >= bench.log.recovery_point:
+            held.append(before.file)
+            assert is_open(before)
+    bench.commit()
+    contents(bench.log)
+    assert open_closed(bench) == 1
+
+
+def test_a_flush_and_a_shared_handle_outlive_the_closing() -> None:
+    bench = filled(Bench(TINY), most=1)
+    segment = bench.log.segments[0]
+    handle = segment.file.share()
+    before = handle.pread(segment.size, 0)
+    contents(bench.log)
+    assert not is_open(segment)
+    assert handle.pread(segment.size, 0) == before
+    handle.close()
+
+
+def test_a_segment_that_takes_appends_again_is_never_closed() -> None:
+    bench = filled(Bench(TINY), most=1)
+    bench.log.truncate_to(Offset(bench.log.segments[4].base_offset + 2))
+    active = bench.log.active
+    for segment in bench.log.segments[:-1]:
+        bench.log.read(segment.base_offset, 1, up_to=bench.log.log_end_offset)
+    assert is_open(active)
+    end = bench.log.log_end_offset
+    bench.lead(b"y")
+    assert bench.log.log_end_offset == end + 1
+    assert len(contents(bench.log)) == end + 1
+
+
+def test_a_log_that_goes_leaves_nothing_open() -> None:
+    bench = filled(Bench(TINY), most=5)
+    contents(bench.log)
+    bench.folder.delete_log(bench.log.topic_partition)
+    assert len(bench.folder.open_segments) == 0
+
+
+def test_recovery_leaves_no_more_open_than_reading() -> None:
+    bench = filled(Bench(TINY), most=1_000)
+    bench.crash(3)
+    bench.folder.open_segments._most = 2
+    contents(bench.log)
+    assert open_closed(bench) == 2
+
+
+def test_descriptors_of_the_system_are_bounded(tmp_path: Path) -> None:
+    bench = filled(Bench(TINY, files=OsFiles(), path=str(tmp_path / "data")), most=4)
+
+    def descriptors() -> int:
+        names = [path.readlink().name for path in Path("/proc/self/fd").iterdir() if path.exists()]
+        return sum(name.endswith(".log") for name in names)
+
+    contents(bench.log)
+    assert descriptors() <= 4 + 1
+    bench.folder.close()
+    assert DataFolder is type(bench.folder)
+
+
+def test_the_pool_alone() -> None:
+    pool = OpenSegments(most=2)
+    bench = filled(Bench(TINY), most=1_000)
+    closed = bench.log.segments[:4]
+    for segment in closed:
+        segment.keep_open_in(pool)
+        assert segment.index.entries >= 0
+    assert len(pool) == 2
+    assert [is_open(segment) for segment in closed] == [False, False, True, True]
+    assert LeaderEpoch(0) == bench.log.last_epoch

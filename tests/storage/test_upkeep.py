@@ -1,0 +1,215 @@
+"""What is done to logs from time to time: each kind at its own interval, on its own thread, until it stops."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from storage.append_info import Origin
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.executor import Executor, InlineExecutor
+from storage.fake_disk import FakeDisk
+from storage.log import Log
+from storage.log_cleaner import Cleaned
+from storage.log_manager import LogManager
+from storage.scrub_segment import Finding
+from storage.upkeep import Upkeep
+from storage.upkeep_config import UpkeepConfig
+from tests.storage.workbench import NOW, SMALL, Deferred, SetClock, batch
+from tidelog.errors import DiskFull, TidelogError
+from tidelog.types import METADATA_TOPIC, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+
+CONFIG = UpkeepConfig(
+    reserve_bytes=10_000,
+    checkpoint_ms=5_000,
+    flush_check_ms=1_000,
+    retention_check_ms=20_000,
+    cleaner_backoff_ms=15_000,
+    cleaner_map_bytes=1 << 20,
+)
+ROLLING = replace(SMALL, segment_bytes=600)
+
+
+class Owner:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.troubles: list[TidelogError] = []
+        self.rooms: list[bool] = []
+        self.starts: list[TopicPartition] = []
+        self.rounds: list[Cleaned] = []
+        self.findings: list[Finding] = []
+
+    def trouble(self, error: TidelogError) -> None:
+        self.troubles.append(error)
+
+    def room_changed(self, folder: DataFolder) -> None:
+        self.rooms.append(folder.reserve.low)
+
+    def log_start_moved(self, log: Log) -> None:
+        self.starts.append(log.topic_partition)
+
+    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+        self.rounds.append(round_)
+
+    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+        self.findings.append(finding)
+
+
+class World:
+    """A folder, its upkeep, and a clock for both."""
+
+    def __init__(self, background: Executor | None = None, config: UpkeepConfig = CONFIG) -> None:
+        self.disk = FakeDisk()
+        self.clock = SetClock()
+        self.now = Millis(0)
+        self.folder = DataFolder.open(
+            "/data",
+            files=self.disk,
+            clock=self.clock,
+            rng=random.Random(1),
+            background=background or InlineExecutor(),
+            reserve_bytes=config.reserve_bytes,
+        )
+        self.owner = Owner()
+        self.upkeep = Upkeep(LogManager([self.folder]), config, self.owner, monotonic_ms=lambda: self.now)
+
+    def make(self, topic: str, config: LogConfig) -> Log:
+        number = len(self.folder.logs) + 1
+        return self.folder.create_log(TopicPartition(topic, PartitionIndex(0)), TopicId(UUID(int=number)), config)
+
+    def fill(self, log: Log, batches: int, *, keys: int = 5) -> None:
+        for number in range(batches):
+            data = batch(b"x" * 100, key=b"%d" % (number % keys), timestamp=NOW + number)
+            log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=Origin.COORDINATOR)
+        self.folder.commit.request(log)
+        log.advance_high_watermark(log.log_end_offset)
+
+    def wait(self, ms: int) -> None:
+        for _ in range(ms // 500):
+            self.now = Millis(self.now + 500)
+            self.clock.now += 500
+            self.upkeep.tick(self.now)
+
+
+def test_retention_comes_at_its_interval_and_files_go_after_their_delay() -> None:
+    world = World()
+    log = world.make("orders", replace(ROLLING, retention_bytes=1_000, file_delete_delay_ms=8_000))
+    world.fill(log, 30)
+    world.wait(19_500)
+    assert log.log_start_offset == 0
+    world.wait(1_000)
+    assert log.log_start_offset > 0
+    assert log.size <= 1_600
+    assert world.owner.starts == [log.topic_partition]
+    gone = [name for name in world.disk.list(log.path) if name.endswith(".deleted")]
+    assert gone
+    world.wait(10_000)
+    assert not any(name.endswith(".deleted") for name in world.disk.list(log.path))
+
+
+def test_the_metadata_log_is_left_alone() -> None:
+    world = World()
+    log = world.make(METADATA_TOPIC, replace(ROLLING, retention_bytes=1_000, compact=True, min_cleanable_ratio=0.0))
+    world.fill(log, 30)
+    size = log.size
+    world.wait(60_000)
+    assert log.log_start_offset == 0
+    assert log.size == size
+    assert world.owner.rounds == []
+
+
+def test_a_compacted_log_is_cleaned_off_the_owners_thread() -> None:
+    background = Deferred()
+    world = World(background)
+    log = world.make("table", replace(ROLLING, compact=True, delete=False))
+    world.fill(log, 40)
+    size = log.size
+    world.wait(16_000)
+    assert log.size == size, "nothing has run yet"
+    for _ in range(100):
+        background.run_all()
+        world.wait(500)
+    [round_] = world.owner.rounds
+    assert round_.log == log.topic_partition
+    assert log.size < size // 2
+    assert world.upkeep.cleanings[world.folder].rounds == 1
+    assert world.upkeep.cleanings[world.folder].bytes_worked > size
+    world.wait(60_000)
+    background.run_all()
+    assert len(world.owner.rounds) == 1, "clean now"
+
+
+def test_a_cleaner_that_is_switched_off_does_nothing() -> None:
+    world = World(config=replace(CONFIG, cleaner=False))
+    log = world.make("table", replace(ROLLING, compact=True, delete=False))
+    world.fill(log, 40)
+    world.wait(60_000)
+    assert world.owner.rounds == []
+
+
+def test_stopping_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was() -> None:
+    background = Deferred()
+    world = World(background)
+    log = world.make("table", replace(ROLLING, compact=True, delete=False))
+    world.fill(log, 40)
+    size, end = log.size, log.log_end_offset
+    world.wait(16_000)
+    world.upkeep.stop()
+    background.run_one()
+    world.folder.close_clean()
+    background.run_all()
+    again = DataFolder.open("/data", files=world.disk, clock=world.clock, rng=random.Random(1))
+    found = again.load_logs(lambda _name, _id: log.config)[log.topic_partition]
+    assert (found.size, found.log_end_offset, found.damage) == (size, end, None)
+
+
+def test_the_room_is_looked_at_and_changes_are_told_once() -> None:
+    world = World()
+    log = world.make("orders", ROLLING)
+    world.disk.capacity = world.disk.used + 5_000
+    world.wait(5_000)
+    assert world.owner.rooms == [True]
+    with pytest.raises(DiskFull, match="reserve"):
+        world.fill(log, 1)
+    world.disk.capacity += 100_000
+    world.wait(5_000)
+    assert world.owner.rooms == [True, False]
+    world.fill(log, 1)
+
+
+def test_producers_expire() -> None:
+    world = World(config=replace(CONFIG, producer_check_ms=1_000))
+    log = world.make("orders", replace(ROLLING, producer_id_expiration_ms=10_000))
+    expired: list[int] = []
+    log.expire_producers = expired.append  # type: ignore[method-assign,assignment]
+    world.wait(3_000)
+    assert len(expired) == 3
+
+
+def test_trouble_with_one_log_does_not_keep_the_others_waiting() -> None:
+    world = World()
+    config = replace(ROLLING, retention_bytes=1_000)
+    first, second = world.make("a", config), world.make("b", config)
+    world.fill(first, 30)
+    world.fill(second, 30)
+    world.disk.fail("rename", first.path, error=28, times=-1)
+    world.wait(21_000)
+    assert [type(error) for error in world.owner.troubles] == [DiskFull]
+    assert second.log_start_offset > 0
+
+
+def test_many_logs_are_looked_at_a_few_with_each_tick() -> None:
+    world = World()
+    logs = [world.make(f"t{number}", replace(ROLLING, retention_bytes=1_000)) for number in range(40)]
+    for log in logs:
+        world.fill(log, 15)
+    world.wait(20_000)
+    first = sum(log.log_start_offset > Offset(0) for log in logs)
+    assert 0 < first < 40
+    world.wait(2_000)
+    assert all(log.log_start_offset > 0 for log in logs)
