@@ -2,8 +2,8 @@
 
 An entry of `.index` must point at a batch that lookups may start from (older Kafkas name the last offset of an append
 of several batches, and the first one's byte). An entry of `.timeindex` must say the largest timestamp so far, and the
-last one the segment's. An entry of `.txnindex` must name an aborting marker of its producer; which markers must have one,
-only the state of producers could say (aborted_transactions.py).
+last one the segment's. An entry of `.txnindex` must name an aborting marker of its producer; which markers must have
+one, only the state of producers could say (aborted_transactions.py).
 
 Left to others: reading the batches, putting right what is wrong (scrub_segment.py).
 """

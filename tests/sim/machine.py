@@ -87,7 +87,7 @@ class Machine:
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(bootstrap=node_id == 0, nodes=tuple(cluster)),
             log_defaults={"segment.index.bytes": "16384"},
-            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)]),
+            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)], scrub_interval_ms=30_000),
         )
         network.name_endpoint(endpoint_of(node_id), self.name)
 

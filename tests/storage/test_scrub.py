@@ -233,7 +233,7 @@ def scrub_once(folder: DataFolder) -> tuple[int, list[Finding]]:
         interval_ms=WEEK,
         monotonic_ms=lambda: Millis(now),
         on_finding=lambda _folder, _log, finding: found.append(finding),
-        on_trouble=pytest.fail,
+        on_trouble=lambda error: pytest.fail(error.message),
     )
     while now < 5_000 or scrub.waiting:
         now += 1_000
