@@ -198,13 +198,22 @@ UNSEEN = {
 """Planned damages that leave nothing that could be seen."""
 
 
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[tuple[str, str]]]]:
+    """What is found in the folders as they are."""
+    root = tmp_path_factory.mktemp("undamaged")
+    return {archive: found_in(unpack(archive, root)) for archive in ("unclean", "old")}
+
+
 @pytest.mark.parametrize(("archive", "name"), list(starts()), ids=str)
-def test_every_planned_damage_is_told_in_its_log_and_in_no_other(archive: str, name: str, tmp_path: Path) -> None:
+def test_every_planned_damage_is_told_in_its_log_and_in_no_other(
+    archive: str, name: str, undamaged: dict[str, dict[str, set[tuple[str, str]]]], tmp_path: Path
+) -> None:
     """The folders that Kafka's own recovery was tried on. Damage below the recovery point is damage; above it, it is
     a torn write, and a note."""
     start = starts()[archive, name]
-    before = found_in(unpack(archive, tmp_path / "before"))
-    root = unpack(archive, tmp_path / "after")
+    before = undamaged[archive]
+    root = unpack(archive, tmp_path)
     edit(root, start.all_edits())
     after = found_in(root)
     for partition, case in start.partitions.items():
