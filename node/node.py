@@ -277,7 +277,8 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
         )
-        self._gates[methods.DATA].open(DataService(replicas, clock=self._clock, config=config))
+        inspectors = self._executors("records")
+        self._gates[methods.DATA].open(DataService(replicas, clock=self._clock, config=config, inspectors=inspectors))
         return replicas
 
     # --- living -------------------------------------------------------------------------------------------------------

@@ -181,6 +181,7 @@ class Machine:
     number: int
     disk: FakeDisk = field(default_factory=FakeDisk)
     executor: HeldExecutor = field(default_factory=HeldExecutor)
+    inspectors: HeldExecutor = field(default_factory=HeldExecutor)
     lives: int = 0
     manager: ReplicaManager | None = None
     service: DataService | None = None
@@ -269,7 +270,7 @@ class Cluster:
             config=self.config,
         )
         machine.manager = manager
-        machine.service = DataService(manager, clock=clock, config=self.config)
+        machine.service = DataService(manager, clock=clock, config=self.config, inspectors=machine.inspectors)
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         care = LogCare(
             logs,
@@ -301,7 +302,7 @@ class Cluster:
         machine.task.cancel()
         del self.wires.services[endpoint_of(number)]
         self.wires.break_streams()
-        machine.executor = HeldExecutor()
+        machine.executor, machine.inspectors = HeldExecutor(), HeldExecutor()
         machine.manager = machine.service = None
         self.run(0.001)
         if power_fails:

@@ -88,7 +88,7 @@ class Machine:
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters),
             log_defaults={"segment.index.bytes": "16384"},
-            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)]),
+            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)], scrub_interval_ms=30_000),
         )
         network.name_endpoint(endpoint_of(node_id), self.name)
 

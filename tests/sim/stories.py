@@ -455,6 +455,27 @@ def folder_fails_before_ready(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def rot_found_by_the_scrub(sim: Simulation) -> None:
+    """Rule 6, found later: an old byte of the leader's log rots. The scrub sees it, the leader says so, hands over, is
+    fetched anew; nothing of the rot is spread, and what was committed stays whole."""
+    sim.start(nodes=3, min_insync=2, partitions=3, segment_bytes="1000")
+    rotten = 1
+    p = sim.led_by(TOPIC, rotten)
+    write(sim, p, "a" * 50, 40)
+    log = sim.log(rotten, TOPIC, p)
+    assert isinstance(log, Log)
+    assert log.segment_count > 3
+    first_epoch = epoch(sim, rotten, p)
+    sim.machines[rotten].disk.flip_bit(log.segments[1].path, 100)
+    sim.run_until(lambda: log.closed, within=120, what="the rotten log is out of use")
+    assert log.damage is not None, "the scrub has found it"
+    write(sim, p, "b", 3)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {0, 1, 2}, within=60, what="it is in sync again")
+    assert sim.log(rotten, TOPIC, p) is not log
+    assert epoch(sim, rotten, p) > first_epoch
+    sim.must_heal()
+
+
 def leads_quorum(sim: Simulation, node: int) -> bool:
     """Does the node lead the metadata quorum by its own books?"""
     return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
@@ -476,4 +497,5 @@ ALL = (
     refused_fetch_is_sent_again,
     stopped_while_connecting,
     folder_fails_before_ready,
+    rot_found_by_the_scrub,
 )
