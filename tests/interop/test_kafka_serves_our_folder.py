@@ -48,7 +48,7 @@ class Theatre:
 
     def __init__(self, home: Path) -> None:
         self.now = int(time.time() * 1000) - 3_600_000
-        self.ours = home / "ours"
+        self.ours, self.left = home / "ours", home / "left"
         self.topics = sorted(KINDS)
         self.broker = Broker(home)
         self.broker.start()
@@ -59,16 +59,17 @@ class Theatre:
     def _write(self, ids: dict[str, UUID]) -> World:
         world = open_world(self.ours, now=self.now, topic_ids=ids)
         write_all(world)
+        shutil.copytree(self.ours, self.left)
         world.folder.close_clean()
         return world
 
     def lay(self, *, recover: bool) -> None:
-        """Put our partition folders in place of the broker's. recover: as after an unclean stop, so that it reads all;
-        else it believes our indexes, snapshots and recovery points."""
+        """Put our partition folders in place of the broker's. recover: as a killed node leaves them, so that it reads
+        all; else as a clean stop does, so that it believes our indexes, snapshots and recovery points."""
         for topic in self.topics:
             target = self.broker.folder / f"{topic}-0"
             shutil.rmtree(target)
-            shutil.copytree(self.ours / f"{topic}-0", target)
+            shutil.copytree((self.left if recover else self.ours) / f"{topic}-0", target)
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             self._join(name, forget=recover and name == RECOVERY_POINT_CHECKPOINT)
         marker = self.broker.folder / CLEAN_SHUTDOWN
@@ -155,16 +156,24 @@ def test_kafka_serves_what_we_wrote(theatre: Theatre, recover: bool, tmp_path: P
     folder, logs = theatre.open(tmp_path / "ours")
     theatre.lay(recover=recover)
     theatre.broker.start()
-    compare(theatre, logs)
-    assert [line for line in theatre.broker.complaints() if any(f"{topic}-0" in line for topic in theatre.topics)] == []
-    theatre.broker.stop()
-    folder.close()
+    try:
+        compare(theatre, logs)
+        assert [line for line in theatre.broker.complaints() if concerns(theatre, line, recover=recover)] == []
+    finally:
+        theatre.broker.stop()
+        folder.close()
     for topic in theatre.topics:
         same_bytes(theatre, topic)
 
 
+def concerns(theatre: Theatre, line: str, *, recover: bool) -> bool:
+    """Is the line of the broker's log about one of our logs? That it cuts the zeros of a preallocated one is right."""
+    expected = {"preallocated"} if recover else set()
+    return any(f"{topic}-0" in line for topic in theatre.topics if topic not in expected)
+
+
 def same_bytes(theatre: Theatre, topic: str) -> None:
-    """What the broker has rebuilt from the batches is what we had written: the batches themselves, and all indexes."""
+    """What the broker has left is what our own clean stop left: the batches, and all indexes, rebuilt by it or not."""
     rebuilt, written = (derived(folder / f"{topic}-0") for folder in (theatre.broker.folder, theatre.ours))
     assert sorted(rebuilt) == sorted(written), topic
     for name, data in written.items():

@@ -1,5 +1,5 @@
-"""A data folder that a Kafka broker has just written opens here, after a clean stop and after SIGKILL, and reads the
-same: records, times, transactions, producers."""
+"""A data folder that a Kafka broker has just written opens here, as it lies while the broker runs and after its clean
+stop, and reads the same: records, times, transactions, producers."""
 
 from __future__ import annotations
 
