@@ -113,7 +113,7 @@ integration: env  ## Only the tests with real processes and, where an engine ans
 
 .PHONY: interop
 interop: env need-java $(KAFKA_LIBS)/.fetched  ## Apache Kafka reads and serves our files, and we read Kafka's (fetched once, with Maven)
-	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop tests/interop
+	@TIDELOG_KAFKA_LIBS='$(KAFKA_LIBS)' $(PY) -m pytest -m interop -W 'ignore::DeprecationWarning' --durations=5 tests/interop
 
 .PHONY: bench
 bench: env  ## Measure: SUITE=name (or all), JSON=1 for JSON lines alone, PLOT=1 for charts in bench-out/

@@ -152,7 +152,7 @@ class _Cluster:
     # --- failover ---------------------------------------------------------------------------------------------------
 
     def _failover(self) -> Iterator[Figure]:
-        """kill -9 of nodes that lead, under load; never of the one voter of the metadata."""
+        """kill -9 of nodes that lead, under load."""
         worst = 0.0
         topic = _topic("fsync", "100 B")
         for victim in self._effort.kills:

@@ -18,6 +18,7 @@ from uuid import UUID
 from bench.figure import Better, Figure, Run
 from bench.storage_cleaning import cleaning
 from bench.storage_recovery import recoveries
+from bench.storage_start import starts
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.log import Log
@@ -46,6 +47,7 @@ def figures(run: Run) -> Iterator[Figure]:
     recovered = make_log(run, "recovered", LogConfig(durability=Durability.PAGE_CACHE, segment_bytes=128 << 20))
     yield from recoveries(run, recovered, build(LARGE))
     yield from cleaning(run)
+    yield from starts(run)
 
 
 class SystemClock:

@@ -28,6 +28,10 @@ CLIENT_LISTENER: Final = "client"
 """The listener that every node has: clients and nodes alike use it unless told otherwise."""
 
 
+QUORUM_VOTERS: Final = 3
+"""Three voters survive the loss of one; more would make each change wait for more disks."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     """A named listener: where it is bound, and what it is registered as (None: as bound)."""
@@ -39,10 +43,14 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """The initial list of nodes, addresses only, and whether this node is the one that forms the cluster."""
+    """The initial list of nodes, addresses only, and whether this node is the one that forms the cluster.
+
+    voters: how many nodes vote in a new cluster; the active controller grows a smaller set to so many.
+    """
 
     bootstrap: bool
     nodes: tuple[Endpoint, ...]
+    voters: int = QUORUM_VOTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +375,8 @@ def _quorum(values: _Values, node_id: NodeId) -> QuorumConfig:
             "quorum", "nodes", "missing. List the addresses of the first nodes, this one included: nodes = [...]."
         )
     forms = bool(bootstrap) if bootstrap_node is None else bootstrap_node == node_id
-    return QuorumConfig(forms, nodes)
+    voters: int = values.take("quorum", "voters", _number(1, 9), QUORUM_VOTERS)
+    return QuorumConfig(forms, nodes, voters)
 
 
 def _replication(values: _Values) -> ReplicationConfig:

@@ -1,13 +1,13 @@
 """How a node talks to the active controller: directly where it is this very process, else over the network.
 
 Kept true: a call is sent again only where the error says that nothing was done (not the controller, no connection).
-Left to others: finding out who leads (metadata_observer.py keeps the view up to date).
+Left to others: finding out who leads (quorum_driver.py keeps the view up to date).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 from node.clock import Clock
@@ -15,7 +15,7 @@ from node.methods import Answer, Method, Request
 from node.quorum_state import QuorumView
 from node.transport import Caller, Transport
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
-from tidelog.types import Endpoint
+from tidelog.types import Endpoint, NodeId
 
 PAUSE_MS: Final = 50
 
@@ -23,15 +23,37 @@ PAUSE_MS: Final = 50
 class ControllerClient:
     """Finds the active controller for each call, again where it has moved."""
 
-    def __init__(self, view: QuorumView, local: object, *, clock: Clock, transport: Transport) -> None:
-        """local: the controller service of this process."""
-        self._view, self._local = view, local
+    def __init__(
+        self,
+        view: QuorumView,
+        local: object,
+        voters: Callable[[], Mapping[NodeId, Endpoint | None]],
+        *,
+        clock: Clock,
+        transport: Transport,
+    ) -> None:
+        """local: the controller service of this process. voters: where each voter is reached, None: this process."""
+        self._view, self._local, self._voters = view, local, voters
         self._clock, self._transport = clock, transport
         self._caller = Caller("local", f"node {view.node_id}")
 
     def find_controller(self) -> Endpoint | None:
         """Where the active controller was last reached; None where it is this node, or nobody is known."""
         return self._view.endpoint
+
+    def standing_by(self) -> list[Endpoint | None]:
+        """The voters that are not the active controller as far as this node knows; None: this process."""
+        return [where for node_id, where in self._voters().items() if node_id != self._view.leader_id]
+
+    async def tell(
+        self, target: Endpoint | None, method: Method[Request, Answer], request: Request, *, timeout_ms: int
+    ) -> None:
+        """Call one controller, active or not, once. Raises the TidelogError of the answer."""
+        if target is None:
+            serve: Any = getattr(self._local, method.attribute)
+            await self._within(cast("Awaitable[Answer]", serve(request, self._caller)), method, timeout_ms)
+        else:
+            await self._transport.call(target, method, request, timeout_ms=timeout_ms)
 
     async def call(self, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
         """Call the active controller. timeout_ms: for all attempts together.

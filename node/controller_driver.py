@@ -26,13 +26,16 @@ from replication.controller_events import (
     Append,
     Committed,
     Event,
+    NodeHeard,
     Reply,
     Report,
     Resigned,
     Result,
     Ticked,
+    VotersReviewed,
 )
 from replication.image import ClusterImage
+from replication.voters import ReplicaKey
 from tidelog.errors import NotController, TidelogError
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId
 
@@ -73,8 +76,7 @@ class ControllerDriver:
         """Let the controller see time pass."""
         while True:
             await self._clock.sleep_ms(TICK_MS)
-            if self._controller.active:
-                self._handle(Ticked(self.now()))
+            self._handle(Ticked(self.now()))
 
     def now(self) -> Millis:
         """Monotonic time, for events."""
@@ -96,6 +98,16 @@ class ControllerDriver:
     def _on_committed(self, image: ClusterImage) -> None:
         if self._controller.active:
             self._handle(Committed(image.offset))
+
+    def review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
+        """See whether the voter set should change. caught_up: who could count at once."""
+        if self._controller.active:
+            self._handle(VotersReviewed(self.now(), caught_up))
+
+    def heard(self, node_id: NodeId) -> None:
+        """A node is alive: noted for the case that this controller becomes the active one."""
+        if not self._controller.active:
+            self._handle(NodeHeard(self.now(), node_id))
 
     # --- requests ---------------------------------------------------------------------------------------------------
 

@@ -83,7 +83,8 @@ class ControllerService:
     async def heartbeat(
         self, request: controller_pb2.HeartbeatRequest, _caller: Caller
     ) -> controller_pb2.HeartbeatResponse:
-        """A node is alive."""
+        """A node is alive: every voter is told, so that the next controller knows who was silent."""
+        self._driver.heard(NodeId(request.node_id))
         damaged = _damaged(request.damaged)
         answer = await self._driver.ask(
             lambda number: Heartbeat(

@@ -23,6 +23,7 @@ from node.producer_ids import ProducerIds
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
+from storage.executor import Executor
 from storage.isolation import FetchIsolation
 from storage.time_lookup import EARLIEST, LATEST
 from tidelog._wire import FetchResponse, PartitionFetched, ProduceRequest
@@ -37,35 +38,46 @@ class DataService:
     """See the module's words. Methods are named as the RPCs of data.proto."""
 
     def __init__(
-        self, manager: ReplicaManager, producer_ids: ProducerIds, *, clock: Clock, config: ReplicaConfig
+        self,
+        manager: ReplicaManager,
+        producer_ids: ProducerIds,
+        *,
+        clock: Clock,
+        config: ReplicaConfig,
+        inspectors: Executor,
     ) -> None:
+        """inspectors: where records are checked that take time."""
         self._manager = manager
         self._producer_ids = producer_ids
         self._clock = clock
         self._config = config
+        self._inspectors = inspectors
 
     # --- produce ---
+
+    def _produce_desk(self, caller: Caller) -> ProduceDesk:
+        return ProduceDesk(self._manager, caller, clock=self._clock, config=self._config, inspectors=self._inspectors)
 
     async def produce_stream(
         self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], caller: Caller
     ) -> None:
         """Append what comes; answer each entry when its acks are there, in any order."""
-        desk = ProduceDesk(self._manager, caller, clock=self._clock, config=self._config)
+        desk = self._produce_desk(caller)
         await run_duplex(self._take_batches(stream, desk), _send_produced(stream, desk))
 
     async def _take_batches(
         self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
     ) -> None:
         while (request := await stream.receive()) is not None:
-            desk.take(request)
+            await desk.take(request)
             if desk.outstanding >= self._config.outstanding_max:
                 await desk.wait_outstanding_below(self._config.outstanding_max)
         await desk.wait_outstanding_below(1)
 
     async def produce(self, request: ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
         """Append the entries; answer when all are settled."""
-        desk = ProduceDesk(self._manager, caller, clock=self._clock, config=self._config)
-        desk.take(request)
+        desk = self._produce_desk(caller)
+        await desk.take(request)
         answers: list[data_pb2.PartitionProduced] = []
         while len(answers) < desk.outstanding:
             await desk.wait_answers()

@@ -22,6 +22,7 @@ from replication.metadata import (
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
+    NodeStanding,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -60,11 +61,13 @@ class MetadataBatch:
     records: tuple[LocatedRecord, ...]
 
 
-def encode_batch(records: Sequence[MetadataRecord], *, leader_epoch: LeaderEpoch, timestamp: Millis) -> bytes:
-    """One batch of these records, its offsets still to be assigned. timestamp: milliseconds since 1970."""
+def encode_batch(
+    records: Sequence[MetadataRecord], *, leader_epoch: LeaderEpoch, timestamp: Millis, base_offset: Offset = Offset(0)
+) -> bytes:
+    """One batch of these records; in a log its offsets are still to be assigned. timestamp: milliseconds since 1970."""
     return build_batch(
         [
-            Record(offset=Offset(index), timestamp=timestamp, key=None, value=encode_record(record))
+            Record(offset=Offset(base_offset + index), timestamp=timestamp, key=None, value=encode_record(record))
             for index, record in enumerate(records)
         ],
         leader_epoch=leader_epoch,
@@ -214,6 +217,16 @@ def _registration(record: NodeRegistrationRecord) -> pb.NodeRegistrationRecord:
         rack=record.rack,
         boot_id=record.boot_id,
         folders=folders_to_proto(record.folders),
+        standing=None if record.standing is None else _standing(record.standing),
+    )
+
+
+def _standing(standing: NodeStanding) -> pb.NodeStanding:
+    return pb.NodeStanding(
+        node_epoch=standing.node_epoch,
+        fenced=standing.fenced,
+        draining=standing.draining,
+        former_folders=folders_to_proto(standing.former_folders),
     )
 
 
@@ -225,6 +238,13 @@ def _read_registration(message: pb.NodeRegistrationRecord) -> NodeRegistrationRe
         message.rack,
         message.boot_id,
         folders_from_proto(message.folders),
+        _read_standing(message.standing) if message.HasField("standing") else None,
+    )
+
+
+def _read_standing(message: pb.NodeStanding) -> NodeStanding:
+    return NodeStanding(
+        NodeEpoch(message.node_epoch), message.fenced, message.draining, folders_from_proto(message.former_folders)
     )
 
 

@@ -2,10 +2,10 @@
 
 Kept true:
   1. `image` is made of committed records only, batch by batch, and goes forward only.
-  2. What is appended is asked to be fsynced at once; `on_held` tells when the log holds more.
+  2. What is appended is asked to be fsynced at once; `on_moved` tells when the log holds more.
   3. Nothing committed is ever cut.
 
-Left to others: who appends and what is committed (quorum_driver.py, metadata_observer.py), what records say
+Left to others: who appends and what is committed (quorum_driver.py, quorum_fetcher.py), what records say
 (replication/).
 """
 
@@ -15,13 +15,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from node.clock import Clock
 from node.metadata_codec import MetadataBatch, decode_batches, encode_batch
+from node.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
+from node.work import run_in
 from replication.image import EMPTY, ClusterImage, advance, apply
-from replication.metadata import MetadataRecord
+from replication.metadata import MetadataRecord, Voter, VotersRecord
+from replication.quorum_log_view import LogView, SnapshotId
+from replication.voters import VoterSet
 from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
@@ -44,13 +48,23 @@ BATCH_BYTES_MAX: Final = 64 << 20
 
 READ_BYTES: Final = 4 << 20
 
+SEGMENT_BYTES: Final = 64 << 20
+"""Dropped behind a snapshot are whole segments only."""
+
+SNAPSHOT_BYTES: Final = 20 << 20
+"""Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
+
+T = TypeVar("T")
+
 
 def open_log(folder: DataFolder) -> Log:
     """The metadata log of a data folder, made where there is none. May take long: recovery reads it.
 
     Raises KafkaStorageError, DiskFull.
     """
-    config = LogConfig(max_message_bytes=BATCH_BYTES_MAX, delete=False)  # snapshots, not retention, will shorten it
+    config = LogConfig(
+        max_message_bytes=BATCH_BYTES_MAX, segment_bytes=SEGMENT_BYTES, delete=False
+    )  # snapshots shorten it
     logs = folder.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
     found = logs.get(METADATA)
     return folder.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
@@ -59,13 +73,18 @@ def open_log(folder: DataFolder) -> Log:
 class MetadataLog:
     """See the module's words. All on the loop; only fsyncs run elsewhere."""
 
-    def __init__(self, log: Log, *, clock: Clock, executor: Executor) -> None:
-        """log: open and recovered. executor: where it is fsynced. Raises CorruptLog, UnsupportedVersion."""
+    def __init__(self, log: Log, *, clock: Clock, executor: Executor, snapshot_bytes: int = SNAPSHOT_BYTES) -> None:
+        """log: open and recovered. executor: where it is fsynced. snapshot_bytes: from one snapshot to the next.
+        Raises CorruptLog, UnsupportedVersion, KafkaStorageError."""
         self.log = log
+        self._executor, self._snapshot_bytes = executor, snapshot_bytes
+        self._bytes_since_snapshot = 0
+        self.snapshots = self._guard("listing", lambda: MetadataSnapshots(log.files, log.path))
         self.image = EMPTY
         self.failure: BaseException | None = None
         """What made the log unusable: a failed fsync."""
-        self.on_held: Callable[[], None] = _nothing
+        self.on_moved: Callable[[], None] = _nothing
+        """Told when the log's end, what it holds, its watermark or its voters have moved."""
         self.on_full: Callable[[DiskFull], None] = _ignore
         """A flush found no room for a file beside the log: the next append asks for another."""
         self._clock = clock
@@ -98,6 +117,34 @@ class MetadataLog:
         for batch in self._pending:
             image = _apply(image, batch)
         return image
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """By the last voters record of the whole log, committed or not; empty before the first."""
+        return self._voters()[0]
+
+    def view(self) -> LogView:
+        """The log as the quorum's rules see it."""
+        log = self.log
+        voters, end = self._voters()
+        return LogView(
+            log.log_start_offset,
+            log.log_end_offset,
+            log.held,
+            log.high_watermark,
+            log.epoch_entries(),
+            VoterSet.of(voters),
+            end,
+            self.snapshots.latest,
+        )
+
+    def _voters(self) -> tuple[tuple[Voter, ...], Offset]:
+        """The newest voters and one past their record, 0 where that is applied."""
+        for batch in reversed(self._pending):
+            for offset, record in reversed(batch.records):
+                if isinstance(record, VotersRecord):
+                    return record.voters, Offset(offset + 1)
+        return self.image.voters, Offset(0)
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
         """Call with each new committed image, on the loop; with the present one now, if there is any."""
@@ -144,7 +191,7 @@ class MetadataLog:
     ) -> MetadataBatch:
         info = self.log.append(data, assign_offsets=True, leader_epoch=leader_epoch, origin=Origin.COORDINATOR)
         batch = MetadataBatch(info.first_offset, self.end, leader_epoch, located)
-        self._appended([batch])
+        self._appended([batch], len(data))
         return batch
 
     def append_fetched(self, records: Buffer, epochs: Sequence[EpochStart]) -> None:
@@ -163,19 +210,20 @@ class MetadataLog:
             origin=Origin.REPLICATION,
             epochs=epochs,
         )
-        self._appended(batches)
+        self._appended(batches, len(records))
 
-    def _appended(self, batches: list[MetadataBatch]) -> None:
+    def _appended(self, batches: list[MetadataBatch], size: int) -> None:
         self._pending.extend(batches)
+        self._bytes_since_snapshot += size
         self._commit.request(self.log)
-        self.wake()
+        self._moved()
 
     def commit(self, offset: Offset) -> None:
         """Everything below `offset` is committed: apply it, tell the subscribers."""
         if not self.log.advance_high_watermark(offset):
             return
         self._apply_committed()
-        self.wake()
+        self._moved()
 
     def truncate_to(self, offset: Offset) -> None:
         """Cut everything at and above `offset`, which another leader's log does not have.
@@ -190,6 +238,11 @@ class MetadataLog:
         self.log.truncate_to(offset)
         while self._pending and self._pending[-1].end > self.end:
             self._pending.pop()
+        self._moved()
+
+    def request_flush(self) -> None:
+        """Make durable what is not yet, after a flush that found no room."""
+        self._commit.request(self.log)
 
     def empty(self) -> None:
         """Forget a damaged replica: all of it is fetched again. Raises KafkaStorageError, DiskFull."""
@@ -198,31 +251,102 @@ class MetadataLog:
         self.log.high_watermark = Offset(0)
         self.image = EMPTY
 
+    def _moved(self) -> None:
+        self.on_moved()
+        self.wake()
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    @property
+    def wants_snapshot(self) -> bool:
+        """Has the log grown so much that what is committed should stand in a snapshot?"""
+        latest = self.snapshots.latest
+        done = Offset(0) if latest is None else latest.end_offset
+        return self._bytes_since_snapshot >= self._snapshot_bytes and self.image.offset > done
+
+    async def write_snapshot(self) -> None:
+        """Put what is committed into a snapshot and drop the log before it. Raises KafkaStorageError, DiskFull."""
+        image, stamped = self.image, self._clock.wall_ms()
+        entries = [entry for entry in self.log.epoch_entries() if entry.start_offset < image.offset]
+        latest = self.snapshots.latest
+        snapshot = SnapshotId(image.offset, entries[-1].epoch if entries or latest is None else latest.epoch)
+        await self._write(snapshot, lambda: encode_snapshot(image, snapshot.epoch, stamped))
+        if self.snapshots.latest is not None and self.snapshots.latest.end_offset >= snapshot.end_offset:
+            return  # a newer one was fetched meanwhile
+        self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
+        self._bytes_since_snapshot = 0
+        self.log.delete_records(snapshot.end_offset)
+        self.log.delete_old_segments(self._clock.wall_ms())
+        self._moved()
+
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """The whole size of a snapshot, and a piece of it. Raises OffsetOutOfRange where it is gone, InvalidRequest,
+        KafkaStorageError."""
+        return self._guard("reading a snapshot in", lambda: self.snapshots.read(snapshot, position, max_bytes))
+
+    async def install_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
+        """Begin anew behind a snapshot that the leader gave. Raises CorruptLog, UnsupportedVersion, KafkaStorageError,
+        DiskFull."""
+        image = decode_snapshot(data, snapshot)
+        if image.offset <= self.image.offset:
+            return
+        await self._write(snapshot, lambda: data)
+        self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
+        self.log.truncate_fully_and_start_at(snapshot.end_offset)
+        self._pending.clear()
+        self._bytes_since_snapshot = 0
+        self._publish(image)
+        self._moved()
+
+    async def _write(self, snapshot: SnapshotId, make: Callable[[], bytes]) -> None:
+        try:
+            await run_in(self._executor, lambda: self.snapshots.write(snapshot, make()))
+        except OSError as error:
+            raise self.log.folder.fail(f"writing a snapshot in {self.log.path}", error) from error
+
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _read_back(self) -> None:
-        """Take in what the log has; what was known to be committed makes the first image."""
-        position = self.log.log_start_offset
+        """Take in the newest snapshot and the log behind it; what was known to be committed makes the first image."""
+        snapshot = self.snapshots.latest
+        if snapshot is not None:
+            self.image = self._guard("reading a snapshot in", lambda: self.snapshots.load(snapshot))
+            if self.end < snapshot.end_offset:  # it was fetched, and the log not begun anew behind it yet
+                self.log.truncate_fully_and_start_at(snapshot.end_offset)
+            self.log.advance_high_watermark(snapshot.end_offset)
+        position = max(self.log.log_start_offset, self.image.offset)
+        if position > self.image.offset:
+            raise CorruptLog(
+                f"the metadata log in {self.log.path} begins at offset {position}, and no snapshot says what was before"
+            )
         end = self.end if self.log.damage is None else min(self.end, self.log.damage.first_offset)
         while position < end:
             read = self.log.read(position, READ_BYTES, up_to=end)
             self._pending.extend(decode_batches(read.records))
+            self._bytes_since_snapshot += len(read.records)
             position = read.next_offset
         self._apply_committed()
+
+    def _guard(self, doing: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OSError as error:
+            raise self.log.folder.fail(f"{doing} {self.log.path}", error) from error
 
     def _apply_committed(self) -> None:
         image = self.image
         while self._pending and self._pending[0].end <= self.high_watermark:
             image = _apply(image, self._pending.popleft())
-        if image is self.image:
-            return
+        if image is not self.image:
+            self._publish(image)
+
+    def _publish(self, image: ClusterImage) -> None:
         self.image = image
         for subscriber in list(self._subscribers):
             subscriber(image)
 
     def _held_moved(self, _log_of_ours: Log) -> None:
-        self.on_held()
-        self.wake()
+        self._moved()
 
     def _flush_failed(self, error: BaseException) -> None:
         """After a failed fsync nobody can tell what is on the disk: the replica is out of use (design section 3)."""

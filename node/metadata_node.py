@@ -8,6 +8,7 @@ cluster, or leads, or fetches; recovery of the partitions' logs runs meanwhile; 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +23,10 @@ from node.config import CLIENT_LISTENER, NodeConfig
 from node.controller_client import ControllerClient
 from node.controller_driver import ControllerDriver
 from node.controller_service import ControllerService
-from node.metadata_log import MetadataLog
-from node.metadata_observer import MetadataObserver
+from node.metadata_log import SNAPSHOT_BYTES, MetadataLog
+from node.quorum_addresses import QuorumAddresses
 from node.quorum_driver import QuorumDriver
+from node.quorum_fetcher import QuorumFetcher
 from node.quorum_service import QuorumService
 from node.quorum_state import QuorumView, new_cluster_id
 from node.registration import Damaged, Identity, MembershipTimes, Registration
@@ -33,11 +35,14 @@ from node.transport import Transport
 from node.work import run_in
 from replication.controller import Controller, ControllerConfig
 from replication.image import ClusterImage
+from replication.metadata import Voter
+from replication.quorum import QuorumTimes
+from replication.voters import ReplicaKey, VoterSet
 from storage.data_folder import DataFolder
 from storage.executor import Executor
 from storage.files import Files
 from storage.log import Log
-from tidelog.errors import CorruptLog, NodeNotAvailable
+from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
 from tidelog.types import Endpoint, Incarnation, NodeId
 from tidelog.v1 import controller_pb2
 
@@ -45,6 +50,12 @@ _log = logging.getLogger("node.metadata")
 
 ALTER_PARTITION_MS: Final = 3_000
 ALLOCATE_MS: Final = 3_000
+
+SNAPSHOT_AGAIN_MS: Final = 10_000
+"""Pause after a snapshot for which there was no room."""
+
+REVIEW_MS: Final = 1_000
+"""How often it is looked whether to add or remove a voter; a replica that fetched within that time is there."""
 
 
 class MetadataNode:
@@ -61,22 +72,24 @@ class MetadataNode:
         clock: Clock,
         rng: random.Random,
         transport: Transport,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
-        log: from `metadata_log.open_log`. Raises CorruptLog, UnsupportedVersion.
+        log: from `metadata_log.open_log`. snapshot_bytes: of the log, from one snapshot to the next.
+        Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity, self._folders = config, identity, tuple(folders)
         self._clock, self._rng, self._transport = clock, rng, transport
         self._home, executor = self._folders[0]
         node_id, times = identity.node_id, config.replication
         settings = TopicSettings(config.log_defaults)
-        self.metadata = MetadataLog(log, clock=clock, executor=executor)
+        self.metadata = MetadataLog(log, clock=clock, executor=executor, snapshot_bytes=snapshot_bytes)
         self.view = QuorumView(node_id)
         self._controller = ControllerDriver(
             Controller(
                 rng=rng,
                 check_configs=settings.check,
-                config=ControllerConfig(times.session_ms, times.drain_ms_max),
+                config=ControllerConfig(times.session_ms, times.drain_ms_max, config.quorum.voters),
             ),
             self.metadata,
             self.view,
@@ -84,21 +97,29 @@ class MetadataNode:
             identity.incarnation,
             clock=clock,
         )
+        self._addresses = QuorumAddresses(
+            node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
+        )
         self._quorum = QuorumDriver(
-            node_id,
-            self._home.folder_id,
+            ReplicaKey(node_id, self._home.folder_id),
             identity.listeners,
             self.metadata,
             self.view,
+            self._addresses,
+            times=QuorumTimes(),
             files=files,
             executor=executor,
             clock=clock,
+            rng=rng,
+            transport=transport,
             on_lead=self._controller.activate,
             on_resign=self._controller.resign,
         )
         self._controller.on_refused = self._quorum.refused
         controller_service = ControllerService(self._controller, settings)
-        self.client = ControllerClient(self.view, controller_service, clock=clock, transport=transport)
+        self.client = ControllerClient(
+            self.view, controller_service, self._addresses.of_voters, clock=clock, transport=transport
+        )
         self.registration = Registration(
             identity,
             self._folders,
@@ -109,7 +130,13 @@ class MetadataNode:
         )
         self._services: dict[str, object] = {
             methods.QUORUM: QuorumService(
-                self._home.folder_id, self.metadata, self.view, cluster_id=lambda: self._home.cluster_id
+                self._quorum,
+                self.metadata,
+                self.view,
+                self._addresses,
+                listener=CLIENT_LISTENER,
+                clock=clock,
+                cluster_id=lambda: self._home.cluster_id,
             ),
             methods.CONTROLLER: controller_service,
             methods.ADMIN: AdminService(self.metadata, self.view, self.client, settings),
@@ -151,66 +178,84 @@ class MetadataNode:
 
         Raises InconsistentClusterId where no cluster may be formed, CorruptLog, KafkaStorageError.
         """
-        if self._votes():
-            self._ensure_sound()
-            assert self._home.cluster_id is not None, "a folder is given to its cluster before anything is logged"
-            await self._quorum.run(self._home.cluster_id)
-        elif self._config.quorum.bootstrap and not self.metadata.replayed().cluster_id:
-            self._ensure_sound()
-            await self._quorum.run(await self._form_cluster())
-        else:
-            await self._observe()
+        self._mend_damage()
+        form = None
+        if self._config.quorum.bootstrap and not self.metadata.voters:
+            form = await self._form_cluster()
+        fetcher = QuorumFetcher(
+            self._quorum,
+            self.metadata,
+            self._addresses,
+            adopt=self._adopt,
+            clock=self._clock,
+            rng=self._rng,
+            transport=self._transport,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.cluster_id or "", form=form))
+            tasks.create_task(fetcher.run(self._home.cluster_id))
+            tasks.create_task(self._review_voters())
+            tasks.create_task(self._write_snapshots())
+
+    async def _write_snapshots(self) -> None:
+        """Whenever the log has grown enough; on a full disk, later."""
+        while True:
+            await self.metadata.wait_until(lambda: self.metadata.wants_snapshot)
+            try:
+                await self.metadata.write_snapshot()
+            except DiskFull as error:
+                _log.warning("no snapshot of the metadata was written: %s", error.message)
+                await self._clock.sleep_ms(SNAPSHOT_AGAIN_MS)
+
+    async def _review_voters(self) -> None:
+        """While this node is the active controller, see now and then whether the voter set should change."""
+        while True:
+            await self._clock.sleep_ms(REVIEW_MS)
+            if self._quorum.core is not None and self._quorum.core.active:
+                self._controller.review_voters(self._quorum.core.caught_up(REVIEW_MS))
 
     async def run_membership(self, damaged: Damaged, found_later: Damaged = dict) -> None:
         """Register this process and keep its session; to be run once recovery is over. Ends when drained."""
         await self.registration.run(damaged, found_later)
 
     async def drain(self) -> None:
-        """Let the leaderships move away before the node stops."""
+        """Let the leaderships move away before the node stops, that of the quorum last."""
         await self.registration.drain()
+        await self._quorum.resign()
 
-    # --- roles ----------------------------------------------------------------------------------------------------
+    # --- beginning ------------------------------------------------------------------------------------------------
 
-    def _votes(self) -> bool:
-        me = (self._identity.node_id, self._home.folder_id)
-        return any((voter.node_id, voter.folder_id) == me for voter in self.metadata.replayed().voters)
-
-    def _ensure_sound(self) -> None:
-        damage = self.metadata.log.damage
-        if damage is not None:
+    def _mend_damage(self) -> None:
+        """A voter has promised what its damaged log had, so nobody may take it for whole; others fetch it anew."""
+        damage, me = self.metadata.log.damage, self._quorum.me
+        if damage is None:
+            return
+        if me in VoterSet.of(self.metadata.voters) or not self.metadata.voters:
             raise CorruptLog(
-                f"the metadata log of the only voter, node {self._identity.node_id}, lost {damage}: give back its "
-                f"folder {self.metadata.log.path}"
+                f"the metadata log of node {me.node_id}, a voter, lost {damage}: give back its folder "
+                f"{self.metadata.log.path}, or start the node with an empty data folder: then it joins anew"
             )
+        _log.warning("the metadata log lost %s: it is fetched anew", damage)
+        self.metadata.empty()
 
-    async def _form_cluster(self) -> str:
-        own = self._home.cluster_id
+    async def _form_cluster(self) -> tuple[str, tuple[Voter, ...]] | None:
+        """Id and voters of the cluster that this node forms; None where that was done before."""
+        own, me = self._home.cluster_id, self._quorum.me
         formation = ClusterFormation(
-            self._identity.node_id, self._config.quorum.nodes, clock=self._clock, transport=self._transport
-        )
-        await formation.ensure_none_belongs(own)
-        cluster_id = own or new_cluster_id(self._rng.getrandbits(128))
-        await self._adopt(cluster_id)
-        _log.info("forms cluster %s", cluster_id)
-        return cluster_id
-
-    async def _observe(self) -> None:
-        if self.metadata.log.damage is not None:
-            _log.warning("the metadata log lost %s: it is fetched anew", self.metadata.log.damage)
-            self.metadata.empty()
-        observer = MetadataObserver(
-            self._identity.node_id,
-            self._home.folder_id,
+            me.node_id,
             self._config.quorum.nodes,
-            self.metadata,
-            self.view,
             listener=CLIENT_LISTENER,
-            adopt=self._adopt,
             clock=self._clock,
-            rng=self._rng,
             transport=self._transport,
         )
-        await observer.run(self._home.cluster_id)
+        voter = Voter(me.node_id, me.folder_id, self._identity.listeners)
+        voters = await formation.choose_voters(voter, own, self._config.quorum.voters)
+        if not voters:
+            return None
+        cluster_id = own or new_cluster_id(self._rng.getrandbits(128))
+        await self._adopt(cluster_id)
+        _log.info("forms cluster %s, voters %s", cluster_id, [voter.node_id for voter in voters])
+        return cluster_id, voters
 
     async def _adopt(self, cluster_id: str) -> None:
         """Let every folder belong to the cluster; the metadata's own last, since its word is what others ask for."""

@@ -278,8 +278,14 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
         )
-        producer_ids = ProducerIds(metadata.allocate_producer_ids)
-        self._gates[methods.DATA].open(DataService(replicas, producer_ids, clock=self._clock, config=config))
+        data = DataService(
+            replicas,
+            ProducerIds(metadata.allocate_producer_ids),
+            clock=self._clock,
+            config=config,
+            inspectors=self._executors("records"),
+        )
+        self._gates[methods.DATA].open(data)
         return replicas
 
     # --- living -------------------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ from tidelog.errors import (
     OffsetOutOfRange,
     TidelogError,
 )
+from tidelog.records import Inspected
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -242,10 +243,18 @@ class Partition:
     # --- leading: produce ---
 
     def produce(
-        self, records: Buffer, *, acks: Acks, leader_epoch: LeaderEpoch, deadline: Millis, done: ProduceDone
+        self,
+        records: Buffer,
+        *,
+        acks: Acks,
+        leader_epoch: LeaderEpoch,
+        deadline: Millis,
+        done: ProduceDone,
+        inspected: Inspected | None = None,
     ) -> None:
-        """Append a batch. `done` is called once, maybe before this returns. Raises what refuses the batch unwritten,
-        LeadershipLost where the disk failed right behind it.
+        """Append a batch. inspected: what is known of its records already (`storage.validation.inspect_sent`). `done`
+        is called once, maybe before this returns. Raises what refuses the batch unwritten, LeadershipLost where the
+        disk failed right behind it.
 
         A duplicate waits for what its first copy waited for, whatever the in-sync set has become since: it is written,
         and nothing else may be said of it."""
@@ -253,7 +262,13 @@ class Partition:
         log = self.log
         if not log.is_duplicate(records):
             leader.ensure_enough(acks)
-        info = log.append(records, assign_offsets=True, leader_epoch=leader.leader_epoch, origin=Origin.CLIENT)
+        info = log.append(
+            records,
+            assign_offsets=True,
+            leader_epoch=leader.leader_epoch,
+            origin=Origin.CLIENT,
+            inspected=inspected,
+        )
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} carries no record batch; send one whole batch")
         if self.leader is not leader:

@@ -4,7 +4,9 @@ Kept true:
   1. Entries are appended in the order in which they came, each by itself: one that is refused leaves the others
      alone.
   2. What waits is bounded: beyond `outstanding_max` entries the stream is not read on, and the producer feels it.
-  3. `acks=0` is never answered. As in Kafka, a failure of such an entry ends the stream, so that its producer looks
+  3. Records that take time to check (compressed, or to be compressed anew) are checked elsewhere, before their turn on
+     the loop; the entries behind them wait.
+  4. `acks=0` is never answered. As in Kafka, a failure of such an entry ends the stream, so that its producer looks
      the leader up again.
 
 Left to others: the stream (data_service.py), appending and acks (partition.py).
@@ -20,9 +22,14 @@ from node.clock import Clock
 from node.limits import ensure_few
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
+from node.work import run_in
 from storage.append_info import LogAppendInfo
+from storage.executor import Executor
+from storage.files import Buffer
+from storage.validation import inspect_sent, takes_time
 from tidelog._wire import PartitionProduce, ProduceRequest
-from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, TidelogError
+from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, RecordTooLarge, TidelogError
+from tidelog.records import Inspected
 from tidelog.types import Acks, LeaderEpoch, Millis
 from tidelog.v1 import data_pb2
 
@@ -46,8 +53,12 @@ class _Waiting:
 class ProduceDesk:
     """See the module's words. One for each stream."""
 
-    def __init__(self, manager: ReplicaManager, caller: Caller, *, clock: Clock, config: ReplicaConfig) -> None:
+    def __init__(
+        self, manager: ReplicaManager, caller: Caller, *, clock: Clock, config: ReplicaConfig, inspectors: Executor
+    ) -> None:
+        """inspectors: where records are checked that take time."""
         self._manager = manager
+        self._inspectors = inspectors
         self._caller = caller
         self._clock = clock
         self._config = config
@@ -60,25 +71,30 @@ class ProduceDesk:
 
     # --- requests ---
 
-    def take(self, request: ProduceRequest) -> None:
+    async def take(self, request: ProduceRequest) -> None:
         """Append the entries of a request. Raises the failure of an entry with acks=0, InvalidRequest for too many."""
         ensure_few(request.partitions, "batches")
         deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
         for entry in request.partitions:
             if request.acks != Acks.NONE:
                 self._outstanding += 1
-            self._append(entry, request.acks, deadline)
+            await self._append(entry, request.acks, deadline)
         if self._unanswered_failure is not None:
             raise self._unanswered_failure
 
-    def _append(self, entry: PartitionProduce, acks: int, deadline: Millis) -> None:
+    async def _append(self, entry: PartitionProduce, acks: int, deadline: Millis) -> None:
         partition: Partition | None = None
         try:
             if acks not in {-1, 0, 1}:
                 raise InvalidRequiredAcks(f"acks={acks}: it must be -1 (all in-sync replicas), 1 (the leader) or 0")
+            partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
+            inspected = None
+            if takes_time(entry.records, partition.log.rules):
+                partition.leading_in(LeaderEpoch(entry.leader_epoch))
+                inspected = await self._inspected(partition, entry.records)
+                partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
             if self._manager.stopping:
                 raise NodeShuttingDown("the node is stopping and appends nothing more: send to the next leader")
-            partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
             wanted = Acks(acks)
             partition.produce(
                 entry.records,
@@ -86,6 +102,7 @@ class ProduceDesk:
                 leader_epoch=LeaderEpoch(entry.leader_epoch),
                 deadline=deadline,
                 done=_Waiting(self, entry.batch_id, wanted, partition),
+                inspected=inspected,
             )
         except TidelogError as error:
             if acks == Acks.NONE:
@@ -93,6 +110,15 @@ class ProduceDesk:
                 return
             self._refused.append((entry.batch_id, partition, error))
             self._wake.set()
+
+    async def _inspected(self, partition: Partition, records: Buffer) -> Inspected | None:
+        """What the records are, found out elsewhere. Raises what refuses them."""
+        log, rules, now = partition.log, partition.log.rules, self._clock.wall_ms()
+        try:
+            return await run_in(self._inspectors, lambda: inspect_sent(records, rules, now))
+        except RecordTooLarge:
+            log.bytes_rejected += len(records)
+            raise
 
     def settle(self, waiting: _Waiting, info: LogAppendInfo | None, error: TidelogError | None) -> None:
         """The outcome of an entry."""

@@ -1,140 +1,406 @@
-"""The voter's side of the metadata quorum: a quorum of one, for now.
+"""Joins the quorum's rules to the disk, the wire and the clock.
 
 Kept true:
-  1. Each time this voter begins to lead it is in a new quorum epoch, its vote for itself fsynced first, and the epoch
-     opens with a leader-change control record.
-  2. The high watermark is what the voter holds, and moves only once a record of its own epoch is held.
-  3. A log that cannot be written any more ends the node: an error of its disk leaves unknown what is on it.
+  1. Events are handled one after the other, each one's effects in their order, and before each event the rules have
+     seen the log as it is then. A vote is fsynced before anything that follows it is sent.
+  2. Whoever asks this node who leads is told what the rules know at that moment.
+  3. A log that cannot be written any more ends the node: an error of its disk leaves unknown what is on it. A full disk
+     only ends the leadership.
 
-Left to others: the controller (controller_driver.py), who may fetch (quorum_service.py), nodes that do not vote
-(metadata_observer.py).
+Left to others: the rules (replication/quorum.py), fetching (quorum_fetcher.py), the controller (controller_driver.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
+from node import methods
 from node.clock import Clock
+from node.metadata_codec import listeners_to_proto
 from node.metadata_log import MetadataLog
-from node.quorum_state import QuorumState, QuorumView, read_state, write_state
+from node.methods import Answer as WireAnswer
+from node.methods import Method, Request
+from node.quorum_addresses import QuorumAddresses
+from node.quorum_codec import end_to_proto, vote_answer_from_proto, vote_to_proto
+from node.quorum_state import QuorumView, read_state, write_state
+from node.transport import Transport
 from node.work import run_in
 from replication.image import ClusterImage
 from replication.metadata import ClusterRecord, Voter, VotersRecord
+from replication.quorum import Quorum, QuorumTimes
+from replication.quorum_events import (
+    Activate,
+    Answer,
+    AppendRefused,
+    Called,
+    Commit,
+    CutLog,
+    Effect,
+    Event,
+    Heard,
+    LogChanged,
+    OpenEpoch,
+    Persist,
+    Report,
+    ResignAsked,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendVote,
+    StopLeading,
+    TakeRecords,
+    TakeSnapshot,
+    Ticked,
+    VoteAnswered,
+    VoteRequest,
+)
+from replication.quorum_log_view import LogView
+from replication.quorum_roles import QuorumState
+from replication.voters import ReplicaKey, VoterSet
 from storage.executor import Executor
 from storage.files import Files
-from tidelog.errors import DiskFull, TidelogError
+from tidelog.errors import ConnectionFailed, DiskFull, NotLeaderOrFollower, TidelogError
 from tidelog.records import LeaderChange
 from tidelog.records import Voter as ControlVoter
-from tidelog.types import Endpoint, FolderId, LeaderEpoch, NodeId, Offset
+from tidelog.types import Endpoint, LeaderEpoch, NodeId
+from tidelog.v1 import quorum_pb2
 
 _log = logging.getLogger("node.quorum")
 
 FEATURE_LEVEL: Final = 1
 """What the records of a new cluster may use: all that is in the first version."""
 
-LEAD_AGAIN_MS: Final = 1_000
-"""Pause before leading again after the disk was full."""
+TICK_MS: Final = 25
+"""How exactly timeouts end: a fraction of the shortest, a round of votes."""
+
+SEND_MS: Final = 1_000
+"""A vote request or news of a leadership waits so long for its answer; it is sent again before that."""
+
+FULL_MS: Final = 1_000
+"""Pause before a vote is written again for which there was no room."""
+
+FAREWELL_MS: Final = 500
+"""A node that stops waits so long for the voters to hear that it leads no more."""
+
+R = TypeVar("R")
+
+TakeFetched = Callable[[TakeRecords | CutLog | TakeSnapshot], None]
+"""Does with an answer's contents what the rules say."""
 
 
 class QuorumDriver:
-    """Leads the quorum for as long as the disk allows."""
+    """One node's part in the quorum, from `run` on."""
 
     def __init__(
         self,
-        node_id: NodeId,
-        folder_id: FolderId,
+        me: ReplicaKey,
         listeners: Mapping[str, Endpoint],
         metadata: MetadataLog,
         view: QuorumView,
+        addresses: QuorumAddresses,
         *,
+        times: QuorumTimes,
         files: Files,
         executor: Executor,
         clock: Clock,
+        rng: random.Random,
+        transport: Transport,
         on_lead: Callable[[ClusterImage], None],
         on_resign: Callable[[], None],
     ) -> None:
-        """on_lead: given the image of the whole log, once this node leads. on_resign: it does not any more."""
-        self._me = node_id
-        self._voter = Voter(node_id, folder_id, listeners)
-        self._metadata, self._view = metadata, view
-        self._files, self._executor, self._clock = files, executor, clock
+        """on_lead: given the image of the whole log, once this node leads and has committed in its own epoch.
+        on_resign: it does not any more."""
+        self.me = me
+        self.core: Quorum | None = None
+        """None until the node's vote has been read."""
+        self.changed = asyncio.Event()
+        """Set whenever the leader or the epoch is another; whoever waits for it clears it."""
+        self._listeners = listeners
+        self._metadata, self._view, self._addresses = metadata, view, addresses
+        self._times = times
+        self._files, self._executor, self._clock, self._rng = files, executor, clock, rng
+        self._transport = transport
         self._on_lead, self._on_resign = on_lead, on_resign
-        self._full: DiskFull | None = None
-        self._epoch_opened = False
-        self._opened_at = Offset(0)
-        metadata.on_held = self._commit
+        self._cluster_id: Callable[[], str] = str
+        self._first_cluster = ""
+        self._first_voters: tuple[Voter, ...] = ()
+        self._events: deque[tuple[Event, TakeFetched | None, asyncio.Future[None] | None]] = deque()
+        self._log_moved = False
+        self._wake = asyncio.Event()
+        self._requests = 0
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._sending: asyncio.TaskGroup | None = None
+        self._farewells: set[asyncio.Task[None]] = set()
+        metadata.on_moved = self._note_moved
+        metadata.on_full = self.refused
 
-    async def run(self, cluster_id: str) -> None:
-        """Lead, until the disk refuses. cluster_id: the cluster to begin where the log has none yet.
+    async def run(self, *, cluster_id: Callable[[], str], form: tuple[str, tuple[Voter, ...]] | None = None) -> None:
+        """Take part, until cancelled or the disk fails.
 
-        Raises KafkaStorageError, CorruptLog.
+        cluster_id: of this node's folders now, "" for none. form: id and voters of a cluster that this node forms; it
+        is one of them. Raises KafkaStorageError, CorruptLog.
         """
-        try:
-            self._metadata.on_full = self.refused
-            while True:
-                await self._lead(cluster_id)
-                self._on_resign()
-                self._view.forget()
-                await self._clock.sleep_ms(LEAD_AGAIN_MS)
-        finally:
-            self._on_resign()
-
-    async def _lead(self, cluster_id: str) -> None:
-        """One leadership. Returns after the disk was full."""
-        self._full, self._epoch_opened, self._opened_at = None, False, Offset(0)
-        try:
-            epoch = await self._vote()
-            self._open_epoch(epoch, cluster_id)
-        except DiskFull as error:
-            self._full = error
-            _log.error("this node cannot lead the metadata quorum: %s", error.message)
-            return
-        await self._metadata.wait_until(lambda: self._epoch_opened or self._full is not None)
-        if not self._epoch_opened:
-            return
-        self._view.follow(self._me, epoch, None)
-        _log.info("leads the metadata quorum in epoch %d, from offset %d", epoch, self._metadata.end)
-        self._on_lead(self._metadata.replayed())
-        await self._metadata.wait_until(lambda: self._full is not None)
-
-    def refused(self, error: TidelogError) -> None:
-        """The log refused what the controller appended, or to make it durable: the controller has decided what is not
-        there, or not yet, so it must begin again."""
-        _log.error("this node stops leading the metadata quorum: %s", error.message)
-        if isinstance(error, DiskFull):
-            self._full = error
-        else:
-            self._metadata.failure = error
-        self._metadata.wake()
-
-    async def _vote(self) -> LeaderEpoch:
-        """Vote for this voter in a new epoch, durably. Raises DiskFull, KafkaStorageError, CorruptLog."""
+        self._cluster_id = cluster_id
+        if form is not None:
+            self._first_cluster, self._first_voters = form
+            self._addresses.expect(self._first_voters)
         log = self._metadata.log
         try:
-            before = await run_in(self._executor, lambda: read_state(self._files, log.path))
-            epoch = LeaderEpoch(max(before.leader_epoch, log.latest_epoch, self._view.leader_epoch, 0) + 1)
-            state = QuorumState(epoch, self._me, self._me, self._voter.folder_id)
-            await run_in(self._executor, lambda: write_state(self._files, log.path, state))
+            state = await run_in(self._executor, lambda: read_state(self._files, log.path))
         except OSError as error:
-            raise log.folder.fail(f"voting in {log.path}", error) from error
-        return epoch
+            raise log.folder.fail(f"reading the vote in {log.path}", error) from error
+        self.core = Quorum(
+            self.me, state, self._log_view(), times=self._times, rng=self._rng, at=self._clock.monotonic_ms()
+        )
+        self._show()
+        if form is not None or self.core.log.voters.members == (self.me,):
+            self.post(Called(self._clock.monotonic_ms()))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._sending = tasks
+                tasks.create_task(self._handle_events(), name="quorum events")
+                tasks.create_task(self._tick(), name="quorum ticks")
+                tasks.create_task(self._watch_log(), name="quorum log")
+        finally:
+            self._sending = None
+            self._on_resign()
 
-    def _open_epoch(self, epoch: LeaderEpoch, cluster_id: str) -> None:
-        me = ControlVoter(self._me, self._voter.folder_id)
-        opening = self._metadata.append_leader_change(LeaderChange(self._me, (me,), (me,)), epoch)
-        self._opened_at = opening.end
-        image = self._metadata.replayed()
-        if not image.cluster_id:
-            self._metadata.append([ClusterRecord(cluster_id, FEATURE_LEVEL), VotersRecord((self._voter,))], epoch)
-        elif image.voters != (self._voter,):
-            self._metadata.append([VotersRecord((self._voter,))], epoch)
-        self._commit()
+    # --- from outside ---------------------------------------------------------------------------------------------
 
-    def _commit(self) -> None:
-        """What the only voter holds is committed, once that reaches into its own epoch."""
-        held = self._metadata.held
-        if self._full is None and held >= self._opened_at > 0:
-            self._epoch_opened = True
-            self._metadata.commit(held)
+    def post(self, event: Event) -> None:
+        """Hand an event to the rules."""
+        self._events.append((event, None, None))
+        self._wake.set()
+
+    async def take(self, event: Event, take: TakeFetched) -> None:
+        """Hand in the answer to a fetch; returns once what the rules made of it is done. Raises what `take` raises."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._events.append((event, take, done))
+        self._wake.set()
+        await done
+
+    async def ask(self, request: Callable[[int], Event], expected: type[R]) -> R:
+        """Hand a request of another node to the rules and wait for the answer. Raises the refusal."""
+        if self.core is None:
+            raise NotLeaderOrFollower(f"node {self.me.node_id} has not joined a quorum yet")
+        self._requests += 1
+        number = self._requests
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self.post(request(number))
+            result = await answer
+        finally:
+            del self._answers[number]
+        if isinstance(result, TidelogError):
+            raise result
+        assert isinstance(result, expected), f"the quorum answered {result}"
+        return result
+
+    def refused(self, error: TidelogError) -> None:
+        """The log refused what was to be appended, or to make it durable: whoever decided it has decided what is not
+        there, or not yet."""
+        if not isinstance(error, DiskFull):
+            self._metadata.failure = error
+            self._metadata.wake()
+        elif self._view.leads:
+            _log.error("this node stops leading the metadata quorum: %s", error.message)
+        self.post(AppendRefused(self._clock.monotonic_ms()))
+
+    async def resign(self) -> None:
+        """Lead no more, and let the voters know who should. Returns when they do, or soon after."""
+        if self.core is None:
+            return
+        self.post(ResignAsked(self._clock.monotonic_ms()))
+        try:
+            async with asyncio.timeout(FAREWELL_MS / 1_000):
+                await self._metadata.wait_until(lambda: not self._view.leads)
+                while self._farewells:
+                    await asyncio.wait(tuple(self._farewells))
+        except TimeoutError:
+            _log.info("not every voter has heard that this node leads no more")
+
+    # --- tasks ----------------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep_ms(TICK_MS)
+            if not any(isinstance(event, Ticked) for event, _, _ in self._events):
+                self.post(Ticked(self._clock.monotonic_ms()))
+
+    async def _watch_log(self) -> None:
+        """Raises what made the log unusable."""
+        await self._metadata.wait_until(lambda: False)
+
+    async def _handle_events(self) -> None:
+        while True:
+            while self._log_moved or self._events:
+                if self._log_moved:
+                    self._log_moved = False
+                    await self._handle(LogChanged(self._clock.monotonic_ms(), self._log_view()), None)
+                    continue
+                event, take, done = self._events.popleft()
+                try:
+                    await self._handle(event, take)
+                except TidelogError as error:
+                    if done is None:
+                        raise
+                    if not done.done():
+                        done.set_exception(error)
+                if done is not None and not done.done():
+                    done.set_result(None)
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _handle(self, event: Event, take: TakeFetched | None) -> None:
+        assert self.core is not None
+        effects = self.core.handle(event)
+        self._show()
+        for effect in effects:
+            match effect:
+                case TakeRecords() | CutLog() | TakeSnapshot():
+                    assert take is not None, "comes with an answer only"
+                    take(effect)
+                case Persist(state):
+                    await self._persist(state)
+                case _:
+                    self._carry_out(effect)
+
+    # --- carrying out ---------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Answer(request_id, answer):
+                waiting = self._answers.get(request_id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+            case Commit(offset):
+                self._metadata.commit(offset)
+            case SendVote(request):
+                self._start(self._send_vote(request))
+            case SendBeginEpoch(to, begin):
+                self._start(self._send_begin(to.node_id, begin.epoch))
+            case SendEndEpoch(to, end):
+                farewell = self._start(
+                    self._send_news(to.node_id, methods.QUORUM_END_QUORUM_EPOCH, end_to_proto(end, self._cluster_id()))
+                )
+                self._farewells.add(farewell)
+                farewell.add_done_callback(self._farewells.discard)
+            case OpenEpoch(epoch, granting):
+                self._open_epoch(epoch, granting)
+            case Activate(epoch):
+                _log.info("leads the metadata quorum in epoch %d, log end %d", epoch, self._metadata.end)
+                self._on_lead(self._metadata.replayed())
+            case StopLeading():
+                _log.info("does not lead the metadata quorum any more")
+                self._on_resign()
+            case Report(text):
+                _log.warning("%s", text)
+            case _:
+                raise AssertionError(f"{effect} is carried out elsewhere")
+
+    async def _persist(self, state: QuorumState) -> None:
+        """Write the vote, durably; a full disk is waited for: without its vote on disk this node says nothing."""
+        log = self._metadata.log
+        said = False
+        while True:
+            try:
+                await run_in(self._executor, lambda: write_state(self._files, log.path, state))
+                return
+            except OSError as error:
+                failure = log.folder.fail(f"voting in {log.path}", error)
+            if not isinstance(failure, DiskFull):
+                raise failure
+            if not said:
+                said = True
+                _log.error("this node takes no part in the metadata quorum for now: %s", failure.message)
+            await self._clock.sleep_ms(FULL_MS)
+
+    def _open_epoch(self, epoch: LeaderEpoch, granting: tuple[ReplicaKey, ...]) -> None:
+        voters = self._log_view().voters
+        change = LeaderChange(self.me.node_id, _control(voters.members), _control(granting))
+        try:
+            self._metadata.append_leader_change(change, epoch)
+            if not self._metadata.replayed().cluster_id:
+                assert self._first_cluster, "who forms no cluster is elected by voters that a log names"
+                cluster = ClusterRecord(self._first_cluster, FEATURE_LEVEL)
+                self._metadata.append([cluster, VotersRecord(self._first_voters)], epoch)
+        except DiskFull as error:
+            self.refused(error)
+
+    def _log_view(self) -> LogView:
+        """The log; before its first voters record, the voters of the cluster that is being formed."""
+        view = self._metadata.view()
+        if view.voters.members or not self._first_voters:
+            return view
+        return LogView(
+            view.log_start,
+            view.log_end,
+            view.held,
+            view.high_watermark,
+            view.epochs,
+            VoterSet.of(self._first_voters),
+            snapshot=view.snapshot,
+        )
+
+    def _note_moved(self) -> None:
+        self._log_moved = True
+        self._wake.set()
+
+    def _show(self) -> None:
+        """Let everybody on this node know who leads."""
+        core = self.core
+        assert core is not None
+        if self._view.show(core.leader_id, core.epoch, self._addresses.of(core.leader_id)):
+            self.changed.set()
+            self._metadata.wake()
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    def _start(self, sending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._sending is not None
+        return self._sending.create_task(sending)
+
+    async def _send_vote(self, request: VoteRequest) -> None:
+        message = vote_to_proto(request, self._cluster_id())
+        answer = await self._call(request.voter.node_id, methods.QUORUM_VOTE, message)
+        if answer is not None:
+            self.post(VoteAnswered(self._clock.monotonic_ms(), request, vote_answer_from_proto(answer)))
+
+    async def _send_begin(self, to: NodeId, epoch: LeaderEpoch) -> None:
+        message = quorum_pb2.BeginQuorumEpochRequest(
+            cluster_id=self._cluster_id(),
+            leader_id=self.me.node_id,
+            epoch=epoch,
+            listeners=listeners_to_proto(self._listeners),
+        )
+        await self._send_news(to, methods.QUORUM_BEGIN_QUORUM_EPOCH, message)
+
+    async def _send_news(
+        self, to: NodeId, method: Method[Request, quorum_pb2.QuorumStanding], message: Request
+    ) -> None:
+        answer = await self._call(to, method, message)
+        if answer is not None:
+            now = self._clock.monotonic_ms()
+            self.post(Heard(now, LeaderEpoch(answer.epoch), NodeId(answer.leader_id)))
+
+    async def _call(self, to: NodeId, method: Method[Request, WireAnswer], message: Request) -> WireAnswer | None:
+        """The answer of another node, None where there is none: what matters is sent again."""
+        endpoint = self._addresses.of(to)
+        if endpoint is None:
+            return None
+        try:
+            return await self._transport.call(endpoint, method, message, timeout_ms=SEND_MS)
+        except TidelogError as error:
+            if isinstance(error, ConnectionFailed):
+                self._addresses.missed(endpoint)
+            _log.debug("%s to node %d at %s: %s", method, to, endpoint, error.message)
+            return None
+
+
+def _control(keys: tuple[ReplicaKey, ...]) -> tuple[ControlVoter, ...]:
+    return tuple(ControlVoter(key.node_id, key.folder_id) for key in keys)

@@ -1,6 +1,7 @@
-"""The Quorum service: who this node is to the metadata quorum, and its metadata log for those who fetch.
+"""The Quorum service: votes, news of leaderships, and the metadata log for those who fetch.
 
-Kept true: only the leader of the quorum serves records; whoever does not vote gets committed ones only.
+Kept true: only the leader of the quorum serves records; whoever does not vote gets committed ones only; a node of
+another cluster is refused.
 """
 
 from __future__ import annotations
@@ -9,33 +10,63 @@ import asyncio
 from collections.abc import Callable
 
 from node import status
+from node.clock import Clock
+from node.metadata_codec import listeners_from_proto
 from node.metadata_log import MetadataLog
+from node.quorum_addresses import QuorumAddresses
+from node.quorum_codec import (
+    begin_from_proto,
+    end_from_proto,
+    fetch_from_proto,
+    key_to_proto,
+    snapshot_from_proto,
+    snapshot_to_proto,
+    standing_to_proto,
+    vote_answer_to_proto,
+    vote_from_proto,
+)
+from node.quorum_driver import QuorumDriver
 from node.quorum_state import QuorumView
 from node.transport import Caller
-from replication.epochs import divergence
-from tidelog.errors import (
-    InconsistentClusterId,
-    NotLeaderOrFollower,
-    OffsetOutOfRange,
-    TidelogError,
-    UnknownLeaderEpoch,
+from replication.quorum_events import (
+    BeginEpochAsked,
+    BelowLogStart,
+    EndEpochAsked,
+    FetchAgreed,
+    Fetched,
+    LogsDiverge,
+    Standing,
+    VoteAnswer,
+    VoteAsked,
 )
-from tidelog.types import FolderId, LeaderEpoch, Offset
+from replication.voters import VoterSet
+from tidelog.errors import InconsistentClusterId, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
+from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Millis, Offset
 from tidelog.v1 import common_pb2, quorum_pb2
 
 WAIT_MS_MAX = 10_000
 FETCH_BYTES_MAX = 8 << 20
+SNAPSHOT_BYTES_MAX = 4 << 20
 
 
 class QuorumService:
     """One method per RPC."""
 
     def __init__(
-        self, folder_id: FolderId, metadata: MetadataLog, view: QuorumView, *, cluster_id: Callable[[], str | None]
+        self,
+        driver: QuorumDriver,
+        metadata: MetadataLog,
+        view: QuorumView,
+        addresses: QuorumAddresses,
+        *,
+        listener: str,
+        clock: Clock,
+        cluster_id: Callable[[], str | None],
     ) -> None:
-        """cluster_id: the cluster that this node's folders belong to now, None: none yet."""
-        self._folder_id = folder_id
-        self._metadata, self._view = metadata, view
+        """listener: by which nodes reach each other. cluster_id: the cluster that this node's folders belong to now,
+        None: none yet."""
+        self._driver, self._metadata, self._view, self._addresses = driver, metadata, view, addresses
+        self._listener, self._clock = listener, clock
         self._cluster_id = cluster_id
 
     async def introduce(self, _request: quorum_pb2.IntroduceRequest, _caller: Caller) -> quorum_pb2.IntroduceResponse:
@@ -43,10 +74,43 @@ class QuorumService:
         return quorum_pb2.IntroduceResponse(
             node_id=self._view.node_id,
             cluster_id=self._cluster_id() or self._metadata.replayed().cluster_id,
-            folder_id=self._folder_id.bytes,
+            folder_id=self._driver.me.folder_id.bytes,
             leader_id=self._view.leader_id,
             leader_epoch=self._view.leader_epoch,
+            voters=[key_to_proto(key) for key in VoterSet.of(self._metadata.voters).members],
         )
+
+    # --- elections ------------------------------------------------------------------------------------------------
+
+    async def vote(self, request: quorum_pb2.VoteRequest, _caller: Caller) -> quorum_pb2.VoteResponse:
+        """A voter stands."""
+        self._ensure_same_cluster(request.cluster_id, f"node {request.candidate.node_id}")
+        asked = vote_from_proto(request)
+        answer = await self._driver.ask(lambda number: VoteAsked(number, self._now(), asked), VoteAnswer)
+        return vote_answer_to_proto(answer)
+
+    async def begin_quorum_epoch(
+        self, request: quorum_pb2.BeginQuorumEpochRequest, _caller: Caller
+    ) -> quorum_pb2.QuorumStanding:
+        """A node says that it leads."""
+        self._ensure_same_cluster(request.cluster_id, f"node {request.leader_id}")
+        begin = begin_from_proto(request)
+        reached_at = listeners_from_proto(request.listeners).get(self._listener)
+        if reached_at is not None:
+            self._addresses.met(begin.leader_id, reached_at)
+        answer = await self._driver.ask(lambda number: BeginEpochAsked(number, self._now(), begin), Standing)
+        return standing_to_proto(answer)
+
+    async def end_quorum_epoch(
+        self, request: quorum_pb2.EndQuorumEpochRequest, _caller: Caller
+    ) -> quorum_pb2.QuorumStanding:
+        """A node says that it leads no more."""
+        self._ensure_same_cluster(request.cluster_id, f"node {request.leader_id}")
+        end = end_from_proto(request)
+        answer = await self._driver.ask(lambda number: EndEpochAsked(number, self._now(), end), Standing)
+        return standing_to_proto(answer)
+
+    # --- the log --------------------------------------------------------------------------------------------------
 
     async def fetch_metadata(
         self, request: quorum_pb2.FetchMetadataRequest, _caller: Caller
@@ -54,76 +118,105 @@ class QuorumService:
         """Records from an offset on; waits for news where there are none. Refusals are in the answer's `error`."""
         answer = quorum_pb2.FetchMetadataResponse(cluster_id=self._cluster_id() or "")
         try:
-            self._refuse(request)
+            self._ensure_same_cluster(request.cluster_id, f"node {request.node_id}")
             await self._fill(request, answer)
         except TidelogError as error:
             answer.Clear()
             answer.cluster_id = self._cluster_id() or ""
-            answer.error.CopyFrom(status.to_proto(error))
+            answer.error.CopyFrom(status.to_proto(self._with_leader(error)))
         answer.leader_id = self._view.leader_id
-        answer.leader_epoch = self._view.leader_epoch
+        answer.leader_epoch = max(0, self._view.leader_epoch)
         return answer
 
-    def _refuse(self, request: quorum_pb2.FetchMetadataRequest) -> None:
+    async def fetch_snapshot(
+        self, request: quorum_pb2.FetchSnapshotRequest, _caller: Caller
+    ) -> quorum_pb2.FetchSnapshotResponse:
+        """A piece of a snapshot. Refusals are in the answer's `error`."""
+        answer = quorum_pb2.FetchSnapshotResponse()
+        try:
+            self._ensure_same_cluster(request.cluster_id, f"node {request.replica.node_id}")
+            self._ensure_leading()
+            wanted = min(request.max_bytes, SNAPSHOT_BYTES_MAX)
+            snapshot = snapshot_from_proto(request.snapshot)
+            answer.size, answer.data = self._metadata.read_snapshot(snapshot, request.position, wanted)
+        except TidelogError as error:
+            answer.error.CopyFrom(status.to_proto(self._with_leader(error)))
+        answer.leader_id = self._view.leader_id
+        answer.leader_epoch = max(0, self._view.leader_epoch)
+        return answer
+
+    def _ensure_same_cluster(self, asked_by: str, who: str) -> None:
         cluster_id = self._cluster_id()
-        if request.cluster_id and cluster_id and request.cluster_id != cluster_id:
+        if asked_by and cluster_id and asked_by != cluster_id:
             raise InconsistentClusterId(
-                f"node {request.node_id} belongs to cluster {request.cluster_id}, node {self._view.node_id} to "
-                f"{cluster_id}: check the addresses in [quorum] nodes"
-            )
-        self._ensure_leading()
-        if request.current_leader_epoch > self._view.leader_epoch:
-            raise UnknownLeaderEpoch(
-                f"node {self._view.node_id} leads the metadata quorum in epoch {self._view.leader_epoch}, the request "
-                f"speaks of epoch {request.current_leader_epoch}"
+                f"{who} belongs to cluster {asked_by}, node {self._view.node_id} to {cluster_id}: check the addresses "
+                "in [quorum] nodes"
             )
 
-    def _ensure_leading(self) -> None:
-        if not self._view.leads:
-            raise NotLeaderOrFollower(
-                f"node {self._view.node_id} does not lead the metadata quorum", leader=self._view.address()
-            )
+    def _ensure_leading(self, epoch: LeaderEpoch | None = None) -> None:
+        """In that epoch still: the log may be another since then."""
+        if not self._view.leads or epoch not in (None, self._view.leader_epoch):
+            raise NotLeaderOrFollower(f"node {self._view.node_id} does not lead the metadata quorum")
+
+    def _with_leader(self, error: TidelogError) -> TidelogError:
+        if isinstance(error, NotLeaderOrFollower):
+            return NotLeaderOrFollower(error.message, leader=self._view.address())
+        return error
 
     async def _fill(self, request: quorum_pb2.FetchMetadataRequest, answer: quorum_pb2.FetchMetadataResponse) -> None:
         log = self._metadata.log
-        offset = Offset(request.fetch_offset)
-        end = divergence(
-            log.epoch_entries(),
-            log.log_start_offset,
-            log.log_end_offset,
-            offset,
-            LeaderEpoch(request.last_fetched_epoch),
-        )
-        if end is not None:
-            answer.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
-        elif offset < log.log_start_offset:
-            raise OffsetOutOfRange(f"the metadata log begins at offset {log.log_start_offset}, {offset} was asked for")
-        else:
-            await self._wait(request, offset)
-            self._ensure_leading()
-            up_to = self._readable(request)
-            if offset < up_to:
-                read = log.read(offset, min(request.max_bytes, FETCH_BYTES_MAX), up_to=up_to)
-                answer.records = bytes(read.records)
-                answer.epochs.extend(
-                    common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
-                )
+        fetch = fetch_from_proto(request)
+        verdict = await self._driver.ask(lambda number: Fetched(number, self._now(), fetch), object)
+        match verdict:
+            case BelowLogStart(snapshot):
+                answer.snapshot.CopyFrom(snapshot_to_proto(snapshot))
+            case LogsDiverge(end):
+                answer.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
+            case FetchAgreed(is_voter):
+                epoch = self._view.leader_epoch if fetch.epoch == NO_LEADER_EPOCH else fetch.epoch
+                await self._wait(request, epoch, is_voter)
+                self._ensure_leading(epoch)
+                self._read(request, answer, is_voter)
         answer.high_watermark = log.high_watermark
         answer.log_start_offset = log.log_start_offset
 
-    def _readable(self, request: quorum_pb2.FetchMetadataRequest) -> Offset:
-        """Voters get everything, so that it can be committed; all others what is."""
-        votes = any(
-            voter.node_id == request.node_id and voter.folder_id.bytes == request.folder_id
-            for voter in self._metadata.image.voters
-        )
-        return self._metadata.end if votes else self._metadata.high_watermark
+    def _read(
+        self, request: quorum_pb2.FetchMetadataRequest, answer: quorum_pb2.FetchMetadataResponse, is_voter: bool
+    ) -> None:
+        log, offset = self._metadata.log, Offset(request.fetch_offset)
+        if offset < log.log_start_offset:
+            raise OffsetOutOfRange(f"the metadata log begins at offset {log.log_start_offset}, {offset} was asked for")
+        up_to = self._readable(is_voter)
+        if offset < up_to:
+            read = log.read(offset, min(request.max_bytes, FETCH_BYTES_MAX), up_to=up_to)
+            answer.records = bytes(read.records)
+            answer.epochs.extend(
+                common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
+            )
 
-    async def _wait(self, request: quorum_pb2.FetchMetadataRequest, offset: Offset) -> None:
+    def _readable(self, is_voter: bool) -> Offset:
+        """Voters get everything, so that it can be committed; all others what is."""
+        return self._metadata.end if is_voter else self._metadata.high_watermark
+
+    async def _wait(self, request: quorum_pb2.FetchMetadataRequest, epoch: LeaderEpoch, is_voter: bool) -> None:
+        """For records, for a watermark that the asker does not know, or for another leader."""
         if request.max_wait_ms <= 0:
             return
+        known = request.high_watermark if request.HasField("high_watermark") else self._metadata.end
+
+        def news() -> bool:
+            return (
+                request.fetch_offset < self._readable(is_voter)
+                or known < self._metadata.high_watermark
+                or not self._view.leads
+                or self._view.leader_epoch != epoch
+            )
+
         try:
             async with asyncio.timeout(min(request.max_wait_ms, WAIT_MS_MAX) / 1_000):
-                await self._metadata.wait_until(lambda: offset < self._readable(request) or not self._view.leads)
+                await self._metadata.wait_until(news)
         except TimeoutError:
             return
+
+    def _now(self) -> Millis:
+        return self._clock.monotonic_ms()

@@ -1,7 +1,7 @@
-"""What a node remembers of the metadata quorum: on disk its vote, in memory who leads.
+"""What a node remembers of the metadata quorum: on disk its vote, in memory who leads, for all who ask.
 
-Kept true: a vote is on the disk, fsynced, before anything is sent or appended that rests on it; a node never believes
-in two leaders of one epoch, and never goes back to an older epoch.
+Kept true: the file is replaced as a whole, durably; the view never goes back to an older epoch.
+Left to others: when a vote must be on the disk (replication/quorum.py, quorum_driver.py).
 Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same folder.
 """
 
@@ -9,26 +9,16 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from replication.quorum_roles import QuorumState
 from storage.files import Files, read_file, write_file
 from tidelog.errors import CorruptLog
 from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress, NodeId
 
 QUORUM_STATE: Final = "quorum-state"
 DATA_VERSION: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumState:
-    """The file's contents: the newest epoch heard of, who leads it, and whom this node voted for in it (-1: nobody)."""
-
-    leader_epoch: LeaderEpoch = LeaderEpoch(0)
-    leader_id: NodeId = NO_NODE
-    voted_id: NodeId = NO_NODE
-    voted_folder: FolderId | None = None
 
 
 def read_state(files: Files, folder: str) -> QuorumState:
@@ -82,34 +72,27 @@ def new_cluster_id(random_bits: int) -> str:
 
 
 class QuorumView:
-    """Who leads the metadata quorum, and so is the active controller, as far as this node has heard."""
+    """Who leads the metadata quorum, and so is, or is about to be, the active controller, as far as this node knows."""
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
         self.leader_id = NO_NODE
         self.leader_epoch = LeaderEpoch(-1)
         self.endpoint: Endpoint | None = None
-        """Where the leader was last reached; None where it is this node, or nobody is known."""
+        """Where the leader is reached; None where it is this node, or nobody is known."""
 
     @property
     def leads(self) -> bool:
         """Is it this node?"""
         return self.leader_id == self.node_id
 
-    def follow(self, leader_id: NodeId, leader_epoch: LeaderEpoch, endpoint: Endpoint | None) -> bool:
-        """Take note of a leader. False, and nothing is noted, where that is old news."""
-        if leader_epoch < self.leader_epoch or (
-            leader_epoch == self.leader_epoch
-            and NO_NODE not in (self.leader_id, leader_id)
-            and leader_id != self.leader_id
-        ):
-            return False
+    def show(self, leader_id: NodeId, leader_epoch: LeaderEpoch, endpoint: Endpoint | None) -> bool:
+        """The leader (-1: nobody is known) of the newest epoch. Returns whether that is news."""
+        assert leader_epoch >= self.leader_epoch, "epochs never go back"
+        endpoint = None if leader_id == self.node_id else endpoint
+        news = (leader_id, leader_epoch, endpoint) != (self.leader_id, self.leader_epoch, self.endpoint)
         self.leader_id, self.leader_epoch, self.endpoint = leader_id, leader_epoch, endpoint
-        return True
-
-    def forget(self) -> None:
-        """The leader does not answer: nobody is known, the epoch stays."""
-        self.leader_id, self.endpoint = NO_NODE, None
+        return news
 
     def address(self) -> NodeAddress | None:
         """The leader's address for an error that sends a caller there; None where it is not known."""

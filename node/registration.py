@@ -131,9 +131,9 @@ class Registration:
         await self._metadata.wait_until(lambda: bool(self._metadata.image.cluster_id))
         await self._register(damaged())
         async with asyncio.TaskGroup() as tasks:
-            getting_ready = tasks.create_task(self._get_ready())
+            others = [tasks.create_task(self._get_ready()), tasks.create_task(self._tell_voters())]
             beating = tasks.create_task(self._beat(damaged, found_later))
-            beating.add_done_callback(lambda _: getting_ready.cancel())
+            beating.add_done_callback(lambda _: [task.cancel() for task in others])
 
     async def drain(self) -> None:
         """Let every leadership that another can take move away. Returns when none is left, when the longest time is
@@ -243,18 +243,34 @@ class Registration:
                     return
             await self._pause()
 
+    async def _tell_voters(self) -> None:
+        """Let the voters that are not the active controller hear the node too."""
+        while True:
+            await self._clock.sleep_ms(self._times.heartbeat_ms)
+            async with asyncio.TaskGroup() as telling:
+                for target in self._controller.standing_by():
+                    telling.create_task(self._tell(target))
+
+    async def _tell(self, target: Endpoint | None) -> None:
+        with contextlib.suppress(TidelogError):  # a voter that does not hear this node would fence it, no more
+            await self._controller.tell(
+                target, methods.CONTROLLER_HEARTBEAT, self._beat_request({}), timeout_ms=self._times.heartbeat_ms
+            )
+
     async def _heartbeat(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.HeartbeatResponse:
+        timeout_ms = max(self._times.heartbeat_ms, self._times.session_ms // 3)
+        request = self._beat_request(damaged)
+        return await self._controller.call(methods.CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
+
+    def _beat_request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.HeartbeatRequest:
         progress = self._progress
-        request = controller_pb2.HeartbeatRequest(
+        return controller_pb2.HeartbeatRequest(
             node_id=self._identity.node_id,
             node_epoch=progress.node_epoch,
             metadata_offset=self._metadata.image.offset,
             ready=progress.ready,
             want_drain=progress.want_drain,
             damaged=_to_proto(damaged),
-        )
-        return await self._controller.call(
-            methods.CONTROLLER_HEARTBEAT, request, timeout_ms=max(self._times.heartbeat_ms, self._times.session_ms // 3)
         )
 
     async def _pause(self) -> None:

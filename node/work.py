@@ -1,12 +1,13 @@
-"""Waiting, on the loop, for work that an executor does elsewhere."""
+"""Waiting, on the loop, for work that is done elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from storage.executor import Executor
+from tidelog.errors import TidelogError
 
 T = TypeVar("T")
 
@@ -33,3 +34,25 @@ async def finished(begin: Callable[[Callable[[], None]], None]) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     begin(lambda: None if future.done() else future.set_result(None))
     await future
+
+
+async def run_unless(given_up: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Wait for `work`, or until `given_up` is set: then it is cancelled, and None returned. Raises the TidelogError
+    that `work` raises."""
+    results: list[T] = []
+    errors: list[TidelogError] = []
+
+    async def attempt() -> None:
+        try:
+            results.append(await work)
+        except TidelogError as error:
+            errors.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        working, watching = tasks.create_task(attempt()), tasks.create_task(given_up.wait())
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        watching.cancel()
+    if errors:
+        raise errors[0]
+    return results[0] if results else None

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, assert_never
 
-from replication import alter_partition, elections, registration, topics
+from replication import alter_partition, elections, registration, topics, voter_changes
 from replication.controller_events import (
     Activated,
     AllocateProducerIds,
@@ -35,6 +35,7 @@ from replication.controller_events import (
     Event,
     Heartbeat,
     HeartbeatAnswer,
+    NodeHeard,
     ProducerIdBlock,
     Proposal,
     Registered,
@@ -46,10 +47,18 @@ from replication.controller_events import (
     Ticked,
     TopicCreated,
     TopicDeleted,
+    VotersReviewed,
 )
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.metadata import MetadataRecord, NodeChangeRecord, ProducerIdsRecord, TopicRemovalRecord
+from replication.metadata import (
+    MetadataRecord,
+    NodeChangeRecord,
+    ProducerIdsRecord,
+    TopicRemovalRecord,
+    VotersRecord,
+)
 from replication.sessions import Sessions
+from replication.voters import ReplicaKey
 from tidelog.errors import NodeIdNotRegistered, NotController, RequestTimedOut, StaleNodeEpoch, TidelogError
 from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
 
@@ -64,10 +73,12 @@ PRODUCER_ID_BLOCK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Times in milliseconds. `drain_ms_max`: a draining node may stop after so long, whatever is left to move."""
+    """Times in milliseconds. `drain_ms_max`: a draining node may stop after so long, whatever is left to move.
+    `voters`: how many the metadata quorum is grown to."""
 
     session_ms: int = 2_000
     drain_ms_max: int = 30_000
+    voters: int = 3
 
 
 @dataclass(slots=True)
@@ -104,6 +115,7 @@ class Controller:
         self.active = False
         self.image = EMPTY
         self._committed = Offset(0)
+        self._voters_end = Offset(0)
         self._waiting: deque[tuple[Offset, Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
@@ -129,14 +141,26 @@ class Controller:
                 self._request(event.request_id, self._delete_topic, event)
             case AllocateProducerIds():
                 self._request(event.request_id, self._allocate_producer_ids, event)
+            case NodeHeard() | VotersReviewed() | Activated() | Resigned():
+                self._handle_seldom(event)
+            case _:
+                assert_never(event)
+        self._answer_committed()
+        return self._effects
+
+    def _handle_seldom(self, event: NodeHeard | VotersReviewed | Activated | Resigned) -> None:
+        match event:
+            case NodeHeard(at, node_id):
+                self._sessions.advance(at)
+                self._sessions.heard(node_id)
+            case VotersReviewed(_, caught_up):
+                self._review_voters(caught_up)
             case Activated():
                 self._activate(event)
             case Resigned():
                 self._resign()
             case _:
                 assert_never(event)
-        self._answer_committed()
-        return self._effects
 
     # --- answering --------------------------------------------------------------------------------------------------
 
@@ -166,6 +190,7 @@ class Controller:
         self.active = True
         self.image = event.image
         self._committed = Offset(0)
+        self._voters_end = self.image.offset  # the last record of them is somewhere below
         self._applied = {}
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
@@ -173,6 +198,20 @@ class Controller:
         own = self.image.nodes.get(event.node_id)
         if own is not None and own.incarnation != event.incarnation and not own.fenced:
             self._fence(own)
+
+    def _review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
+        """Change the voters by one, once the last change is committed."""
+        if not self.active or self._committed < self._voters_end:
+            return
+        voters = voter_changes.next_voters(self.image, caught_up, self._config.voters)
+        if voters is None:
+            return
+        batch = _Batch(self.image)
+        batch.add([VotersRecord(voters)])
+        self._append(batch)
+        self._voters_end = self.image.offset
+        names = ", ".join(str(voter.node_id) for voter in voters)
+        self._effects.append(Report(f"the voters of the metadata quorum are now nodes {names}"))
 
     def _resign(self) -> None:
         self.active = False
@@ -187,9 +226,9 @@ class Controller:
     # --- nodes ------------------------------------------------------------------------------------------------------
 
     def _tick(self, at: Millis) -> None:
+        self._sessions.advance(at)
         if not self.active:
             return
-        self._sessions.advance(at)
         for node_id in self._sessions.take_ended():
             node = self.image.nodes.get(node_id)
             if node is not None and not node.fenced:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from replication.image import ClusterImage, PartitionState
 from replication.metadata import FolderState, MetadataRecord
+from replication.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
     Endpoint,
@@ -61,6 +62,24 @@ class Ticked:
     """Time has passed. Comes several times within a session."""
 
     at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHeard:
+    """A node's heartbeat reached this node, which is not the active controller: should it become it, it knows who was
+    silent."""
+
+    at: Millis
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class VotersReviewed:
+    """Time to see whether the voter set should change. caught_up: replicas of the metadata log that hold all that is
+    committed."""
+
+    at: Millis
+    caught_up: tuple[ReplicaKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +185,8 @@ Event: TypeAlias = (
     | Resigned
     | Committed
     | Ticked
+    | NodeHeard
+    | VotersReviewed
     | RegisterNode
     | Heartbeat
     | CreateTopic

@@ -22,6 +22,7 @@ from replication.metadata import (
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
+    NodeStanding,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -182,6 +183,8 @@ def advance(image: ClusterImage, offset: Offset) -> ClusterImage:
 
 def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegistration | None) -> NodeRegistration:
     """The node's entry after this registration record at `offset`, given the one before."""
+    if record.standing is not None:
+        return _as_it_stood(record, record.standing)
     known = {} if previous is None else previous.known_folders()
     folders = tuple(
         FolderState(named.folder_id, min(named.last_registration, known.pop(named.folder_id, named.last_registration)))
@@ -199,6 +202,21 @@ def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegis
         fenced=True,
         draining=False,
         former_folders=former,
+    )
+
+
+def _as_it_stood(record: NodeRegistrationRecord, standing: NodeStanding) -> NodeRegistration:
+    return NodeRegistration(
+        record.node_id,
+        standing.node_epoch,
+        record.incarnation,
+        record.listeners,
+        record.rack,
+        record.boot_id,
+        record.folders,
+        standing.fenced,
+        standing.draining,
+        standing.former_folders,
     )
 
 

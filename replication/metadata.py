@@ -69,8 +69,19 @@ class VotersRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStanding:
+    """What a snapshot says of a node beside its registration."""
+
+    node_epoch: NodeEpoch
+    fenced: bool
+    draining: bool
+    former_folders: tuple[FolderState, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRegistrationRecord:
-    """A node started; it begins fenced. The record's offset is the node epoch."""
+    """A node started; it begins fenced. The record's offset is the node epoch, unless it is one of a snapshot, which
+    says so itself."""
 
     node_id: NodeId
     incarnation: Incarnation
@@ -78,6 +89,7 @@ class NodeRegistrationRecord:
     rack: str
     boot_id: bytes
     folders: tuple[FolderState, ...]
+    standing: NodeStanding | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ Left to others: what the end of a session means (replication/controller.py).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidelog.types import Millis, NodeId
 
 
@@ -18,17 +20,23 @@ class Sessions:
         self._session_ms = session_ms
         self._heard: dict[NodeId, Millis] = {}
         self._now = Millis(0)
+        self._since: Millis | None = None
 
-    def begin(self, at: Millis, nodes: list[NodeId]) -> None:
-        """A new controller: it gives each of these nodes a whole session."""
-        self._now = at
-        self._heard = dict.fromkeys(nodes, at)
+    def begin(self, at: Millis, nodes: Collection[NodeId]) -> None:
+        """A new controller. Whom it has listened to before keeps what is left of the session; the others have been
+        silent for as long as it has listened, a session at most."""
+        self.advance(at)
+        since = at if self._since is None else self._since
+        self._heard = {node: self._heard.get(node, since) for node in nodes}
 
     def advance(self, at: Millis) -> None:
         """It is `at` now. A gap of half a session since the last event means that nobody listened meanwhile."""
+        if self._since is None:
+            self._since = self._now = at
         gap = at - self._now
         if gap >= self._session_ms // 2:
             self._heard = {node: Millis(heard + gap) for node, heard in self._heard.items()}
+            self._since = Millis(self._since + gap)
         self._now = max(self._now, at)
 
     def heard(self, node_id: NodeId) -> None:

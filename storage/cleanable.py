@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from storage.config import INT64_MAX, LogConfig
+from storage.retention import youngest_ms
 from storage.segment import LogSegment
 from tidelog.types import Millis, Offset
 
@@ -72,16 +73,8 @@ def measure(
     return Cleanable(first_dirty, max(end, first_dirty), clean, dirty, _is_overdue(dirty_segments, config, now))
 
 
-def modified_ms(segment: LogSegment) -> Millis:
-    """When a segment was written last: by its youngest record, or, where none says, from when it is known here. Raises
-    BrokenChain, OSError."""
-    segment.ensure_indexes()
-    youngest = segment.largest.timestamp
-    return youngest if youngest >= 0 else segment.created_ms
-
-
 def _is_too_young(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
-    return config.min_compaction_lag_ms > 0 and modified_ms(segment) > now - config.min_compaction_lag_ms
+    return config.min_compaction_lag_ms > 0 and youngest_ms(segment) > now - config.min_compaction_lag_ms
 
 
 def _is_overdue(segments: Sequence[LogSegment], config: LogConfig, now: Millis) -> bool:

@@ -44,14 +44,14 @@ class CleaningCancelled(Exception):
 
 
 class Source(NamedTuple):
-    """A segment to be cleaned. end: where the next one begins. size: bytes. modified_ms: of its youngest record."""
+    """A segment to be cleaned. end: where the next one begins. size: bytes. youngest_ms: of its youngest record."""
 
     segment: LogSegment
     path: str
     base_offset: Offset
     end: Offset
     size: int
-    modified_ms: Millis
+    youngest_ms: Millis
 
 
 class CleaningPlan(NamedTuple):
@@ -127,7 +127,7 @@ class Cleaning:
             upper_bound=plan.sources[-1].end,
         )
         self.stats = keep.stats
-        clean = [source.modified_ms for source in plan.sources if source.end <= plan.first_dirty]
+        clean = [source.youngest_ms for source in plan.sources if source.end <= plan.first_dirty]
         old_horizon = clean[-1] - plan.config.delete_retention_ms if clean else 0
         for group in self._groups():
             yield from self._clean(group, keep, transactions, old_horizon)
@@ -204,13 +204,13 @@ class Cleaning:
             plan.folder,
             base,
             plan.config,
-            created_ms=group[-1].modified_ms,
+            created_ms=group[-1].youngest_ms,
             fresh=True,
             suffix=CLEANED_SUFFIX,
         )
         try:
             for source in group:
-                keep.keep_old_tombstones = source.modified_ms > old_horizon
+                keep.keep_old_tombstones = source.youngest_ms > old_horizon
                 yield from self._copy(source, cleaned, keep)
             yield self._close(cleaned, transactions)
         finally:

@@ -42,8 +42,8 @@ class LogChain:
         self.next_offset = 0
         self.batches = 0
         self.records: int | None = 0
-        self.cleaned = False
-        """Holes were seen, or the cleaner's checkpoint names the log: then markers and records may be missing."""
+        self.cleaned_below = known.cleaned_to or 0
+        """Below, markers and records may be missing: the cleaner's checkpoint says so, or a hole was seen."""
         self.torn_from: int | None = None
         """From this offset on the next start cuts the log, so indexes may point there; None where it cuts nothing."""
         self.open_transactions: dict[int, int] = {}
@@ -114,7 +114,7 @@ class LogChain:
             )
         elif first > self.next_offset:
             self._holes += 1
-            self.cleaned = True
+            self.cleaned_below = max(self.cleaned_below, first)
             if self._holes == 1:
                 self._first_hole = (self.next_offset, first - 1)
         yield from self._check_epoch(batch, first)
@@ -183,7 +183,7 @@ class LogChain:
         if self.records is not None:
             self.records += batch.count
         if batch.count < batch.last_offset - first + 1:
-            self.cleaned = True
+            self.cleaned_below = max(self.cleaned_below, batch.last_offset + 1)
 
     # --- epochs ---------------------------------------------------------------------------------------------------
 
@@ -254,8 +254,8 @@ class LogChain:
                 self.open_transactions.setdefault(producer, batch.base_offset or 0)
             return None
         began = self.open_transactions.pop(producer, None)
-        cleaned = self.cleaned or self._may_lack(batch.last_offset)
-        return began if batch.control == ("ABORT",) and not cleaned else None
+        certain = began is not None and began >= self.cleaned_below
+        return began if certain and batch.control == ("ABORT",) else None
 
     # --- the end --------------------------------------------------------------------------------------------------
 

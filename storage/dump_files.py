@@ -148,6 +148,9 @@ def _epochs(files: Files, path: str) -> Events:
 
 
 def _offsets(files: Files, path: str) -> Events:
+    if not files.size(path):
+        yield note(path, "the file is empty, as Kafka makes it before it first writes it", "nothing: it says nothing")
+        return
     try:
         offsets = read_offsets(files, path)
     except CorruptLog as error:

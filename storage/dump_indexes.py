@@ -194,8 +194,10 @@ class TransactionIndexCheck:
             yield damage(
                 self._path,
                 f"the transaction of producer {batch.producer_id} from offset {aborts_from} on was aborted at offset "
-                f"{batch.last_offset}, but {lost}: in Kafka, readers of committed records would see aborted ones",
-                REBUILT,
+                f"{batch.last_offset}, but {lost}: a Kafka broker would show aborted records to readers of committed "
+                "ones",
+                "nothing here: it is rebuilt from the log before it is used; before a Kafka broker opens the folder, "
+                "open and close it with a node",
                 first=aborts_from,
                 last=batch.last_offset,
             )

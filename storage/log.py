@@ -53,6 +53,7 @@ from tidelog.errors import (
     RecordTooLarge,
     UnsupportedForMessageFormat,
 )
+from tidelog.records.assignment import Inspected
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
@@ -91,7 +92,8 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
-        self._rules = append_rules(config)
+        self.rules = append_rules(config)
+        """What the topic asks of its records."""
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
@@ -193,7 +195,7 @@ class Log:
         """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
         assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
         self.config = config
-        self._rules = append_rules(config)
+        self.rules = append_rules(config)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -205,13 +207,15 @@ class Log:
         leader_epoch: LeaderEpoch,
         origin: Origin = Origin.CLIENT,
         epochs: Sequence[EpochStart] = (),
+        inspected: Inspected | None = None,
     ) -> LogAppendInfo:
         """Append whole batches; a partial one at the end is left out.
 
         assign_offsets: as the leader, in epoch `leader_epoch`, giving one batch of v2 or messages of v0 or v1 their
         place, in the topic's format and codec; else as a follower, which takes offsets and epochs as they are in the
         bytes. epochs: the leader's epoch entries over the batches, which a follower's cache is built from; without them
-        the batches' own epochs serve, and v0 and v1 have none. The buffer is not kept.
+        the batches' own epochs serve, and v0 and v1 have none. inspected: what `inspect_sent` said of a client's
+        records by the log's `rules`. The buffer is not kept.
         Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
         InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
         OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced,
@@ -225,7 +229,7 @@ class Log:
             )
         now = self.folder.clock.wall_ms()
         try:
-            prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now)
+            prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now, inspected)
         except RecordTooLarge:
             self.bytes_rejected += len(records)
             raise
@@ -256,7 +260,13 @@ class Log:
         return info
 
     def _prepare(
-        self, records: Buffer, assign_offsets: bool, leader_epoch: LeaderEpoch, origin: Origin, now: Millis
+        self,
+        records: Buffer,
+        assign_offsets: bool,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        now: Millis,
+        inspected: Inspected | None,
     ) -> Prepared | None:
         if not assign_offsets:
             return prepare_follower(
@@ -273,12 +283,13 @@ class Log:
             )
         prepared = prepare_leader(
             records,
-            self._rules,
+            self.rules,
             log_start=self.log_start_offset,
             log_end=self.log_end_offset,
             leader_epoch=leader_epoch,
             now=now,
             origin=origin,
+            inspected=inspected,
         )
         if prepared is not None and prepared.info.stats.converted_records:
             took = max(0, self.folder.clock.wall_ms() - now)
@@ -343,10 +354,10 @@ class Log:
 
     def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
         """A read met a break in the chain of batches: find where the damage begins, and note it for a report."""
-        segment = self._segments.from_offset(offset)[0]
+        segment, *behind = self._segments.from_offset(offset)
         exact = segment.check_from(offset) or broken
         first = Offset(max(exact.next_offset, self.log_start_offset))
-        end = max(self.log_end_offset, Offset(first + 1))
+        end = max(behind[0].base_offset if behind else self.log_end_offset, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
         self.note_damage(damage)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")

@@ -20,10 +20,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from storage.batch_filter import FilterStats, LastRecord
 from storage.batch_walk import BrokenChain
-from storage.cleanable import Cleanable, measure, modified_ms
+from storage.cleanable import Cleanable, measure
 from storage.cleaning import Cleaning, CleaningCancelled, CleaningPlan, Source
 from storage.index_errors import IndexRefusal
 from storage.log import Log
+from storage.retention import youngest_ms
 from storage.throttle import Throttle
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import Millis, Offset, TopicPartition
@@ -75,7 +76,7 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
             log.path,
             log.config,
             [
-                Source(segment, segment.path, segment.base_offset, end, segment.size, modified_ms(segment))
+                Source(segment, segment.path, segment.base_offset, end, segment.size, youngest_ms(segment))
                 for segment, end in zip(segments, ends, strict=True)
             ],
             cleanable.first_dirty,

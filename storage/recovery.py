@@ -24,7 +24,7 @@ from storage.checkpoints import PARTITION_METADATA
 from storage.config import INT32_MAX
 from storage.epoch_recovery import EpochRecovery
 from storage.files import folder_of, read_file, sync_all, write_file
-from storage.header_repair import put_right, right_epoch, set_epoch
+from storage.header_repair import put_right, right_header, write_header
 from storage.index_errors import CorruptIndex
 from storage.loaded import LoadedLog
 from storage.loading_site import LoadingSite
@@ -78,7 +78,9 @@ class Recovery:
             ),
         )
         as_flushed = log_end == known.recovery_point and site.damage is None and not site.changed
-        if site.config.durability is Durability.FSYNC and not as_flushed:
+        if as_flushed:
+            loaded.read_from = None  # nothing was lost: snapshots say what they said
+        elif site.config.durability is Durability.FSYNC:
             self._make_durable(loaded, first, rewrite_from)
         return loaded
 
@@ -213,11 +215,11 @@ class Recovery:
             try:
                 for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
                     header = batch.header._replace(position=position)
-                    if header.magic == 2 and not link.epoch == header.leader_epoch >= 0:
-                        right = right_epoch(file, header, link, self._epochs.witness)
-                        if right != header.leader_epoch:
-                            set_epoch(file, position, right)
-                            self._mend(segment, position, f"had leader epoch {header.leader_epoch}, which never was")
+                    self._check_distance(segment, header, link)
+                    if header.magic == 2 and self._is_odd(header, link):
+                        meant = right_header(file, header, link, self._epochs.witness)
+                        if meant != header:
+                            self._mend(segment, position, write_header(file, position, header, meant))
                             break  # the chain is read again from here
                     yield header
                     link = link.behind(header)
@@ -226,6 +228,17 @@ class Recovery:
                 if wrong is None:
                     raise
                 self._mend(segment, link.position, wrong)
+
+    @staticmethod
+    def _is_odd(header: BatchHeader, link: Link) -> bool:
+        """Does it leave a hole before it, or begin another epoch?"""
+        return header.base_offset > link.next_offset or not link.epoch == header.leader_epoch >= 0
+
+    @staticmethod
+    def _check_distance(segment: LogSegment, header: BatchHeader, link: Link) -> None:
+        """Raises BrokenChain where the offset cannot be of this segment."""
+        if header.last_offset - segment.base_offset > INT32_MAX:
+            raise link.broken(f"offset {header.last_offset} is too far from the base offset {segment.base_offset}")
 
     def _mend(self, segment: LogSegment, position: int, wrong: str) -> None:
         self._site.note(f"{segment.path}: the batch at byte {position} {wrong}; it was put right")

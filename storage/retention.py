@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.config import LogConfig
+from storage.index_errors import CorruptIndex
 from storage.segment import LogSegment
 from tidelog.types import Millis, Offset
 
@@ -50,8 +51,15 @@ def _expired(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
 
 def _age(segment: LogSegment, now: Millis) -> float:
     """Milliseconds since the segment's youngest record; one that compaction has left empty is as old as can be."""
-    if segment.size == 0:
-        return float("inf")
-    segment.ensure_indexes()
-    youngest = segment.largest.timestamp
-    return now - (youngest if youngest >= 0 else segment.created_ms)
+    return now - youngest_ms(segment) if segment.size else float("inf")
+
+
+def youngest_ms(segment: LogSegment) -> Millis:
+    """The time of a segment's youngest record; where none has one, that from which on the segment is known here. Opens
+    the time index at most once. Raises BrokenChain, OSError."""
+    try:
+        youngest = segment.largest.timestamp
+    except CorruptIndex:
+        segment.ensure_indexes()
+        youngest = segment.largest.timestamp
+    return youngest if youngest >= 0 else segment.created_ms

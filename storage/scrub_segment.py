@@ -3,14 +3,13 @@
     plan (owner's thread) -> `step` again and again (elsewhere: own handle, own copies) -> judge (owner's thread)
 
 What is checked: checksums; the chain of offsets and epochs, up to the next segment's base; every batch's epoch against
-the epoch cache; that every entry of `.index` points at a batch that lookups may start from; that every entry of
-`.timeindex` says the largest timestamp so far and the last one the segment's.
+the epoch cache; the indexes (scrub_indexes.py).
 Wrong magics and epochs, which no checksum covers, and wrong indexes are put right at once; the indexes as files of
-another name, which the owner puts in place.
+another name, which the owner puts in place. `.txnindex` is only told of: whoever opens the log anew compares it with
+the batches before it is believed (aborted_transactions.py).
 
 Kept true: nothing of the log is changed but the two fields of a batch that proves itself otherwise (header_repair.py).
-Left to others: which segment when, and how fast (scrub.py); `.txnindex`, which is compared with the batches before it
-is believed (aborted_transactions.py).
+Left to others: which segment when, and how fast (scrub.py).
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import Final
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
-from storage.files import File, Files, read_file
+from storage.files import File, Files
 from storage.header_repair import EpochWitness, put_right, set_epoch
-from storage.offset_index import OffsetIndex
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
-from storage.time_index import TimeIndex
+from storage.scrub_indexes import IndexCheck, TransactionCheck
+from storage.segment import INDEX_SUFFIX, LogSegment, segment_path
+from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.records.header import HEADER_BYTES, BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Millis, Offset
 
@@ -42,6 +41,7 @@ class FindingKind(Enum):
     HEADER = "header"
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
+    TRANSACTION_INDEX = "transaction index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ class SegmentCheck:
         self._epochs = epochs
         self._handle: File = segment.file.share()
         self._link = Link(0, self.size, segment.base_offset)
-        self._indexes: _IndexCheck | None = None
+        self._indexes: IndexCheck | None = None
+        self._transactions: TransactionCheck | None = None
         self._agrees: bool | None = None
         """Has the batch before the epoch that the cache says? None: there is none."""
         self._epoch_told = False
@@ -118,13 +119,18 @@ class SegmentCheck:
     def step(self, byte_count: int) -> int:
         """Check so many bytes more, at least one batch. Returns how many were read. Raises OSError."""
         if self._indexes is None:
-            self._indexes = _IndexCheck(self._files, self.segment, self.size)
+            self._indexes = IndexCheck(self._files, self.segment, self.size)
+            self._transactions = TransactionCheck(
+                self._files, self.segment, self.end_offset, cleaned=self._config.compact
+            )
         began = self._link.position
         try:
             link = self._link
             for batch, position in scan_file(self._handle, began, self.size, link.next_offset, link.epoch):
                 header = batch.header._replace(position=position)
                 self._indexes.take(header)
+                if header.magic == _V2 and batch.is_control and self._transactions is not None:
+                    self._transactions.take(batch)
                 known = self._compare(header)
                 self._link = self._link.behind(header._replace(leader_epoch=known))
                 if self._link.position - began >= byte_count or known != header.leader_epoch:
@@ -194,16 +200,20 @@ class SegmentCheck:
         else:
             self._link = link.behind(header)
 
-    def _finish(self, indexes: _IndexCheck) -> None:
+    def _finish(self, indexes: IndexCheck) -> None:
         if self._breaks:
             return  # a wrong entry is no news then, and there is nothing to rebuild it from
         base = self.segment.base_offset
-        for kind, wrong in indexes.wrong():
-            reason, position = wrong
-            suffix = INDEX_SUFFIX if kind is FindingKind.OFFSET_INDEX else TIME_INDEX_SUFFIX
+        for suffix, (reason, position) in indexes.wrong():
+            kind = FindingKind.OFFSET_INDEX if suffix == INDEX_SUFFIX else FindingKind.TIME_INDEX
             path = segment_path(self.segment.folder, base, suffix)
             self._rebuild()
             self.findings.append(Finding(kind, path, position, base, self.end_offset, reason, repaired=True))
+        wrong = None if self._transactions is None else self._transactions.wrong()
+        if wrong is not None:
+            path = segment_path(self.segment.folder, base, TRANSACTION_INDEX_SUFFIX)
+            kind = FindingKind.TRANSACTION_INDEX
+            self.findings.append(Finding(kind, path, 0, base, self.end_offset, wrong, repaired=False))
 
     def _rebuild(self) -> None:
         """Write both indexes anew, under another name."""
@@ -230,88 +240,3 @@ class SegmentCheck:
         self, kind: FindingKind, position: int, first: Offset, end: Offset, reason: str, *, repaired: bool = False
     ) -> None:
         self.findings.append(Finding(kind, self._path, position, first, end, reason, repaired))
-
-
-class _IndexCheck:
-    """Both index files of a segment, compared with its batches as they go by."""
-
-    def __init__(self, files: Files, segment: LogSegment, size: int) -> None:
-        base, folder = segment.base_offset, segment.folder
-        offsets = read_file(files, segment_path(folder, base, INDEX_SUFFIX)) or b""
-        times = read_file(files, segment_path(folder, base, TIME_INDEX_SUFFIX)) or b""
-        self._base, self._size = base, size
-        self._offsets = list(OffsetIndex.ENTRY.iter_unpack(offsets[: len(offsets) // 8 * 8]))
-        self._times = list(TimeIndex.ENTRY.iter_unpack(times[: len(times) // 12 * 12]))
-        self._next_offset = self._next_time = 0
-        self._wrong_offset = self._cut(offsets, OffsetIndex.ENTRY.size)
-        self._wrong_time = self._cut(times, TimeIndex.ENTRY.size)
-        self._last = base - 1
-        self._largest = -1
-
-    @staticmethod
-    def _cut(data: bytes, entry_bytes: int) -> tuple[str, int] | None:
-        left = len(data) % entry_bytes
-        return (f"{left} bytes are left behind the last whole entry", len(data) - left) if left else None
-
-    def take(self, header: BatchHeader) -> None:
-        """The next batch."""
-        if self._next_offset < len(self._offsets):
-            self._take_offset(header)
-        largest = max(self._largest, header.max_timestamp)
-        if self._next_time < len(self._times):
-            self._take_time(header, largest)
-        self._last, self._largest = header.last_offset, largest
-
-    def _take_offset(self, header: BatchHeader) -> None:
-        relative, position = self._offsets[self._next_offset]
-        if position > header.position:
-            return
-        offset, at = self._base + relative, self._next_offset * OffsetIndex.ENTRY.size
-        self._next_offset += 1
-        if position < header.position or position == 0:
-            self._wrong_offset = self._wrong_offset or (f"byte {position}, to which it points, begins no batch", at)
-        elif offset <= self._last:
-            reason = f"offset {offset} lies before byte {position}, to which it points"
-            self._wrong_offset = self._wrong_offset or (reason, at)
-        elif offset > header.last_offset:
-            reason = f"offset {offset} lies behind the batch at byte {position}, to which it points"
-            self._wrong_offset = self._wrong_offset or (reason, at)
-
-    def _take_time(self, header: BatchHeader, largest: int) -> None:
-        while self._next_time < len(self._times):
-            timestamp, relative = self._times[self._next_time]
-            offset = self._base + relative
-            if offset > header.last_offset:
-                return
-            if (
-                offset <= self._last
-                or timestamp != largest
-                or (self._next_time and timestamp <= self._times[self._next_time - 1][0])
-            ):
-                reason = f"it says {timestamp} for offset {offset}, the largest timestamp up to there is {largest}"
-                at = self._next_time * TimeIndex.ENTRY.size
-                self._wrong_time = self._wrong_time or (reason, at)
-            self._next_time += 1
-
-    def wrong(self) -> list[tuple[FindingKind, tuple[str, int]]]:
-        """What is wrong with either, once all batches have gone by: the reason and the byte."""
-        found = []
-        if self._wrong_offset is None and self._next_offset < len(self._offsets):
-            position = self._offsets[self._next_offset][1]
-            reason = f"it points at byte {position}, the segment has {self._size} bytes"
-            self._wrong_offset = (reason, self._next_offset * OffsetIndex.ENTRY.size)
-        if self._wrong_time is None and self._next_time < len(self._times):
-            reason = "it points at an offset behind the segment's last"
-            self._wrong_time = (reason, self._next_time * TimeIndex.ENTRY.size)
-        if (
-            self._wrong_time is None
-            and self._largest >= 0
-            and (self._times[-1][0] if self._times else -1) != self._largest
-        ):
-            reason = f"the largest timestamp of the segment, {self._largest}, is missing at its end"
-            self._wrong_time = (reason, len(self._times) * TimeIndex.ENTRY.size)
-        if self._wrong_offset is not None:
-            found.append((FindingKind.OFFSET_INDEX, self._wrong_offset))
-        if self._wrong_time is not None:
-            found.append((FindingKind.TIME_INDEX, self._wrong_time))
-        return found

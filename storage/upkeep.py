@@ -28,8 +28,10 @@ from storage.upkeep_config import UpkeepConfig
 from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, Millis
 
-_LOGS_AT_ONCE: Final = 16
-"""Logs that one tick looks at for one kind of work: a look may open an index (50 µs) or move a log's start (fsync)."""
+_LOGS_AT_ONCE: Final = 64
+"""Logs that one tick looks at for one kind of work: a look may open an index, some 50 µs."""
+_ROUND_MS_MAX: Final = 10
+"""A tick goes on to the next log only within so many milliseconds: moving a log's start is an fsync."""
 
 
 class UpkeepOwner(Protocol):
@@ -59,8 +61,11 @@ class UpkeepOwner(Protocol):
 class _Rounds:
     """Some work on every log, a few logs with each tick, beginning anew when it is due (monotonic milliseconds)."""
 
-    def __init__(self, work: Callable[[DataFolder, Log], object], every_ms: int, due: Millis) -> None:
-        self._work, self._every_ms, self._due = work, every_ms, due
+    def __init__(
+        self, work: Callable[[DataFolder, Log], object], every_ms: int, monotonic_ms: Callable[[], Millis]
+    ) -> None:
+        self._work, self._every_ms, self._monotonic_ms = work, every_ms, monotonic_ms
+        self._due = Millis(monotonic_ms() + every_ms)
         self._rest: Iterator[tuple[DataFolder, Log]] | None = None
 
     def tick(self, now: Millis, logs: LogManager, owner: UpkeepOwner) -> None:
@@ -68,7 +73,10 @@ class _Rounds:
         if self._rest is None and now >= self._due:
             self._due = Millis(now + self._every_ms)
             self._rest = iter(list(logs.logs()))
+        began = self._monotonic_ms()
         for _ in range(_LOGS_AT_ONCE):
+            if self._monotonic_ms() - began >= _ROUND_MS_MAX:
+                return
             entry = None if self._rest is None else next(self._rest, None)
             if entry is None:
                 self._rest = None
@@ -92,8 +100,8 @@ class Upkeep:
         self._logs, self._owner, self._config = logs, owner, config
         self._low: set[DataFolder] = set()
         self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
-        self._retention = _Rounds(self._delete_old, config.retention_check_ms, Millis(now + config.retention_check_ms))
-        self._expiry = _Rounds(_expire_producers, config.producer_check_ms, Millis(now + config.producer_check_ms))
+        self._retention = _Rounds(self._delete_old, config.retention_check_ms, monotonic_ms)
+        self._expiry = _Rounds(_expire_producers, config.producer_check_ms, monotonic_ms)
         self.cleanings = {folder: self._cleaning(folder, monotonic_ms) for folder in logs.folders}
         self.scrubs = {
             folder: Scrub(

@@ -15,18 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
 from storage.config import INT64_MAX, LogConfig
 from storage.files import Buffer
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
 from tidelog.records.analysis import analyze
-from tidelog.records.assignment import AppendRules, Assigned, assign_offsets
-from tidelog.records.batch import RecordBatch
+from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
+from tidelog.records.batch import CODEC_BITS, RecordBatch
 from tidelog.records.batches import batch_at
-from tidelog.records.header import BatchHeader
+from tidelog.records.header import ATTRIBUTES_AT, MAGIC_AT, BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+
+_QUICK_BYTES: Final = 8 << 10
+"""Records in so few bytes are decompressed in less time than a change of threads takes."""
 
 
 class Prepared(NamedTuple):
@@ -58,6 +61,23 @@ def append_rules(config: LogConfig) -> AppendRules:
     )
 
 
+def takes_time(records: Buffer, rules: AppendRules) -> bool:
+    """Must so much be decompressed or compressed to append what a client sends that it is better inspected first?"""
+    if len(records) < _QUICK_BYTES or records[MAGIC_AT] != rules.magic or rules.magic < 2:
+        return False
+    return bool(records[ATTRIBUTES_AT + 1] & CODEC_BITS or rules.codec)
+
+
+def inspect_sent(records: Buffer, rules: AppendRules, now: Millis) -> Inspected | None:
+    """What of an append needs no log: for any thread, of what a client sends. None where nothing does.
+
+    rules: the log's. Raises as `prepare_leader`.
+    """
+    records = memoryview(records).toreadonly()
+    analysis = analyze(records, batch_bytes_max=rules.batch_bytes_max)
+    return inspect(records, analysis, rules, now=now) if analysis.batch_count else None
+
+
 def prepare_leader(
     records: Buffer,
     rules: AppendRules,
@@ -67,14 +87,20 @@ def prepare_leader(
     leader_epoch: LeaderEpoch,
     now: Millis,
     origin: Origin,
+    inspected: Inspected | None = None,
 ) -> Prepared | None:
     """Check records in depth and give them their place in the log. None where there is no whole batch.
+
+    inspected: what `inspect_sent` said of them; worth nothing where the rules are others now.
 
     Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat,
     UnsupportedCompressionType.
     """
     records = memoryview(records).toreadonly()  # the sender's bytes are left alone
-    analysis = analyze(records, batch_bytes_max=rules.batch_bytes_max)
+    if inspected is not None and inspected.rules is rules:
+        analysis = inspected.analysis
+    else:
+        analysis, inspected = analyze(records, batch_bytes_max=rules.batch_bytes_max), None
     if not analysis.batch_count:
         return None
     assigned = assign_offsets(
@@ -85,6 +111,7 @@ def prepare_leader(
         leader_epoch=leader_epoch,
         now=now,
         by_broker=origin is Origin.COORDINATOR,
+        inspected=inspected,
     )
     size = analysis.valid_bytes if not assigned.rewritten else sum(header.size for header in assigned.headers)
     info = LogAppendInfo(

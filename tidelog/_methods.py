@@ -112,6 +112,16 @@ QUORUM_INTRODUCE: Final = Method(QUORUM, "Introduce", quorum_pb2.IntroduceReques
 QUORUM_FETCH_METADATA: Final = Method(
     QUORUM, "FetchMetadata", quorum_pb2.FetchMetadataRequest, quorum_pb2.FetchMetadataResponse
 )
+QUORUM_VOTE: Final = Method(QUORUM, "Vote", quorum_pb2.VoteRequest, quorum_pb2.VoteResponse)
+QUORUM_BEGIN_QUORUM_EPOCH: Final = Method(
+    QUORUM, "BeginQuorumEpoch", quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.QuorumStanding
+)
+QUORUM_END_QUORUM_EPOCH: Final = Method(
+    QUORUM, "EndQuorumEpoch", quorum_pb2.EndQuorumEpochRequest, quorum_pb2.QuorumStanding
+)
+QUORUM_FETCH_SNAPSHOT: Final = Method(
+    QUORUM, "FetchSnapshot", quorum_pb2.FetchSnapshotRequest, quorum_pb2.FetchSnapshotResponse
+)
 
 ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
     value for value in tuple(globals().values()) if isinstance(value, Method)

@@ -86,6 +86,7 @@ def as_json(run: Run) -> dict[str, Any]:
             },
             "heal_seconds": round(story.at("healed") - story.at("restarted"), 3),
         },
+        "controller_failover": _controller_failover(story),
         "throughput": {
             "asked_per_second": run.plan.records_per_second,
             "before_the_kill_per_second": round(run.steady_throughput, 1),
@@ -104,6 +105,13 @@ def as_json(run: Run) -> dict[str, Any]:
         "timeline": [_rounded(sample) for sample in meter.timeline],
         "analysis": [asdict(result) for result in run.analysis],
     }
+
+
+def _controller_failover(story: Story) -> dict[str, Any] | None:
+    failover = story.controller_failover
+    if failover is None:
+        return None
+    return {"node": story.controller, "seconds": round(failover.seconds, 3)}
 
 
 def write(run: Run, path: Path) -> None:

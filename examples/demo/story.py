@@ -1,7 +1,8 @@
-"""The story: a cluster under load loses the node that leads most, goes on, gets it back and heals.
+"""The story: a cluster under load loses the node that leads most, goes on, gets it back and heals; then it loses its
+active controller.
 
-Kept true: the node killed is neither the active controller nor a voter of the metadata quorum (there is one, until the
-quorum has several); every wait asks the cluster and has an end; no task outlives `run`. The cluster is the caller's.
+Kept true: the first node killed is not the active controller, so that each death is measured by itself; every wait asks
+the cluster and has an end; no task outlives `run`. The cluster is the caller's.
 Left to others: what Spark finds (check.py), what is written down (report.py).
 """
 
@@ -43,7 +44,7 @@ class Plan:
 
     warm_up: float = 8.0
     without: float = 6.0
-    """How long the load goes on without the killed node, once its partitions acknowledge again."""
+    """How long the load goes on without a killed node, once its partitions acknowledge again."""
     after: float = 5.0
     records_per_second: int = 3_000
 
@@ -70,6 +71,9 @@ class Story:
     killed_node: int = -1
     killed_partitions: tuple[int, ...] = ()
     failover: Failover | None = None
+    controller: int = -1
+    """The active controller that was killed, second."""
+    controller_failover: Failover | None = None
     sent: int = 0
     keys: int = 0
     value_bytes: int = 0
@@ -160,10 +164,21 @@ class _Scene:
         self._progress, self._story = progress, story
 
     async def act(self, load: Load, plan: Plan) -> None:
-        """Warm up, kill, recover, go on without, restart, heal, go on."""
+        """Warm up, kill, recover, go on without, restart, heal; kill the controller, the same again; go on."""
         self._mark("load", f"load begins: {plan.records_per_second:,} records/s, acks=all")
         await asyncio.sleep(plan.warm_up)
         failover = await self._kill()
+        await self._recover(load, failover, "recovered")
+        await asyncio.sleep(plan.without)
+        await self._bring_back(self._story.killed_node, "")
+        failover = await self._kill_controller()
+        await self._recover(load, failover, "controller recovered")
+        await asyncio.sleep(plan.without)
+        await self._bring_back(self._story.controller, "controller ")
+        await asyncio.sleep(plan.after)
+        self._mark("stopped", "the load ends")
+
+    async def _recover(self, load: Load, failover: Failover, name: str) -> None:
         load.failover = failover
         try:
             async with asyncio.timeout(FAILOVER_SECONDS_MAX):
@@ -174,35 +189,45 @@ class _Scene:
                 "the nodes' logs say why"
             ) from None
         self._mark(
-            "recovered",
+            name,
             f"all {len(failover.recovered_at)} partitions it led acknowledge again, {failover.seconds:.2f} s after",
             at=max(failover.recovered_at.values()),
         )
-        await asyncio.sleep(plan.without)
-        self._cluster.start_node(self._story.killed_node)
-        self._mark("restarted", f"node {self._story.killed_node} is started again on its data")
+
+    async def _bring_back(self, node: int, whose: str) -> None:
+        self._cluster.start_node(node)
+        self._mark(f"{whose}restarted", f"node {node} is started again on its data")
         await self.wait_full("in-sync sets heal", HEAL_SECONDS_MAX)
-        took = self._progress.seconds - self._story.at("restarted")
-        self._mark("healed", f"every replica is in sync again, {took:.1f} s after the restart")
-        await asyncio.sleep(plan.after)
-        self._mark("stopped", "the load ends")
+        took = self._progress.seconds - self._story.at(f"{whose}restarted")
+        self._mark(f"{whose}healed", f"every replica is in sync again, {took:.1f} s after the restart")
 
     async def _kill(self) -> Failover:
         described = await self._admin.describe_cluster()
-        spared = {int(described.controller_id), *(int(voter.node_id) for voter in described.voters)}
         topic = await self._admin.describe_topic(TOPIC)
-        victim, partitions = node_to_kill(topic, spared)
+        victim, partitions = node_to_kill(topic, {int(described.controller_id)})
+        failover = self._strike("killed", victim, f"leader of partitions {_listed(partitions)}", partitions)
+        self._story.killed_node, self._story.killed_partitions, self._story.failover = victim, partitions, failover
+        return failover
+
+    async def _kill_controller(self) -> Failover:
+        """Where it leads nothing, any partition's next acknowledgement will do."""
+        described = await self._admin.describe_cluster()
+        topic = await self._admin.describe_topic(TOPIC)
+        victim = int(described.controller_id)
+        if victim < 0:
+            raise DemoFailed("no controller is active: the nodes' logs say why")
+        led = tuple(int(each.partition) for each in topic.partitions if each.leader == victim)
+        partitions = led or tuple(range(PARTITIONS))
+        failover = self._strike("controller killed", victim, f"the controller, leader of {_listed(led)}", partitions)
+        self._story.controller, self._story.controller_failover = victim, failover
+        return failover
+
+    def _strike(self, name: str, victim: int, who: str, partitions: tuple[int, ...]) -> Failover:
         pid = self._cluster.nodes[victim].pid
         self._cluster.kill(victim)
         failover = Failover(partitions, self._progress.seconds)
-        story = self._story
-        story.killed_node, story.killed_partitions, story.failover = victim, partitions, failover
-        self._mark(
-            "killed",
-            f"SIGKILL to node {victim} (process {pid}), leader of partitions {_listed(partitions)}",
-            at=failover.killed_at,
-            style="bold red",
-        )
+        told = f"SIGKILL to node {victim} (process {pid}), {who}"
+        self._mark(name, told, at=failover.killed_at, style="bold red")
         return failover
 
     async def watch(self) -> None:

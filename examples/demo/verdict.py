@@ -8,7 +8,7 @@ from pathlib import Path
 from examples.demo import analysis, chart, report
 from examples.demo.analysis import Result
 from examples.demo.check import Findings, check, first_occurrences, load, plant_loss
-from examples.demo.meter import Latency
+from examples.demo.meter import Failover, Latency
 from examples.demo.progress import Progress
 from examples.demo.session import session
 from examples.demo.story import TOPIC
@@ -55,6 +55,7 @@ def tell(run: report.Run, progress: Progress) -> None:
                 f"failover: node {story.killed_node}, partitions {_listed(story.killed_partitions)}",
                 f"{failover.seconds:.2f} s",
             ),
+            (f"failover: node {story.controller}, the active controller", _seconds(story.controller_failover)),
             ("back in sync after the restart", f"{story.at('healed') - story.at('restarted'):.2f} s"),
             ("throughput before the kill", f"{run.steady_throughput:,.0f} records/s"),
             ("latency before the kill, p50 / p99 / max", _latency(run.steady)),
@@ -85,6 +86,10 @@ def _latency(latency: Latency | None) -> str:
     if latency is None:
         return "-"
     return f"{latency.p50_ms:,.1f} / {latency.p99_ms:,.1f} / {latency.max_ms:,.1f} ms"
+
+
+def _seconds(failover: Failover | None) -> str:
+    return "-" if failover is None else f"{failover.seconds:.2f} s"
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

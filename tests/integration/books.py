@@ -101,10 +101,10 @@ def partitions(lines: Sequence[Sequence[object]]) -> list[Partition]:
     return [Partition(*line[1:]) for line in lines if line[0] == "partition"]  # type: ignore[arg-type]
 
 
-def most_leading(described: Sequence[Partition], *, without: Sequence[int]) -> int:
+def most_leading(described: Sequence[Partition]) -> int:
     """The node that leads most partitions, of those that may be killed."""
-    led = Counter(partition.leader for partition in described if partition.leader not in without)
-    assert led, f"no partition is led by a node outside {without}: {described}"
+    led = Counter(partition.leader for partition in described if partition.leader >= 0)
+    assert led, f"no partition is led: {described}"
     return led.most_common(1)[0][0]
 
 

@@ -30,6 +30,7 @@ class Load:
     padding: int = 100
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _sent: int = 0
+    _newest: dict[int, int] = field(default_factory=dict)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @asynccontextmanager
@@ -50,6 +51,16 @@ class Load:
             while len(self.acknowledged) < goal:
                 self._moved.clear()
                 await self._moved.wait()
+
+    async def wait_anew(self) -> float:
+        """Until every partition has acknowledged a record that is sent from now on. Returns how many seconds that
+        took."""
+        began, first = asyncio.get_running_loop().time(), self._sent
+        async with asyncio.timeout(60):
+            while min(self._newest.get(index, -1) for index in range(self.partitions)) < first:
+                self._moved.clear()
+                await self._moved.wait()
+        return asyncio.get_running_loop().time() - began
 
     async def _produce(self, stop: asyncio.Event) -> None:
         waiting: deque[tuple[Delivery, bytes]] = deque()
@@ -72,6 +83,7 @@ class Load:
         place = (int(result.partition), int(result.offset))
         assert place not in self.acknowledged, f"two records were acknowledged at {place}"
         self.acknowledged[place] = value
+        self._newest[place[0]] = int(value.split(b"-")[1])
         self._moved.set()
 
     async def read_all(self) -> dict[tuple[int, int], bytes]:

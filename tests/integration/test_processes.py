@@ -31,7 +31,7 @@ def load(cluster: LocalCluster, request: pytest.FixtureRequest) -> Load:
     return Load(cluster.bootstrap, TOPIC, PARTITIONS)
 
 
-def leader_that_is_not_the_voter(cluster: LocalCluster) -> int:
+def leader_beside_the_first(cluster: LocalCluster) -> int:
     (topic,) = cluster.metadata(0, TOPIC).topics
     return next(state.leader for state in topic.partitions if state.leader > 0)
 
@@ -64,7 +64,7 @@ def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> Non
     async def story() -> None:
         async with load.running():
             await load.wait_more()
-            victim = leader_that_is_not_the_voter(cluster)
+            victim = leader_beside_the_first(cluster)
             await asyncio.to_thread(cluster.kill, victim)
             await load.wait_more(500)
             await healthy(cluster)
@@ -81,7 +81,7 @@ def test_a_follower_is_killed_under_load(cluster: LocalCluster, load: Load) -> N
     async def story() -> None:
         async with load.running():
             await load.wait_more()
-            victim = 3 - leader_that_is_not_the_voter(cluster)  # it leads one partition and follows the other two
+            victim = 3 - leader_beside_the_first(cluster)  # it leads one partition and follows the other two
             await asyncio.to_thread(cluster.kill, victim)
             cluster.start_node(victim)
             await load.wait_more(500)
@@ -108,7 +108,7 @@ def test_a_torn_tail_is_cut_and_fetched_again(cluster: LocalCluster, load: Load)
     async def story() -> None:
         async with load.running():
             await load.wait_more(500)
-            victim = leader_that_is_not_the_voter(cluster)
+            victim = leader_beside_the_first(cluster)
             await asyncio.to_thread(cluster.kill, victim)
             for log in cluster.nodes[victim].data.glob(f"{TOPIC}-*/*.log"):
                 with log.open("ab") as file:  # what a crash in the middle of an append leaves

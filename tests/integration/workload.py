@@ -35,7 +35,7 @@ async def wait(nodes: int) -> None:
         else:
             seen = [node.node_id for node in cluster.nodes if not node.fenced]
             if len(seen) == nodes:
-                tell("ready", seen, [voter.node_id for voter in cluster.voters])
+                tell("ready", seen)
                 return
         await asyncio.sleep(0.3)
     raise SystemExit(f"not {nodes} nodes after {WAIT_SECONDS_MAX} s: {seen}")

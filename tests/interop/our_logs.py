@@ -94,14 +94,15 @@ class World:
             self.lead(log, self.batch(self.rng.randrange(1, 8), codecs[number % len(codecs)]), epoch)
 
 
-Kind = Callable[[World], None]
+Kind = Callable[[World, str], None]
+"""Writes the log of this topic."""
 
 
 def codec_kind(codec: Codec) -> Kind:
     """Batches as a producer compressed them, over several segments."""
 
-    def write(world: World) -> None:
-        world.fill(world.create(f"codec-{codec.name.lower()}"), [codec])
+    def write(world: World, topic: str) -> None:
+        world.fill(world.create(topic), [codec])
 
     return write
 
@@ -109,9 +110,8 @@ def codec_kind(codec: Codec) -> Kind:
 def recompressed_kind(codec: Codec) -> Kind:
     """`compression.type`: batches of all codecs, compressed again by the leader."""
 
-    def write(world: World) -> None:
-        name = "uncompressed" if codec is Codec.NONE else codec.name.lower()
-        world.fill(world.create(f"leader-{name}", replace(SMALL, codec=codec)), ALL_CODECS)
+    def write(world: World, topic: str) -> None:
+        world.fill(world.create(topic, replace(SMALL, codec=codec)), ALL_CODECS)
 
     return write
 
@@ -119,9 +119,9 @@ def recompressed_kind(codec: Codec) -> Kind:
 def append_time_kind(codec: Codec) -> Kind:
     """`message.timestamp.type=LogAppendTime`."""
 
-    def write(world: World) -> None:
+    def write(world: World, topic: str) -> None:
         config = replace(SMALL, timestamp_type=TimestampType.LOG_APPEND_TIME)
-        world.fill(world.create(f"append-time-{codec.name.lower()}", config), [codec])
+        world.fill(world.create(topic, config), [codec])
 
     return write
 
@@ -129,17 +129,17 @@ def append_time_kind(codec: Codec) -> Kind:
 def old_format_kind(magic: int, codec: Codec) -> Kind:
     """`message.format` v0 or v1, from producers of that format."""
 
-    def write(world: World) -> None:
-        log = world.create(f"v{magic}-{codec.name.lower()}", replace(SMALL, magic=magic))
+    def write(world: World, topic: str) -> None:
+        log = world.create(topic, replace(SMALL, magic=magic))
         for _ in range(25):
             world.lead(log, world.messages(world.rng.randrange(1, 7), magic, codec))
 
     return write
 
 
-def converted(world: World) -> None:
+def converted(world: World, topic: str) -> None:
     """One log in v0, v1 and v2, one after another, from producers of the newest format: the leader converts."""
-    log = world.create("upgraded")
+    log = world.create(topic)
     for magic in (0, 1, 2, 1):
         log.reconfigure(replace(SMALL, magic=magic))
         for number in range(12):
@@ -150,9 +150,9 @@ def converted(world: World) -> None:
             world.lead(log, builder.build())
 
 
-def epochs(world: World) -> None:
+def epochs(world: World, topic: str) -> None:
     """Several leader epochs, one of them without a record, one cut away again."""
-    log = world.create("epochs")
+    log = world.create(topic)
     for epoch in (0, 1):
         world.fill(log, batches=12, epoch=epoch)
     cut = Offset(log.log_end_offset - 5)
@@ -160,9 +160,9 @@ def epochs(world: World) -> None:
     world.fill(log, batches=8, epoch=1)
 
 
-def followed(world: World) -> None:
+def followed(world: World, topic: str) -> None:
     """A follower's log: as its leader sent it, with holes, several batches in one append."""
-    log = world.create("followed")
+    log = world.create(topic)
     offset = 0
     for _ in range(12):
         sent = []
@@ -176,27 +176,27 @@ def followed(world: World) -> None:
     log.advance_high_watermark(log.log_end_offset)
 
 
-def by_time(world: World) -> None:
+def by_time(world: World, topic: str) -> None:
     """Rolled by record time, with timestamps that jump."""
-    log = world.create("by-time", replace(SMALL, segment_ms=10_000))
+    log = world.create(topic, replace(SMALL, segment_ms=10_000))
     for _ in range(20):
         world.clock.now += world.rng.choice((10, 8_000))
         world.lead(log, world.batch(3))
 
 
-def index_full(world: World) -> None:
+def index_full(world: World, topic: str) -> None:
     """Rolled because an index is full."""
-    world.fill(world.create("index-full", replace(SMALL, index_interval_bytes=10, segment_index_bytes=60)))
+    world.fill(world.create(topic, replace(SMALL, index_interval_bytes=10, segment_index_bytes=60)))
 
 
-def default_interval(world: World) -> None:
+def default_interval(world: World, topic: str) -> None:
     """Kafka's default settings."""
-    world.fill(world.create("defaults", LogConfig()), ALL_CODECS, batches=60)
+    world.fill(world.create(topic, LogConfig()), ALL_CODECS, batches=60)
 
 
-def trimmed(world: World) -> None:
+def trimmed(world: World, topic: str) -> None:
     """Records deleted up to the middle of a batch: the log starts inside a segment."""
-    log = world.create("trimmed")
+    log = world.create(topic)
     for _ in range(30):
         world.lead(log, world.batch(5))
     log.delete_records(Offset(82))
@@ -232,9 +232,9 @@ class Producer:
         self._world.lead(self._log, marker, origin=Origin.COORDINATOR)
 
 
-def idempotent(world: World) -> None:
+def idempotent(world: World, topic: str) -> None:
     """Idempotent producers interleaved, with a plain one between; one batch comes twice."""
-    log = world.create("idempotent")
+    log = world.create(topic)
     producers = [Producer(world, log, number) for number in (4001, 4002, 4003)]
     for number in range(40):
         world.rng.choice(producers).send(ALL_CODECS[number % 5])
@@ -244,9 +244,9 @@ def idempotent(world: World) -> None:
     assert world.lead(log, twice) == world.lead(log, twice)
 
 
-def transactions(world: World) -> None:
+def transactions(world: World, topic: str) -> None:
     """Transactions of several producers interleaved, committed and aborted, one left open; other batches between."""
-    log = world.create("txn")
+    log = world.create(topic)
     producers = [Producer(world, log, number) for number in (5001, 5002, 5003)]
     plain = Producer(world, log, 5004)
     for number in range(90):
@@ -278,9 +278,9 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def compacted(world: World) -> None:
+def compacted(world: World, topic: str) -> None:
     """Cleaned twice, tombstones kept, compressed; then appended to."""
-    log = world.create("compacted", replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
+    log = world.create(topic, replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
     for _ in range(2):
         for number in range(60):
             world.lead(log, world.keyed(4, ALL_CODECS[number % 5]))
@@ -289,9 +289,9 @@ def compacted(world: World) -> None:
         world.lead(log, world.keyed(4))
 
 
-def compacted_transactions(world: World) -> None:
+def compacted_transactions(world: World, topic: str) -> None:
     """Cleaned transactions, committed and aborted, and idempotent producers whose last batch stays for its sequence."""
-    log = world.create("compacted-txn", replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
+    log = world.create(topic, replace(SMALL, compact=True, delete=False, min_cleanable_ratio=0.0))
     producers = [Producer(world, log, number) for number in (6001, 6002)]
     plain = Producer(world, log, 6003)
     for _ in range(2):
@@ -310,50 +310,55 @@ def compacted_transactions(world: World) -> None:
         world.clock.now += 3 * 86_400_000
 
 
-def retained(world: World) -> None:
+def retained(world: World, topic: str) -> None:
     """Old segments deleted by `retention.bytes`."""
-    log = world.create("retained", replace(SMALL, retention_bytes=12_000))
+    log = world.create(topic, replace(SMALL, retention_bytes=12_000))
     world.fill(log, batches=60)
     log.flush()
     assert log.delete_old_segments(Millis(world.clock.now)) > 0
 
 
-def preallocated(world: World) -> None:
+def preallocated(world: World, topic: str) -> None:
     """`preallocate=true`: the active segment ends in zeros while it is open."""
-    world.fill(world.create("preallocated", replace(SMALL, preallocate=True)), ALL_CODECS)
+    world.fill(world.create(topic, replace(SMALL, preallocate=True)), ALL_CODECS)
 
 
-def single(world: World) -> None:
+def single(world: World, topic: str) -> None:
     """One record in all."""
-    world.lead(world.create("single"), world.batch(1))
+    world.lead(world.create(topic), world.batch(1))
 
 
-def empty(world: World) -> None:
+def empty(world: World, topic: str) -> None:
     """Never written."""
-    world.create("empty")
+    world.create(topic)
 
 
-KINDS: list[Kind] = [
-    *map(codec_kind, ALL_CODECS),
-    *map(recompressed_kind, ALL_CODECS),
-    *map(append_time_kind, (Codec.NONE, Codec.ZSTD)),
-    *(old_format_kind(magic, codec) for magic in (0, 1) for codec in OLD_CODECS),
-    converted,
-    epochs,
-    followed,
-    by_time,
-    index_full,
-    default_interval,
-    trimmed,
-    idempotent,
-    transactions,
-    compacted,
-    compacted_transactions,
-    retained,
-    preallocated,
-    single,
-    empty,
-]
+def _name(codec: Codec) -> str:
+    return codec.name.lower()
+
+
+KINDS: dict[str, Kind] = {
+    **{f"codec-{_name(codec)}": codec_kind(codec) for codec in ALL_CODECS},
+    **{f"leader-{_name(codec)}": recompressed_kind(codec) for codec in ALL_CODECS},
+    **{f"append-time-{_name(codec)}": append_time_kind(codec) for codec in (Codec.NONE, Codec.ZSTD)},
+    **{f"v{magic}-{_name(codec)}": old_format_kind(magic, codec) for magic in (0, 1) for codec in OLD_CODECS},
+    "upgraded": converted,
+    "epochs": epochs,
+    "followed": followed,
+    "by-time": by_time,
+    "index-full": index_full,
+    "defaults": default_interval,
+    "trimmed": trimmed,
+    "idempotent": idempotent,
+    "txn": transactions,
+    "compacted": compacted,
+    "compacted-txn": compacted_transactions,
+    "retained": retained,
+    "preallocated": preallocated,
+    "single": single,
+    "empty": empty,
+}
+"""By topic."""
 
 
 def open_world(path: Path, *, seed: int = 1, now: int, topic_ids: dict[str, UUID] | None = None) -> World:
@@ -363,9 +368,9 @@ def open_world(path: Path, *, seed: int = 1, now: int, topic_ids: dict[str, UUID
     return World(folder, clock, random.Random(seed), topic_ids or {})
 
 
-def write_all(world: World, kinds: Iterable[Kind] = KINDS) -> None:
+def write_all(world: World) -> None:
     """One log of each kind, everything durable; the folder stays open."""
-    for kind in kinds:
-        kind(world)
+    for topic, write in KINDS.items():
+        write(world, topic)
     for log in world.folder.logs.values():
         log.flush()

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from node import methods
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
-from node.metadata_log import open_log
+from node.metadata_log import SNAPSHOT_BYTES, open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.methods import Answer, Method, Request
 from replication.image import ClusterImage, NodeRegistration
@@ -44,14 +44,16 @@ class Life:
 
 
 class MetadataWorld:
-    """See the module's words. Node 0 forms the cluster. Used as a context manager."""
+    """See the module's words. Node 0 forms the cluster, with so many voters. Used as a context manager."""
 
-    def __init__(self, nodes: int = 3, seed: int = 1, *, folders: int = 1) -> None:
+    def __init__(self, nodes: int = 3, seed: int = 1, *, folders: int = 1, voters: int = 1) -> None:
         self.rng = random.Random(seed)
         self.loop = SimLoop(random.Random(seed + 1))
         self.network = Network(self.loop, random.Random(seed + 2))
         self.count = nodes
         self.folders_each = folders
+        self.voters = voters
+        self.snapshot_bytes = SNAPSHOT_BYTES
         self.disks = {node: FakeDisk() for node in range(nodes)}
         self.pace = {node: DiskPace() for node in range(nodes)}
         self.executors: dict[int, list[SimExecutor]] = {}
@@ -75,7 +77,7 @@ class MetadataWorld:
             node_id=NodeId(node),
             data_folders=tuple(f"/data{number}" for number in range(self.folders_each)),
             listeners=(ListenerConfig("client", endpoint_of(node)),),
-            quorum=QuorumConfig(bootstrap=node == 0, nodes=tuple(map(endpoint_of, range(self.count)))),
+            quorum=QuorumConfig(node == 0, tuple(map(endpoint_of, range(self.count))), self.voters),
         )
 
     def start(self, *nodes: int) -> None:
@@ -114,6 +116,7 @@ class MetadataWorld:
             clock=clock,
             rng=random.Random(self.rng.random()),
             transport=self.network.transport(f"node-{node}"),
+            snapshot_bytes=self.snapshot_bytes,
         )
         self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", side.services())
         async with asyncio.TaskGroup() as tasks:

@@ -11,10 +11,11 @@ import pytest
 
 from node import methods
 from node.metadata_log import MetadataLog, open_log
-from node.quorum_state import QuorumState, QuorumView, read_state, write_state
+from node.quorum_state import QuorumView, read_state, write_state
 from node.topic_settings import TopicSettings
 from replication.image import EMPTY, ClusterImage
 from replication.metadata import ClusterRecord, VotersRecord
+from replication.quorum_roles import QuorumState
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.fake_disk import FakeDisk
@@ -23,7 +24,7 @@ from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
 from tidelog.records import LeaderChange
-from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeId, Offset
+from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
 from tidelog.v1 import admin_pb2
 
 T = TypeVar("T")
@@ -154,16 +155,16 @@ def test_a_vote_survives_and_a_damaged_one_is_no_vote() -> None:
         read_state(disk, "/f")
 
 
-def test_a_view_never_goes_back_and_knows_one_leader_per_epoch() -> None:
+def test_a_view_never_goes_back_and_tells_what_is_news() -> None:
     view = QuorumView(NodeId(1))
     at = Endpoint("node-0", 9092)
-    assert view.follow(NodeId(0), LeaderEpoch(3), at)
-    assert not view.follow(NodeId(2), LeaderEpoch(2), at)
-    assert not view.follow(NodeId(2), LeaderEpoch(3), at)
-    view.forget()
+    assert view.show(NodeId(0), LeaderEpoch(3), at)
+    assert not view.show(NodeId(0), LeaderEpoch(3), at)
+    assert view.address() == NodeAddress(NodeId(0), at, leader_epoch=LeaderEpoch(3))
+    assert view.show(NO_NODE, LeaderEpoch(3), None)
     assert view.address() is None
-    assert view.follow(NodeId(2), LeaderEpoch(4), at)
-    assert view.address().node_id == 2  # type: ignore[union-attr]
+    assert view.show(NodeId(1), LeaderEpoch(4), at)
+    assert (view.leads, view.endpoint) == (True, None)
 
 
 def test_settings_in_force_are_settings_that_may_be_asked_for() -> None:

@@ -37,4 +37,11 @@ def test_the_table_has_every_rpc_of_every_service_with_its_messages() -> None:
 def test_names_of_attributes_are_snake_case() -> None:
     assert methods.DATA_FETCH_STREAM.attribute == "fetch_stream"
     assert methods.DATA_OFFSET_FOR_LEADER_EPOCH.attribute == "offset_for_leader_epoch"
-    assert [method.attribute for method in methods.of_service(methods.QUORUM)] == ["introduce", "fetch_metadata"]
+    assert [method.attribute for method in methods.of_service(methods.QUORUM)] == [
+        "introduce",
+        "fetch_metadata",
+        "vote",
+        "begin_quorum_epoch",
+        "end_quorum_epoch",
+        "fetch_snapshot",
+    ]

@@ -4,8 +4,10 @@ log is asked, and topics whose message.format is an older one.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -113,3 +115,63 @@ def test_refused_records_are_named_one_by_one() -> None:
         [answer] = cluster.produce(1, build_batch(of(b"a", b"b", timestamp=5)))
         assert answer.error.code == InvalidTimestamp.code
         assert [each.index for each in answer.record_errors] == [0, 1]
+
+
+# --- records that take time to check -------------------------------------------------------------------------------
+
+
+def large(*values: bytes, codec: Codec = Codec.LZ4) -> bytes:
+    """A batch that is worth being checked elsewhere."""
+    noise = random.Random(1).randbytes(20_000)
+    return build_batch(of(*(value + noise for value in values)), codec)
+
+
+def test_compressed_records_are_checked_elsewhere_and_keep_their_turn(cluster: Cluster) -> None:
+    """The loop goes on meanwhile, for other streams; what came behind them on their own stream waits."""
+    inspectors = cluster.machines[1].inspectors
+    inspectors.holding = True
+    task = cluster.append(1, batch(b"a"), large(b"b", b"c"), batch(b"d"))
+    cluster.run(0.1)
+    assert cluster.log(1).log_end_offset == 1
+    assert [a.base_offset for a in cluster.produce(1, batch(b"of another stream"))] == [1]
+    inspectors.release()
+    answers = sorted(cluster.wait(task).partitions, key=lambda answer: answer.batch_id)
+    assert [(a.error.code, a.base_offset) for a in answers] == [(0, 0), (0, 2), (0, 4)]
+    found = [record.value or b"" for record in iter_records(cluster.contents(3))]
+    assert [value[:1] for value in found] == [b"a", b"o", b"b", b"c", b"d"]
+
+
+def test_who_stops_leading_meanwhile_appends_nothing(cluster: Cluster) -> None:
+    inspectors = cluster.machines[1].inspectors
+    inspectors.holding = True
+    task = cluster.append(1, large(b"b"))
+    cluster.set(leader=2)
+    inspectors.release()
+    [answer] = cluster.wait(task).partitions
+    assert answer.error.code == NotLeaderOrFollower.code
+    assert cluster.log(2).log_end_offset == 0
+
+
+def test_settings_that_change_meanwhile_count(cluster: Cluster) -> None:
+    """What was found out by other rules is worth nothing."""
+    inspectors = cluster.machines[1].inspectors
+    inspectors.holding = True
+    keyless = build_batch([of(b"x" * 9_000, key=None)[0]._replace(value=random.Random(1).randbytes(20_000))], Codec.LZ4)
+    task = cluster.append(1, keyless)
+    log = cluster.log(1)
+    log.reconfigure(replace(log.config, compact=True))
+    inspectors.release()
+    [answer] = cluster.wait(task).partitions
+    assert answer.error.code == InvalidRecord.code
+
+
+def test_what_is_found_wrong_elsewhere_is_refused_and_counted() -> None:
+    with led(max_message_bytes="10000") as cluster:
+        damaged = bytearray(large(b"b"))
+        damaged[-1] ^= 1
+        answers = cluster.produce(1, large(b"b"), bytes(damaged), batch(b"a"))
+        assert [a.error.name for a in answers] == ["MESSAGE_TOO_LARGE", "MESSAGE_TOO_LARGE", ""]
+        assert cluster.log(1).bytes_rejected == 2 * len(large(b"b"))
+    with led() as cluster:
+        answers = cluster.produce(1, bytes(damaged), batch(b"a"))
+        assert [(a.error.name, a.base_offset) for a in answers] == [("CORRUPT_MESSAGE", -1), ("", 0)]

@@ -182,6 +182,7 @@ class Machine:
     number: int
     disk: FakeDisk = field(default_factory=FakeDisk)
     executor: HeldExecutor = field(default_factory=HeldExecutor)
+    inspectors: HeldExecutor = field(default_factory=HeldExecutor)
     lives: int = 0
     manager: ReplicaManager | None = None
     service: DataService | None = None
@@ -270,7 +271,9 @@ class Cluster:
             config=self.config,
         )
         machine.manager = manager
-        machine.service = DataService(manager, ProducerIds(no_blocks), clock=clock, config=self.config)
+        machine.service = DataService(
+            manager, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
+        )
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         care = LogCare(
             logs,
@@ -302,7 +305,7 @@ class Cluster:
         machine.task.cancel()
         del self.wires.services[endpoint_of(number)]
         self.wires.break_streams()
-        machine.executor = HeldExecutor()
+        machine.executor, machine.inspectors = HeldExecutor(), HeldExecutor()
         machine.manager = machine.service = None
         self.run(0.001)
         if power_fails:

@@ -37,6 +37,7 @@ from tidelog.records import (
     compress,
     control_batch,
     crc32c,
+    inspect,
     iter_batches,
     iter_records,
     set_max_timestamp,
@@ -66,21 +67,26 @@ def build(records: list[Record], magic: int, codec: Codec = Codec.NONE) -> bytes
 
 
 def assign(data: bytes, by_broker: bool = False, now: int = NOW + 100, **rules: Any) -> Assigned:
-    """In a buffer that can be written, and in one that cannot: the outcome is the same."""
+    """In a buffer that cannot be written, inspected before, and in one that can: the outcome is the same."""
     buffer = bytearray(data)
     facts = analyze(buffer)
+    given_rules = AppendRules(**rules)
     assigned = []
     for given_buffer in (data, buffer):
         try:
+            inspected = (
+                inspect(data, facts, given_rules, now=now, by_broker=by_broker) if given_buffer is data else None
+            )
             assigned.append(
                 assign_offsets(
                     given_buffer,
                     facts,
-                    AppendRules(**rules),
+                    given_rules,
                     first_offset=LOG_END,
                     leader_epoch=4,
                     now=now,
                     by_broker=by_broker,
+                    inspected=inspected,
                 )
             )
         except TidelogError:

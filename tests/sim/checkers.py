@@ -10,7 +10,8 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
     (both for `durability=fsync`, where no crash may take it away);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
   - nothing is committed twice, and what an idempotent producer sent is committed in the order of its calls;
-  - readers see committed records only.
+  - readers see committed records only;
+  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching).
 """
 
 from __future__ import annotations
@@ -55,7 +56,6 @@ class ReplicaView:
     leader_epoch: LeaderEpoch
     leads: bool
     durability: Durability
-    commits: bool = False  # it may commit although it does not lead yet: a voter, on its way to lead the quorum
 
 
 @dataclass(slots=True)
@@ -106,6 +106,7 @@ class Checkers:
         self._members = members
         self._note = note
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
+        self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
     def ledger(self, key: PartitionKey, name: str) -> Ledger:
         found = self.ledgers.get(key)
@@ -126,7 +127,7 @@ class Checkers:
             seen = self._watched.get((node, replica.key))
             if seen is None:
                 seen = self._watched[node, replica.key] = Watched()
-            log = replica.log
+            log, led = replica.log, seen.leads
             if log is not seen.log:
                 seen.log, seen.high_watermark, seen.log_end = log, -1, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
@@ -134,9 +135,11 @@ class Checkers:
             if log is not None:
                 if log.log_end_offset < seen.log_end:
                     self._members_have_all(replica.key, "a log was cut")
+                elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
+                    self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
                 seen.log_end = log.log_end_offset
                 if log.high_watermark != seen.high_watermark:
-                    self._watermark_moved(node, replica, log, seen)
+                    self._watermark_moved(node, replica, log, seen, led=led)
 
     def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
         """The committed metadata name other in-sync sets for these partitions."""
@@ -193,7 +196,18 @@ class Checkers:
             )
         self._compare(node, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
 
-    def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
+    def _logs_match(self, node: str, replica: ReplicaView, log: ReadableLog, start: int) -> None:
+        """Raft's log matching: a batch of one epoch at one offset is the same everywhere, committed or not."""
+        for batch in iter_batches(self._read(node, log, start, log.log_end_offset)):
+            place = int(batch.base_offset), int(batch.partition_leader_epoch)
+            data = bytes(batch.buffer)
+            if self._placed.setdefault(place, data) != data:
+                raise Violation(
+                    f"{replica.name} on {node}: offset {place[0]} of epoch {place[1]} has other bytes elsewhere"
+                )
+
+    def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, *, led: bool) -> None:
+        """led: it did when it was last looked at; it may have committed and then resigned at one go."""
         reached = log.high_watermark
         if reached < seen.high_watermark:
             raise Violation(
@@ -203,7 +217,7 @@ class Checkers:
             raise Violation(f"{replica.name} on {node}: high watermark {reached} above log end {log.log_end_offset}")
         ledger = self.ledger(replica.key, replica.name)
         before = ledger.end
-        if reached > before and not (replica.leads or replica.commits):
+        if reached > before and not (replica.leads or led):
             raise Violation(
                 f"{replica.name} on {node}: its high watermark is {reached}, but no leader committed beyond {before}"
             )

@@ -64,6 +64,7 @@ class Machine:
         note: Callable[[str], None],
         on_exit: Callable[[Machine, BaseException | None], None],
         folders: int = 1,
+        voters: int = 1,
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
@@ -85,9 +86,9 @@ class Machine:
             node_id=NodeId(node_id),
             data_folders=self.folders,
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
-            quorum=QuorumConfig(bootstrap=node_id == 0, nodes=tuple(cluster)),
+            quorum=QuorumConfig(node_id == 0, tuple(cluster), voters),
             log_defaults={"segment.index.bytes": "16384"},
-            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)]),
+            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)], scrub_interval_ms=30_000),
         )
         network.name_endpoint(endpoint_of(node_id), self.name)
 
@@ -185,6 +186,11 @@ class Machine:
         self.node = None
 
     # --- the disk ---
+
+    def empty(self) -> None:
+        """Another volume, with nothing on it."""
+        assert not self.up, f"{self.name} runs"
+        self.disk = FakeDisk()
 
     @property
     def has_offline_folder(self) -> bool:

@@ -131,7 +131,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     sim = Simulation(plan.seed, show=show)
     try:
         with sim:
-            sim.start(nodes=plan.nodes, topics=(), folders=plan.folders)
+            sim.start(nodes=plan.nodes, topics=(), folders=plan.folders, voters=plan.voters)
             for topic in plan.topics:
                 sim.create_topic(
                     topic.name,

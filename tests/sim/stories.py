@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+from storage.files import read_file, write_file
 from storage.log import Log
 from tests.sim.network import Envelope
 from tests.sim.world import Simulation
@@ -455,6 +456,51 @@ def folder_fails_before_ready(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def rot_found_by_the_scrub(sim: Simulation) -> None:
+    """Rule 6, found later: an old byte of the leader's log rots. The scrub sees it, the leader says so, hands over, is
+    fetched anew; nothing of the rot is spread, and what was committed stays whole."""
+    sim.start(nodes=3, min_insync=2, partitions=3, segment_bytes="1000")
+    rotten = 1
+    p = sim.led_by(TOPIC, rotten)
+    write(sim, p, "a" * 50, 40)
+    log = sim.log(rotten, TOPIC, p)
+    assert isinstance(log, Log)
+    assert log.segment_count > 3
+    first_epoch = epoch(sim, rotten, p)
+    sim.machines[rotten].disk.flip_bit(log.segments[1].path, 100)
+    sim.run_until(lambda: log.closed, within=120, what="the rotten log is out of use")
+    assert log.damage is not None, "the scrub has found it"
+    write(sim, p, "b", 3)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {0, 1, 2}, within=60, what="it is in sync again")
+    assert sim.log(rotten, TOPIC, p) is not log
+    assert epoch(sim, rotten, p) > first_epoch
+    sim.must_heal()
+
+
+def folder_of_another_cluster(sim: Simulation) -> None:
+    """A node is given a disk of another cluster as its second one: it is left out, nothing on it is touched, and
+    what belongs there is made anew in the first one."""
+    sim.start(nodes=3, min_insync=2, partitions=6, folders=2)
+    for p in range(6):
+        write(sim, p, "a", 2)
+    node, disk = 2, sim.machines[2].disk
+    sim.stop(node)
+    sim.run_until(lambda: not sim.machines[node].up, within=45, what="the node has stopped")
+    properties = read_file(disk, "/more/meta.properties")
+    assert properties is not None
+    ours = next(line for line in properties.splitlines() if line.startswith(b"cluster.id="))
+    theirs = properties.replace(ours, b"cluster.id=AAAAAAAAAAAAAAAAAAAAAA")
+    write_file(disk, "/more/meta.properties", theirs)
+    logs = [name for name in disk.list("/more") if name.startswith(TOPIC)]
+    assert logs
+    sim.restart(node)
+    sim.run_until(lambda: sim.machines[node].has_offline_folder, what="it runs without that folder")
+    sim.run_until(lambda: not fenced(sim, node), what="it is unfenced")
+    sim.must_heal()
+    assert read_file(disk, "/more/meta.properties") == theirs
+    assert [name for name in disk.list("/more") if name.startswith(TOPIC)] == logs
+
+
 def leads_quorum(sim: Simulation, node: int) -> bool:
     """Does the node lead the metadata quorum by its own books?"""
     return any(view.leads for view in sim.machines[node].replicas(metadata=True) if view.name.startswith("__"))
@@ -476,4 +522,6 @@ ALL = (
     refused_fetch_is_sent_again,
     stopped_while_connecting,
     folder_fails_before_ready,
+    rot_found_by_the_scrub,
+    folder_of_another_cluster,
 )

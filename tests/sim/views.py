@@ -62,10 +62,7 @@ def _usable(log: Log) -> Log | None:
 
 def _metadata_view(metadata: MetadataNode) -> ReplicaView:
     view, log = metadata.view, metadata.metadata.log
-    votes = metadata._votes() or metadata._config.quorum.bootstrap
-    return ReplicaView(
-        METADATA_KEY, str(METADATA), _usable(log), view.leader_epoch, view.leads, Durability.FSYNC, votes
-    )
+    return ReplicaView(METADATA_KEY, str(METADATA), _usable(log), view.leader_epoch, view.leads, Durability.FSYNC)
 
 
 def _view(partition: Partition) -> ReplicaView:

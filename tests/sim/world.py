@@ -95,9 +95,11 @@ class Simulation:
         topics: tuple[str, ...] = ("orders",),
         partitions: int = 1,
         folders: int = 1,
+        voters: int = 1,
         **configs: str,
     ) -> None:
-        """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync."""
+        """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
+        metadata quorum; with one, which is node 0, the controller stays where it is."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -110,6 +112,7 @@ class Simulation:
                 note=self.note,
                 on_exit=self._node_ended,
                 folders=folders,
+                voters=voters,
             )
         for number in self.nodes:
             self.restart(number)
@@ -195,6 +198,12 @@ class Simulation:
         """The machine loses power: everything that was not synced may be gone, or (`forget_all`) is gone."""
         self.note(f"{self.machines[node].life_name} loses power")
         self.machines[node].die(power_lost=True, forget_all=forget_all)
+        return node
+
+    def empty(self, node: int) -> int:
+        """The machine's volume is replaced by an empty one; no process runs."""
+        self.note(f"the volume of {self.machines[node].name} is replaced by an empty one")
+        self.machines[node].empty()
         return node
 
     def restart(self, node: int, *, after: float = 0.0) -> int:

@@ -23,7 +23,8 @@ from storage.dump_log import LogReader, Read
 from storage.dump_text import bytes_text, size_text, time_text
 from storage.fake_disk import FakeDisk
 from storage.os_files import OsFiles
-from tests.storage.dumped import command, damage, events, of, unpack
+from tests.storage.dumped import command, damage, events, of
+from tests.storage.kafka_vectors import unpack
 from tests.storage.workbench import SMALL, Bench, stamped
 
 

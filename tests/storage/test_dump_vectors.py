@@ -13,6 +13,7 @@ from storage.dump_events import (
     BatchFound,
     EpochFound,
     Event,
+    Finding,
     LogSummed,
     OffsetEntryFound,
     OffsetFound,
@@ -20,7 +21,9 @@ from storage.dump_events import (
     RecordFound,
     TimeEntryFound,
 )
-from tests.storage.dumped import ROOTS, command, damage, events, of, told, unpack
+from tests.storage.dumped import command, damage, events, of
+from tests.storage.kafka_vectors import ROOTS, starts, told, unpack
+from tests.storage.kafka_vectors import damage as edit
 
 
 @pytest.fixture(scope="module", params=list(ROOTS))
@@ -184,3 +187,51 @@ def test_the_command_says_it_in_words_and_in_json(kafka: tuple[Path, dict[str, A
     assert len(batches) >= sum(
         len(segment["batches"]) for log in kafka[1]["partitions"].values() for segment in log["segments"]
     )
+
+
+UNSEEN = {
+    "snapshots-deleted": "they are derived, and may be missing",
+    "zeros-cut-off": "there is nothing behind the batches any more",
+    "active-segment-lost": "nothing in it was known to be durable",
+    "log-emptied": "nothing in it was known to be durable",
+}
+"""Planned damages that leave nothing that could be seen."""
+
+
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[tuple[str, str]]]]:
+    """What is found in the folders as they are."""
+    root = tmp_path_factory.mktemp("undamaged")
+    return {archive: found_in(unpack(archive, root)) for archive in ("unclean", "old")}
+
+
+@pytest.mark.parametrize(("archive", "name"), list(starts()), ids=str)
+def test_every_planned_damage_is_told_in_its_log_and_in_no_other(
+    archive: str, name: str, undamaged: dict[str, dict[str, set[tuple[str, str]]]], tmp_path: Path
+) -> None:
+    """The folders that Kafka's own recovery was tried on. Damage below the recovery point is damage; above it, it is
+    a torn write, and a note."""
+    start = starts()[archive, name]
+    before = undamaged[archive]
+    root = unpack(archive, tmp_path)
+    edit(root, start.all_edits())
+    after = found_in(root)
+    for partition, case in start.partitions.items():
+        if not case["edits"] or case["case"] in UNSEEN:
+            assert len(after[partition]) <= len(before[partition]), (partition, case["case"])
+        else:
+            new = after[partition] - before[partition]
+            assert new, (partition, case["case"])
+        if case["case"] == "before-recovery-point-byte-flipped":
+            assert any(severity == "damage" and "checksum" in cause for severity, cause in after[partition])
+
+
+def found_in(root: Path) -> dict[str, set[tuple[str, str]]]:
+    """By partition, severity and cause of all findings, but what waits to be deleted."""
+    found = events(root)
+    told_of: dict[str, set[tuple[str, str]]] = {Path(log.path).name: set() for log in of(LogSummed, found)}
+    for finding in of(Finding, found):
+        partition = next((name for name in told_of if f"/{name}/" in f"{finding.path}/"), None)
+        if partition is not None and ".deleted" not in finding.cause:
+            told_of[partition].add((finding.severity.value, finding.cause.replace(str(root), "")))
+    return told_of

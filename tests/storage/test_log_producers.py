@@ -403,6 +403,9 @@ def test_a_recovery_forgets_what_agreed_before_it() -> None:
     path = f"{bench.log.path}/{AGREEMENT_FILE}"
     assert list(read_agreements(bench.files, bench.log.path)) == [0]
     bench.kill()
+    assert list(read_agreements(bench.files, bench.log.path)) == [0], "nothing was lost"
+    append(bench, from_producer(9, 0))
+    bench.kill()
     assert read_agreements(bench.files, bench.log.path) == {}
     assert bench.files.size(path) is not None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,8 @@ from storage.log import Log
 from storage.scrub import Scrub
 from storage.scrub_segment import Finding, FindingKind
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from tests.storage.workbench import NOW, SMALL, TP, Bench, Deferred, contents
+from tests.storage.kafka_vectors import open_folder, unpack
+from tests.storage.workbench import NOW, SMALL, TP, Bench, Deferred
 from tidelog.errors import TidelogError
 from tidelog.records.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
 from tidelog.types import Millis, Offset
@@ -102,8 +104,6 @@ def test_a_sound_log_is_read_once_and_nothing_is_found() -> None:
 
 def test_a_flipped_payload_is_damage_of_that_batch() -> None:
     world = World()
-    batch_bytes = world.log.active.size // len(contents(world.log)) or 1
-    assert batch_bytes
     world.rot(1, HEADER_BYTES + 10)
     [finding] = world.one_round()
     base = world.log.segments[1].base_offset
@@ -194,8 +194,9 @@ def cut(size: int) -> Callable[[bytearray], None]:
     ("kind", "change"),
     [
         (INDEX_SUFFIX, flip(7)),
-        (INDEX_SUFFIX, flip(3)),
+        (INDEX_SUFFIX, flip(1)),
         (INDEX_SUFFIX, flip(4)),
+        (INDEX_SUFFIX, lambda data: data.__setitem__(slice(8, 12), data[0:4])),
         (INDEX_SUFFIX, cut(3)),
         (INDEX_SUFFIX, lambda data: data.extend(b"\0\0\0\7\0\1\0\0")),
         (INDEX_SUFFIX, lambda data: data.extend(bytes(8))),
@@ -219,6 +220,35 @@ def test_a_wrong_index_is_rebuilt(kind: str, change: Callable[[bytearray], None]
         assert world.data(1, suffix) == data
     assert not any("rebuilt" in name for name in world.disk.list(world.log.path))
     assert world.one_round() == []
+
+
+def scrub_once(folder: DataFolder) -> tuple[int, list[Finding]]:
+    """One round over all logs of a folder. Returns how many segments were read, and what was found."""
+    found: list[Finding] = []
+    now = 0
+    scrub = Scrub(
+        folder,
+        folder.executor,
+        rate_max=1 << 30,
+        interval_ms=WEEK,
+        monotonic_ms=lambda: Millis(now),
+        on_finding=lambda _folder, _log, finding: found.append(finding),
+        on_trouble=lambda error: pytest.fail(error.message),
+    )
+    while now < 5_000 or scrub.waiting:
+        now += 1_000
+        scrub.tick(Millis(now))
+    return scrub.segments_read, found
+
+
+@pytest.mark.parametrize("archive", ["cluster", "unclean", "old"])
+def test_what_kafka_wrote_is_sound(archive: str, tmp_path: Path) -> None:
+    """All segments of three brokers: every format, cleaned ones, transactions, and indexes by an older rule."""
+    folder = open_folder(unpack(archive, tmp_path), archive, NOW)
+    read, found = scrub_once(folder)
+    assert read == sum(len(log.segments) - 1 for log in folder.logs.values()) > 50
+    assert found == []
+    folder.close()
 
 
 def test_every_byte_of_a_closed_segment_is_watched() -> None:
@@ -291,12 +321,8 @@ def test_what_changes_while_it_is_read_is_no_finding(what: str) -> None:
     for _ in range(20):
         executor.run_all()
         world.tick()
-    assert [finding for finding in world.findings if finding.path != world_path(world)] == []
+    assert world.findings == []
     assert world.bench.folder.offline is None
-
-
-def world_path(world: World) -> str:
-    return f"{world.log.path}/none"
 
 
 def test_a_disk_that_cannot_be_read_goes_offline() -> None:
@@ -306,4 +332,24 @@ def test_a_disk_that_cannot_be_read_goes_offline() -> None:
         world.tick()
     assert world.bench.folder.offline is not None
     assert len(world.troubles) == 1
-    assert DataFolder is type(world.bench.folder)
+
+
+@pytest.mark.parametrize(("position", "reason"), [(9, "no marker"), (25, "no marker"), (1, "version"), (19, "ends at")])
+def test_a_wrong_transaction_index_is_told(position: int, reason: str, tmp_path: Path) -> None:
+    """Of the `txn` topic of Kafka's cluster: whoever opens the log anew rebuilds it."""
+    root = unpack("cluster", tmp_path)
+    paths = sorted(path for path in (root / "txn-0").glob("*.txnindex") if path.stat().st_size)
+    folder = open_folder(root, "cluster", NOW)
+    log = next(log for name, log in folder.logs.items() if str(name) == "txn-0")
+    closed = {segment.base_offset for segment in log.segments[:-1]}
+    path = next(path for path in paths if int(path.name.split(".")[0]) in closed)
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+    _, found = scrub_once(folder)
+    [finding] = found
+    assert finding.kind is FindingKind.TRANSACTION_INDEX
+    assert not finding.repaired
+    assert finding.path == str(path)
+    assert reason in finding.reason
+    folder.close()

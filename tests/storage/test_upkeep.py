@@ -203,7 +203,8 @@ def test_trouble_with_one_log_does_not_keep_the_others_waiting() -> None:
     assert second.log_start_offset > 0
 
 
-def test_many_logs_are_looked_at_a_few_with_each_tick() -> None:
+def test_many_logs_are_looked_at_a_few_with_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.upkeep._LOGS_AT_ONCE", 16)
     world = World()
     logs = [world.make(f"t{number}", replace(ROLLING, retention_bytes=1_000)) for number in range(40)]
     for log in logs:

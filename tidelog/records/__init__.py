@@ -6,7 +6,7 @@ The public names of the package; everything else in it is its own affair.
 from __future__ import annotations
 
 from tidelog.records.analysis import Analysis, analyze
-from tidelog.records.assignment import AppendRules, Assigned, assign_offsets
+from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
 from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, set_producer, stamp
 from tidelog.records.batches import batch_at, iter_batches, iter_records, view
 from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
@@ -45,6 +45,7 @@ __all__ = [
     "Dropped",
     "EndTxnMarker",
     "Header",
+    "Inspected",
     "LeaderChange",
     "LegacyRecordBatch",
     "MessageSetBuilder",
@@ -77,6 +78,7 @@ __all__ = [
     "encode_control",
     "ensure_producible",
     "implementation",
+    "inspect",
     "iter_batches",
     "iter_records",
     "record_bytes_max",

@@ -119,6 +119,38 @@ class Assigned(NamedTuple):
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
 
+class Inspected(NamedTuple):
+    """A v2 batch whose records were checked, and compressed again where the topic asks for that: all of
+    `assign_offsets` that takes time and needs neither the batch's place in the log nor the thread that knows it.
+
+    rules: what it was checked against. payload: its records, decompressed. recompressed: the batch in the topic's
+    codec, None where it keeps its own.
+    """
+
+    rules: AppendRules
+    analysis: Analysis
+    facts: RecordFacts
+    codec: Codec
+    payload: bytes | memoryview
+    recompressed: bytes | None
+
+    @property
+    def decompressed_bytes(self) -> int:
+        """Memory that checking took."""
+        return 0 if self.analysis.codec is Codec.NONE else len(self.payload)
+
+
+def inspect(
+    buffer: ByteBuffer, analysis: Analysis, rules: AppendRules, *, now: int, by_broker: bool = False
+) -> Inspected | None:
+    """Check a batch before `assign_offsets`, on any thread. Returns None where only that can: for messages of v0 and
+    v1, and where the format must change. Raises as it does."""
+    if analysis.magic != rules.magic or rules.magic < 2:
+        return None
+    target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)
+    return _inspect(memoryview(buffer)[: analysis.valid_bytes], analysis, rules, target, now, by_broker=by_broker)
+
+
 def assign_offsets(
     buffer: ByteBuffer,
     analysis: Analysis,
@@ -128,12 +160,14 @@ def assign_offsets(
     leader_epoch: int,
     now: int,
     by_broker: bool = False,
+    inspected: Inspected | None = None,
 ) -> Assigned:
     """Check, number and stamp the batches of `buffer`: in place where nothing else must change and it can be written,
     behind a copied header where it cannot.
 
     analysis: what `analyze` said of this buffer; there is at least one batch. now: the broker's clock. by_broker: a
-    coordinator writes, control batches are its own.
+    coordinator writes, control batches are its own. inspected: what `inspect` said of it; worth nothing where the rules
+    are others now.
     Raises InvalidRecord and InvalidTimestamp (with `record_errors` where single records are meant), CorruptRecord,
     RecordTooLarge, UnsupportedForMessageFormat, UnsupportedCompressionType.
     """
@@ -145,7 +179,9 @@ def assign_offsets(
     append_time = Millis(now) if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     order = _Order(rules, target, Offset(first_offset), leader_epoch, now, append_time)
     if analysis.magic == 2:
-        done = _assign_batch(view, analysis, order, by_broker=by_broker)
+        if inspected is None or inspected.rules is not rules:
+            inspected = _inspect(view, analysis, rules, target, now, by_broker=by_broker)
+        done = _assign_batch(view, inspected, order)
     else:
         done = _assign_messages(view, analysis, order)
     max_timestamp, offset_of_max = _check_result(done, rules)
@@ -212,20 +248,22 @@ def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
 # --- v2 ----------------------------------------------------------------------------------------------------------
 
 
-def _assign_batch(view: memoryview, analysis: Analysis, order: _Order, *, by_broker: bool) -> _Done:
+def _inspect(
+    view: memoryview, analysis: Analysis, rules: AppendRules, codec: Codec, now: int, *, by_broker: bool
+) -> Inspected:
     if analysis.batch_count > 1:
         raise InvalidRecord(
             f"the records were refused: {analysis.batch_count} batches of format v2 came at once; a request holds one "
             "a partition"
         )
-    header, rules = analysis.headers[0], order.rules
+    header = analysis.headers[0]
     batch = RecordBatch(view, header=header)
     if not by_broker:
         ensure_producible(batch)
     elif header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(f"the batch was refused: {batch.count} records span {batch.last_offset_delta + 1} offsets")
     data = batch.payload(max_bytes=rules.decompressed_bytes_max)
-    limits = rules.at(order.now)
+    limits = rules.at(now)
     facts = check_records(
         data,
         header.record_count,
@@ -236,17 +274,24 @@ def _assign_batch(view: memoryview, analysis: Analysis, order: _Order, *, by_bro
     )
     if facts.problems:
         _refuse(facts.problems, facts.record_count, limits)
-    codec = order.codec
-    decompressed = 0 if analysis.codec is Codec.NONE else len(data)
-    if rules.magic < 2:
-        _ensure_fits(batch, facts, rules.magic)
-        records = decode_records(data, batch.count, batch.base_offset, batch.base_timestamp)
-        return _built(records, order, decompressed)
     if analysis.codec is Codec.NONE and codec is not Codec.NONE and batch.is_control:
         codec = Codec.NONE  # markers are not compressed unless their coordinator did so
-    rewritten = analysis.codec is not codec
-    if rewritten:
-        view = memoryview(recompressed(batch, data, codec, rules.level if codec is rules.codec else None))
+    rebuilt = None
+    if analysis.codec is not codec and rules.magic == analysis.magic:
+        rebuilt = recompressed(batch, data, codec, rules.level if codec is rules.codec else None)
+    return Inspected(rules, analysis, facts, codec, data, rebuilt)
+
+
+def _assign_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Done:
+    header, rules, facts = inspected.analysis.headers[0], order.rules, inspected.facts
+    if rules.magic < 2:
+        batch = RecordBatch(view, header=header)
+        _ensure_fits(batch, facts, rules.magic)
+        records = decode_records(inspected.payload, batch.count, batch.base_offset, batch.base_timestamp)
+        return _built(records, order, inspected.decompressed_bytes)
+    rewritten = inspected.recompressed is not None
+    if inspected.recompressed is not None:
+        view = memoryview(inspected.recompressed)
         header = read_header(view)
     payload = view[HEADER_BYTES:]
     stamped = stamped_header(
@@ -262,7 +307,7 @@ def _assign_batch(view: memoryview, analysis: Analysis, order: _Order, *, by_bro
     if not (rewritten or view.readonly):
         view[:HEADER_BYTES] = head
         parts = (view,)
-    return _Done(parts, (stamped,), facts.record_count, codec, rewritten, decompressed)
+    return _Done(parts, (stamped,), facts.record_count, inspected.codec, rewritten, inspected.decompressed_bytes)
 
 
 def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:

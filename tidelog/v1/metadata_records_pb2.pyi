@@ -167,6 +167,7 @@ class NodeRegistrationRecord(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
     FOLDERS_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     incarnation: _builtins.bytes
@@ -183,6 +184,10 @@ class NodeRegistrationRecord(_message.Message):
     def folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
         """its data folders as it named them"""
 
+    @_builtins.property
+    def standing(self) -> Global___NodeStanding:
+        """only in a snapshot"""
+
     def __init__(
         self,
         *,
@@ -192,14 +197,49 @@ class NodeRegistrationRecord(_message.Message):
         rack: _builtins.str = ...,
         boot_id: _builtins.bytes = ...,
         folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
+        standing: Global___NodeStanding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["standing", b"standing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "folders", b"folders", "incarnation", b"incarnation", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "folders", b"folders", "incarnation", b"incarnation", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack", "standing", b"standing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeRegistrationRecord: _TypeAlias = NodeRegistrationRecord  # noqa: Y015
+
+@_typing.final
+class NodeStanding(_message.Message):
+    """What a snapshot says of a node beside its registration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    FENCED_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    FORMER_FOLDERS_FIELD_NUMBER: _builtins.int
+    node_epoch: _builtins.int
+    """number of the registration"""
+    fenced: _builtins.bool
+    draining: _builtins.bool
+    @_builtins.property
+    def former_folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
+        """of earlier registrations"""
+
+    def __init__(
+        self,
+        *,
+        node_epoch: _builtins.int = ...,
+        fenced: _builtins.bool = ...,
+        draining: _builtins.bool = ...,
+        former_folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "fenced", b"fenced", "former_folders", b"former_folders", "node_epoch", b"node_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeStanding: _TypeAlias = NodeStanding  # noqa: Y015
 
 @_typing.final
 class NodeChangeRecord(_message.Message):
@@ -473,9 +513,9 @@ class ProducerIdsRecord(_message.Message):
     NODE_EPOCH_FIELD_NUMBER: _builtins.int
     NEXT_PRODUCER_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
-    """to whom"""
+    """to whom; -1 in a snapshot"""
     node_epoch: _builtins.int
-    """in which registration"""
+    """in which registration; -1 in a snapshot"""
     next_producer_id: _builtins.int
     """where the next block begins"""
     def __init__(

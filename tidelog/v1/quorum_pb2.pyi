@@ -48,6 +48,7 @@ class IntroduceResponse(_message.Message):
     FOLDER_ID_FIELD_NUMBER: _builtins.int
     LEADER_ID_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    VOTERS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who answers"""
     cluster_id: _builtins.str
@@ -58,6 +59,10 @@ class IntroduceResponse(_message.Message):
     """the quorum's leader as far as it knows; -1 unknown"""
     leader_epoch: _builtins.int
     """in this quorum epoch"""
+    @_builtins.property
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaKey]:
+        """as its log names them; none: no quorum was formed, as far as it knows"""
+
     def __init__(
         self,
         *,
@@ -66,14 +71,226 @@ class IntroduceResponse(_message.Message):
         folder_id: _builtins.bytes = ...,
         leader_id: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
+        voters: _abc.Iterable[Global___ReplicaKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "folder_id", b"folder_id", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "folder_id", b"folder_id", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "node_id", b"node_id", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IntroduceResponse: _TypeAlias = IntroduceResponse  # noqa: Y015
+
+@_typing.final
+class ReplicaKey(_message.Message):
+    """A replica of the metadata log: a node and the folder it is in (KIP-853)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    folder_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        folder_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaKey: _TypeAlias = ReplicaKey  # noqa: Y015
+
+@_typing.final
+class VoteRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    CANDIDATE_FIELD_NUMBER: _builtins.int
+    VOTER_FIELD_NUMBER: _builtins.int
+    LAST_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_END_FIELD_NUMBER: _builtins.int
+    PRE_VOTE_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """cluster of the candidate"""
+    epoch: _builtins.int
+    """in which it stands; with `pre_vote`, the one before"""
+    last_epoch: _builtins.int
+    """epoch of the candidate's last record; -1 none"""
+    log_end: _builtins.int
+    """one past it"""
+    pre_vote: _builtins.bool
+    """only asks whether it would be given"""
+    @_builtins.property
+    def candidate(self) -> Global___ReplicaKey:
+        """who stands"""
+
+    @_builtins.property
+    def voter(self) -> Global___ReplicaKey:
+        """who is asked: by another folder the node does not answer with its vote"""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        candidate: Global___ReplicaKey | None = ...,
+        voter: Global___ReplicaKey | None = ...,
+        last_epoch: _builtins.int = ...,
+        log_end: _builtins.int = ...,
+        pre_vote: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["candidate", b"candidate", "voter", b"voter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidate", b"candidate", "cluster_id", b"cluster_id", "epoch", b"epoch", "last_epoch", b"last_epoch", "log_end", b"log_end", "pre_vote", b"pre_vote", "voter", b"voter"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoteRequest: _TypeAlias = VoteRequest  # noqa: Y015
+
+@_typing.final
+class VoteResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    GRANTED_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """as the voter knows it"""
+    leader_id: _builtins.int
+    """of that epoch; -1 unknown"""
+    granted: _builtins.bool
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        leader_id: _builtins.int = ...,
+        granted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "granted", b"granted", "leader_id", b"leader_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoteResponse: _TypeAlias = VoteResponse  # noqa: Y015
+
+@_typing.final
+class BeginQuorumEpochRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LISTENERS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    leader_id: _builtins.int
+    epoch: _builtins.int
+    @_builtins.property
+    def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Listener]:
+        """where the leader is reached"""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        leader_id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        listeners: _abc.Iterable[_common_pb2.Listener] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "leader_id", b"leader_id", "listeners", b"listeners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginQuorumEpochRequest: _TypeAlias = BeginQuorumEpochRequest  # noqa: Y015
+
+@_typing.final
+class EndQuorumEpochRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SUCCESSORS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    leader_id: _builtins.int
+    """who led"""
+    epoch: _builtins.int
+    """this epoch"""
+    @_builtins.property
+    def successors(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaKey]:
+        """who should stand, the best first"""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        leader_id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        successors: _abc.Iterable[Global___ReplicaKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "epoch", b"epoch", "leader_id", b"leader_id", "successors", b"successors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndQuorumEpochRequest: _TypeAlias = EndQuorumEpochRequest  # noqa: Y015
+
+@_typing.final
+class QuorumStanding(_message.Message):
+    """The epoch and its leader (-1 unknown) as the answering node knows them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    leader_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        leader_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "leader_id", b"leader_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuorumStanding: _TypeAlias = QuorumStanding  # noqa: Y015
+
+@_typing.final
+class SnapshotId(_message.Message):
+    """Everything below `end_offset`, the last record of it written in `epoch`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    end_offset: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        end_offset: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "epoch", b"epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotId: _TypeAlias = SnapshotId  # noqa: Y015
 
 @_typing.final
 class FetchMetadataRequest(_message.Message):
@@ -87,6 +304,8 @@ class FetchMetadataRequest(_message.Message):
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    HELD_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """cluster of the asking folder; empty: a new folder that wants to join"""
     node_id: _builtins.int
@@ -103,6 +322,10 @@ class FetchMetadataRequest(_message.Message):
     """how long the answer may wait for news"""
     max_bytes: _builtins.int
     """at most so many bytes, but always one batch"""
+    held_offset: _builtins.int
+    """everything below is on the asker's disk"""
+    high_watermark: _builtins.int
+    """its watermark: where the leader's is higher, it answers at once; absent: do not"""
     def __init__(
         self,
         *,
@@ -114,12 +337,16 @@ class FetchMetadataRequest(_message.Message):
         last_fetched_epoch: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        held_offset: _builtins.int = ...,
+        high_watermark: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "high_watermark", b"high_watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "folder_id", b"folder_id", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "folder_id", b"folder_id", "held_offset", b"held_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__high_watermark: _TypeAlias = _typing.Literal["high_watermark"]  # noqa: Y015
+    _WhichOneofArgType__high_watermark: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high_watermark) -> _WhichOneofReturnType__high_watermark | None: ...
 
 Global___FetchMetadataRequest: _TypeAlias = FetchMetadataRequest  # noqa: Y015
 
@@ -135,6 +362,7 @@ class FetchMetadataResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     DIVERGING_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """the cluster"""
@@ -160,6 +388,10 @@ class FetchMetadataResponse(_message.Message):
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.EpochStart]:
         """epoch entries over the range of `records`"""
 
+    @_builtins.property
+    def snapshot(self) -> Global___SnapshotId:
+        """the log begins later: fetch this snapshot first"""
+
     def __init__(
         self,
         *,
@@ -171,12 +403,94 @@ class FetchMetadataResponse(_message.Message):
         log_start_offset: _builtins.int = ...,
         diverging: _common_pb2.EpochEnd | None = ...,
         epochs: _abc.Iterable[_common_pb2.EpochStart] | None = ...,
+        snapshot: Global___SnapshotId | None = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error", "snapshot", b"snapshot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchMetadataResponse: _TypeAlias = FetchMetadataResponse  # noqa: Y015
+
+@_typing.final
+class FetchSnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    current_leader_epoch: _builtins.int
+    """quorum epoch as it knows it"""
+    position: _builtins.int
+    """from this byte on"""
+    max_bytes: _builtins.int
+    """at most so many"""
+    @_builtins.property
+    def replica(self) -> Global___ReplicaKey:
+        """who asks"""
+
+    @_builtins.property
+    def snapshot(self) -> Global___SnapshotId:
+        """which one"""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        replica: Global___ReplicaKey | None = ...,
+        current_leader_epoch: _builtins.int = ...,
+        snapshot: Global___SnapshotId | None = ...,
+        position: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica", "snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "current_leader_epoch", b"current_leader_epoch", "max_bytes", b"max_bytes", "position", b"position", "replica", b"replica", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchSnapshotRequest: _TypeAlias = FetchSnapshotRequest  # noqa: Y015
+
+@_typing.final
+class FetchSnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    leader_id: _builtins.int
+    """the quorum's leader; -1 unknown"""
+    leader_epoch: _builtins.int
+    """its epoch"""
+    size: _builtins.int
+    """of the whole snapshot"""
+    data: _builtins.bytes
+    """from the position on"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """absent where all went well"""
+
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        leader_id: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        size: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "error", b"error", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchSnapshotResponse: _TypeAlias = FetchSnapshotResponse  # noqa: Y015

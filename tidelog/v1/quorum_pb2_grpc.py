@@ -44,6 +44,26 @@ class QuorumStub:
                 request_serializer=tidelog_dot_v1_dot_quorum__pb2.FetchMetadataRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_quorum__pb2.FetchMetadataResponse.FromString,
                 _registered_method=True)
+        self.Vote = channel.unary_unary(
+                '/tidelog.v1.Quorum/Vote',
+                request_serializer=tidelog_dot_v1_dot_quorum__pb2.VoteRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_quorum__pb2.VoteResponse.FromString,
+                _registered_method=True)
+        self.BeginQuorumEpoch = channel.unary_unary(
+                '/tidelog.v1.Quorum/BeginQuorumEpoch',
+                request_serializer=tidelog_dot_v1_dot_quorum__pb2.BeginQuorumEpochRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_quorum__pb2.QuorumStanding.FromString,
+                _registered_method=True)
+        self.EndQuorumEpoch = channel.unary_unary(
+                '/tidelog.v1.Quorum/EndQuorumEpoch',
+                request_serializer=tidelog_dot_v1_dot_quorum__pb2.EndQuorumEpochRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_quorum__pb2.QuorumStanding.FromString,
+                _registered_method=True)
+        self.FetchSnapshot = channel.unary_unary(
+                '/tidelog.v1.Quorum/FetchSnapshot',
+                request_serializer=tidelog_dot_v1_dot_quorum__pb2.FetchSnapshotRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_quorum__pb2.FetchSnapshotResponse.FromString,
+                _registered_method=True)
 
 
 class QuorumServicer:
@@ -62,6 +82,34 @@ class QuorumServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Vote(self, request, context):
+        """A voter stands for election (pre-vote: KIP-996).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BeginQuorumEpoch(self, request, context):
+        """A new leader tells the voters that do not fetch from it yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndQuorumEpoch(self, request, context):
+        """A leader that leads no more tells the voters who should stand.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchSnapshot(self, request, context):
+        """A snapshot of the metadata, piece by piece, for whoever is below the log's start (KIP-630).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QuorumServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -74,6 +122,26 @@ def add_QuorumServicer_to_server(servicer, server):
                     servicer.FetchMetadata,
                     request_deserializer=tidelog_dot_v1_dot_quorum__pb2.FetchMetadataRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_quorum__pb2.FetchMetadataResponse.SerializeToString,
+            ),
+            'Vote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Vote,
+                    request_deserializer=tidelog_dot_v1_dot_quorum__pb2.VoteRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_quorum__pb2.VoteResponse.SerializeToString,
+            ),
+            'BeginQuorumEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginQuorumEpoch,
+                    request_deserializer=tidelog_dot_v1_dot_quorum__pb2.BeginQuorumEpochRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_quorum__pb2.QuorumStanding.SerializeToString,
+            ),
+            'EndQuorumEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndQuorumEpoch,
+                    request_deserializer=tidelog_dot_v1_dot_quorum__pb2.EndQuorumEpochRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_quorum__pb2.QuorumStanding.SerializeToString,
+            ),
+            'FetchSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchSnapshot,
+                    request_deserializer=tidelog_dot_v1_dot_quorum__pb2.FetchSnapshotRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_quorum__pb2.FetchSnapshotResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -130,6 +198,114 @@ class Quorum:
             '/tidelog.v1.Quorum/FetchMetadata',
             tidelog_dot_v1_dot_quorum__pb2.FetchMetadataRequest.SerializeToString,
             tidelog_dot_v1_dot_quorum__pb2.FetchMetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Vote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Quorum/Vote',
+            tidelog_dot_v1_dot_quorum__pb2.VoteRequest.SerializeToString,
+            tidelog_dot_v1_dot_quorum__pb2.VoteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginQuorumEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Quorum/BeginQuorumEpoch',
+            tidelog_dot_v1_dot_quorum__pb2.BeginQuorumEpochRequest.SerializeToString,
+            tidelog_dot_v1_dot_quorum__pb2.QuorumStanding.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndQuorumEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Quorum/EndQuorumEpoch',
+            tidelog_dot_v1_dot_quorum__pb2.EndQuorumEpochRequest.SerializeToString,
+            tidelog_dot_v1_dot_quorum__pb2.QuorumStanding.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Quorum/FetchSnapshot',
+            tidelog_dot_v1_dot_quorum__pb2.FetchSnapshotRequest.SerializeToString,
+            tidelog_dot_v1_dot_quorum__pb2.FetchSnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,14 @@ class QuorumStub:
     Introduce: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.IntroduceRequest, _quorum_pb2.IntroduceResponse]
     """Asked before a quorum is formed: has this folder ever belonged to a cluster?"""
     FetchMetadata: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.FetchMetadataRequest, _quorum_pb2.FetchMetadataResponse]
+    Vote: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.VoteRequest, _quorum_pb2.VoteResponse]
+    """A voter stands for election (pre-vote: KIP-996)."""
+    BeginQuorumEpoch: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.BeginQuorumEpochRequest, _quorum_pb2.QuorumStanding]
+    """A new leader tells the voters that do not fetch from it yet."""
+    EndQuorumEpoch: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.EndQuorumEpochRequest, _quorum_pb2.QuorumStanding]
+    """A leader that leads no more tells the voters who should stand."""
+    FetchSnapshot: _grpc.UnaryUnaryMultiCallable[_quorum_pb2.FetchSnapshotRequest, _quorum_pb2.FetchSnapshotResponse]
+    """A snapshot of the metadata, piece by piece, for whoever is below the log's start (KIP-630)."""
 
 @_typing.type_check_only
 class QuorumAsyncStub(QuorumStub):
@@ -41,6 +49,14 @@ class QuorumAsyncStub(QuorumStub):
     Introduce: _aio.UnaryUnaryMultiCallable[_quorum_pb2.IntroduceRequest, _quorum_pb2.IntroduceResponse]  # type: ignore[assignment]
     """Asked before a quorum is formed: has this folder ever belonged to a cluster?"""
     FetchMetadata: _aio.UnaryUnaryMultiCallable[_quorum_pb2.FetchMetadataRequest, _quorum_pb2.FetchMetadataResponse]  # type: ignore[assignment]
+    Vote: _aio.UnaryUnaryMultiCallable[_quorum_pb2.VoteRequest, _quorum_pb2.VoteResponse]  # type: ignore[assignment]
+    """A voter stands for election (pre-vote: KIP-996)."""
+    BeginQuorumEpoch: _aio.UnaryUnaryMultiCallable[_quorum_pb2.BeginQuorumEpochRequest, _quorum_pb2.QuorumStanding]  # type: ignore[assignment]
+    """A new leader tells the voters that do not fetch from it yet."""
+    EndQuorumEpoch: _aio.UnaryUnaryMultiCallable[_quorum_pb2.EndQuorumEpochRequest, _quorum_pb2.QuorumStanding]  # type: ignore[assignment]
+    """A leader that leads no more tells the voters who should stand."""
+    FetchSnapshot: _aio.UnaryUnaryMultiCallable[_quorum_pb2.FetchSnapshotRequest, _quorum_pb2.FetchSnapshotResponse]  # type: ignore[assignment]
+    """A snapshot of the metadata, piece by piece, for whoever is below the log's start (KIP-630)."""
 
 class QuorumServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -57,5 +73,37 @@ class QuorumServicer(metaclass=_abc_1.ABCMeta):
         request: _quorum_pb2.FetchMetadataRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_quorum_pb2.FetchMetadataResponse, _abc.Awaitable[_quorum_pb2.FetchMetadataResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Vote(
+        self,
+        request: _quorum_pb2.VoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quorum_pb2.VoteResponse, _abc.Awaitable[_quorum_pb2.VoteResponse]]:
+        """A voter stands for election (pre-vote: KIP-996)."""
+
+    @_abc_1.abstractmethod
+    def BeginQuorumEpoch(
+        self,
+        request: _quorum_pb2.BeginQuorumEpochRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quorum_pb2.QuorumStanding, _abc.Awaitable[_quorum_pb2.QuorumStanding]]:
+        """A new leader tells the voters that do not fetch from it yet."""
+
+    @_abc_1.abstractmethod
+    def EndQuorumEpoch(
+        self,
+        request: _quorum_pb2.EndQuorumEpochRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quorum_pb2.QuorumStanding, _abc.Awaitable[_quorum_pb2.QuorumStanding]]:
+        """A leader that leads no more tells the voters who should stand."""
+
+    @_abc_1.abstractmethod
+    def FetchSnapshot(
+        self,
+        request: _quorum_pb2.FetchSnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quorum_pb2.FetchSnapshotResponse, _abc.Awaitable[_quorum_pb2.FetchSnapshotResponse]]:
+        """A snapshot of the metadata, piece by piece, for whoever is below the log's start (KIP-630)."""
 
 def add_QuorumServicer_to_server(servicer: QuorumServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

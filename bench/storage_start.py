@@ -1,0 +1,129 @@
+"""What a clean start of many partitions costs: time, and memory that stays, in a process of its own.
+
+The bare limit beside it lists each partition's folder and asks for the size of each file in it. One log is written and
+closed clean; the others are copies of it, each under its own name. Processor time would leave out what the file system
+takes for names, so this is the time that goes by, the best of a few rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from bench.figure import Better, Figure, Run
+from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, encode_offsets
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.os_files import OsFiles
+from tidelog.records import Record, build_batch
+from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+
+PARTITIONS: Final = 1000
+SEGMENTS: Final = 5
+ROUNDS: Final = 3
+CONFIG: Final = LogConfig(segment_bytes=100_000)
+NOW: Final = Millis(1_700_000_000_000)
+KIB: Final = 1024
+
+
+class SystemClock:
+    """The wall clock."""
+
+    def wall_ms(self) -> Millis:
+        return Millis(time.time_ns() // 1_000_000)
+
+
+def starts(run: Run) -> Iterator[Figure]:
+    """A clean start of 1,000 partitions of 5 segments."""
+    partitions = PARTITIONS // (20 if run.quick else 1)
+    path = run.scratch / "start"
+    make(path, partitions)
+    measured = [start_elsewhere(path) for _ in range(ROUNDS)]
+    raw = min(look(path) for _ in range(ROUNDS))
+    seconds = min(found["seconds"] for found in measured) * PARTITIONS / partitions
+    memory = min(found["bytes"] for found in measured) / partitions / KIB
+    name = f"clean start of {PARTITIONS} partitions of {SEGMENTS} segments"
+    yield Figure(name, seconds, "s", target=3, better=Better.LESS)
+    yield Figure(
+        f"{name}, against asking for their names and sizes",
+        seconds,
+        "s",
+        raw * PARTITIONS / partitions,
+        better=Better.LESS,
+    )
+    yield Figure("memory of a partition after a clean start", memory, "KiB", target=40, better=Better.LESS)
+
+
+def open_folder(path: Path) -> DataFolder:
+    return DataFolder.open(str(path), files=OsFiles(), clock=SystemClock(), rng=random.Random(1))
+
+
+def make(path: Path, partitions: int) -> None:
+    """A folder as a clean stop leaves it."""
+    folder = open_folder(path)
+    log = folder.create_log(name(0), TopicId(UUID(int=1)), CONFIG)
+    batch = build_batch([Record(Offset(number), NOW, None, b"v" * 100) for number in range(10)])
+    while log.segment_count < SEGMENTS or log.active.size < CONFIG.segment_bytes // 2:
+        log.append(batch, assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    end = log.log_end_offset
+    folder.close_clean()
+    for number in range(1, partitions):
+        shutil.copytree(path / str(name(0)), path / str(name(number)))
+    offsets = {name(number): Offset(end) for number in range(partitions)}
+    (path / RECOVERY_POINT_CHECKPOINT).write_bytes(encode_offsets(offsets))
+
+
+def name(number: int) -> TopicPartition:
+    return TopicPartition("orders", PartitionIndex(number))
+
+
+def look(path: Path) -> float:
+    """Seconds to list every folder and ask for the size of every file."""
+    began = time.perf_counter()
+    with os.scandir(path) as folders:
+        for folder in folders:
+            if folder.is_dir():
+                with os.scandir(folder) as files:
+                    for file in files:
+                        file.stat()
+    return time.perf_counter() - began
+
+
+def start_elsewhere(path: Path) -> dict[str, float]:
+    """One clean start and clean stop in a new process. Returns its seconds, and the bytes of memory that it took."""
+    command = [sys.executable, "-m", "bench.storage_start", str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def resident() -> int:
+    """Bytes of memory of this process."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def main() -> None:
+    """Start in the folder named, say what it cost, stop clean."""
+    path = Path(sys.argv[1])
+    before, began = resident(), time.perf_counter()
+    folder = open_folder(path)
+    logs = folder.load_logs(lambda _name, _id: CONFIG)
+    seconds, after = time.perf_counter() - began, resident()
+    assert folder.was_clean, "the stop before was clean"
+    assert not folder.notes, folder.notes[:3]
+    assert all(log.segment_count == SEGMENTS for log in logs.values())
+    sys.stdout.write(json.dumps({"seconds": seconds, "bytes": after - before}))
+    folder.close_clean()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""How the voter set of the metadata quorum changes: by one member at a time, decided by the active controller.
+
+Kept true:
+  1. Two sets that follow each other differ by one voter at most, so any majority of one meets any of the other.
+  2. No change while an earlier one is not committed; only the active controller, which has committed in its own epoch,
+     decides (the hole in Raft's single-server changes that this closes: raft-dev, 2015).
+  3. Only a replica that has caught up is added, so that it can count at once.
+  4. A voter whose node came back with another folder is removed: that folder is gone, and the new one is no voter.
+
+Left to others: appending the record, counting by it (controller.py, quorum.py).
+Source: KIP-853; KIP-1186 for voters that join by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from replication.image import ClusterImage, NodeRegistration
+from replication.metadata import Voter
+from replication.voters import ReplicaKey
+
+
+def next_voters(image: ClusterImage, caught_up: Collection[ReplicaKey], wanted: int) -> tuple[Voter, ...] | None:
+    """The set after the next change, None where nothing is to be changed.
+
+    image: of the whole log, its voters committed. caught_up: replicas that hold all that is committed. wanted: how many
+    voters the cluster should have; a set that has more keeps them.
+    """
+    return _moved(image) or _without_emptied(image) or _grown(image, caught_up, wanted)
+
+
+def home_folder(node: NodeRegistration) -> ReplicaKey:
+    """The replica of the metadata log that a node has: in the first of its folders."""
+    return ReplicaKey(node.node_id, node.folders[0].folder_id)
+
+
+def _moved(image: ClusterImage) -> tuple[Voter, ...] | None:
+    """The same voters, where one of them is reached elsewhere now."""
+    voters = tuple(_where_it_is(image, voter) for voter in image.voters)
+    return voters if voters != image.voters else None
+
+
+def _where_it_is(image: ClusterImage, voter: Voter) -> Voter:
+    node = image.nodes.get(voter.node_id)
+    if node is None or node.fenced or home_folder(node).folder_id != voter.folder_id:
+        return voter
+    return Voter(voter.node_id, voter.folder_id, node.listeners)
+
+
+def _without_emptied(image: ClusterImage) -> tuple[Voter, ...] | None:
+    for voter in image.voters:
+        node = image.nodes.get(voter.node_id)
+        if node is not None and not node.fenced and home_folder(node).folder_id != voter.folder_id:
+            left = tuple(other for other in image.voters if other is not voter)
+            return left or None
+    return None
+
+
+def _grown(image: ClusterImage, caught_up: Collection[ReplicaKey], wanted: int) -> tuple[Voter, ...] | None:
+    if len(image.voters) >= wanted:
+        return None
+    voting = {voter.node_id for voter in image.voters}
+    for node_id, node in sorted(image.nodes.items()):
+        if node_id in voting or node.fenced or node.draining or home_folder(node) not in caught_up:
+            continue
+        joined = Voter(node_id, home_folder(node).folder_id, node.listeners)
+        return tuple(sorted((*image.voters, joined), key=lambda voter: voter.node_id))
+    return None

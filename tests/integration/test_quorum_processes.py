@@ -1,0 +1,109 @@
+"""Three voters as real processes under load: the active controller dies, alone and together with a leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node.local_cluster import LocalCluster
+from tests.integration.load import Load
+
+pytestmark = pytest.mark.integration
+
+TOPIC, PARTITIONS = "orders", 3
+
+WRITES_AGAIN_S = 5.0
+"""With default times: a session of 2 s, quorum fetch timeouts of 1 to 2 s."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path) as cluster:
+        cluster.wait_healthy()
+        yield cluster
+
+
+def controller(cluster: LocalCluster) -> int:
+    running = next(node.node_id for node in cluster.nodes if node.running)
+    return cluster.describe(running).controller_id
+
+
+def a_topic_led_elsewhere(cluster: LocalCluster, active: int) -> tuple[str, int]:
+    """A topic of one partition that the controller holds no replica of and no voter leads: its name, and its leader."""
+    voters = {voter.node_id for voter in cluster.describe(0).voters}
+    for number in range(20):
+        name = f"orders-{number}"
+        cluster.create_topic(name, 1, min_insync_replicas="2")
+        (topic,) = cluster.metadata(0, name).topics
+        (state,) = topic.partitions
+        if state.leader not in voters and active not in state.replicas:
+            return name, state.leader
+    raise AssertionError("no topic was placed like that")
+
+
+async def healthy(cluster: LocalCluster) -> None:
+    await asyncio.to_thread(cluster.wait_healthy, 60)
+
+
+def test_the_active_controller_is_killed_under_load_again_and_again(cluster: LocalCluster) -> None:
+    """Each time it also leads a partition: the leader and the controller are one node, and die together."""
+    cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2")
+    load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
+
+    async def story() -> None:
+        async with load.running():
+            for _ in range(3):
+                await load.wait_more()
+                active = controller(cluster)
+                await asyncio.to_thread(cluster.kill, active)
+                assert await load.wait_anew() < WRITES_AGAIN_S
+                assert controller(cluster) not in (active, -1)
+                cluster.start_node(active)
+                await healthy(cluster)
+        await load.check()
+
+    asyncio.run(story())
+
+
+def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, 5) as cluster:
+        cluster.wait_healthy()
+        active = controller(cluster)
+        name, leader = a_topic_led_elsewhere(cluster, active)
+        load = Load(cluster.bootstrap, name, 1)
+
+        async def story() -> None:
+            async with load.running():
+                await load.wait_more()
+                for node in (leader, active):
+                    await asyncio.to_thread(cluster.kill, node)
+                assert await load.wait_anew() < WRITES_AGAIN_S
+                for node in (leader, active):
+                    cluster.start_node(node)
+                await healthy(cluster)
+            await load.check()
+
+        asyncio.run(story())
+
+
+def test_a_cluster_of_one_voter_is_grown_to_three(tmp_path: Path) -> None:
+    """As folders of the first version are: their metadata log names one voter."""
+    with LocalCluster(tmp_path, settings={"quorum": {"voters": 1}}) as cluster:
+        cluster.wait_healthy()
+        cluster.create_topic(TOPIC, 1)
+        assert [voter.node_id for voter in cluster.describe(1).voters] == [0]
+    with LocalCluster(tmp_path) as cluster:
+        cluster.wait_healthy()
+        cluster.wait_until(
+            lambda: [voter.node_id for voter in cluster.describe(1).voters] == [0, 1, 2],
+            within_s=20,
+            what="three voters",
+        )
+        cluster.kill(0)
+        cluster.wait_until(lambda: controller(cluster) in (1, 2), within_s=10, what="another controller")
+        assert [topic.name for topic in cluster.metadata(1).topics] == [TOPIC]
+        cluster.start_node(0)
+        cluster.wait_healthy()

@@ -1,0 +1,193 @@
+"""Snapshots of the metadata log: the same image out of them, the log before them dropped, fetched by who is below."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from node import methods
+from node.metadata_log import MetadataLog, open_log
+from node.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
+from replication.image import EMPTY, ClusterImage, apply
+from replication.image_records import records_of
+from replication.metadata import ClusterRecord, VotersRecord
+from replication.quorum_log_view import SnapshotId
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from tests.node.metadata_world import MetadataWorld
+from tests.node.test_metadata_log import EPOCH, Later
+from tests.sim.clock import SimClock
+from tests.sim.loop import SimLoop
+from tidelog.errors import CorruptLog, TidelogError
+from tidelog.types import LeaderEpoch, Millis, Offset
+from tidelog.v1 import admin_pb2, quorum_pb2
+
+STAMP = Millis(1_700_000_000_000)
+
+
+def test_a_snapshot_makes_the_image_that_it_was_made_of() -> None:
+    """Method: a cluster with a past: nodes that came back with other folders, topics made and deleted."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create(min_insync_replicas="2")
+        world.create("gone")
+        world.call(1, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="gone"))
+        world.kill(2)
+        world.empty(2)
+        world.start(2)
+        world.wait_whole()
+        image = world.image()
+    located = list(enumerate(records_of(image)))
+    assert replace(apply(EMPTY, located), offset=image.offset) == image  # type: ignore[arg-type]
+    snapshot = SnapshotId(image.offset, LeaderEpoch(1))
+    data = encode_snapshot(image, snapshot.epoch, STAMP)
+    assert decode_snapshot(data, snapshot) == image
+    for cut in (data[:-10], data[61:], b""):
+        with pytest.raises(TidelogError):
+            decode_snapshot(cut, snapshot)
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 1
+    with pytest.raises(CorruptLog):
+        decode_snapshot(bytes(flipped), snapshot)
+
+
+class Small:
+    """A metadata log that wants a snapshot after a few records, on a fake disk."""
+
+    def __init__(self, disk: FakeDisk | None = None) -> None:
+        self.disk = disk or FakeDisk()
+        self.loop = SimLoop(random.Random(1))
+        self.executor = Later()
+        folder = DataFolder.open("/data", files=self.disk, clock=SimClock(self.loop), rng=random.Random(1))
+        self.log = MetadataLog(
+            open_log(folder), clock=SimClock(self.loop), executor=self.executor, snapshot_bytes=1_000
+        )
+
+    def write(self, count: int) -> None:
+        for number in range(count):
+            self.log.append([ClusterRecord(f"cluster {number}", 1), VotersRecord(())], EPOCH)
+        self.executor.run()
+        self.log.commit(self.log.end)
+
+    def snapshot(self) -> None:
+        task = self.loop.create_task(self.log.write_snapshot())
+        while not task.done():
+            self.loop.run_for(0.001)
+            self.executor.run()
+        task.result()
+
+    def install(self, snapshot: SnapshotId, data: bytes) -> None:
+        task = self.loop.create_task(self.log.install_snapshot(snapshot, data))
+        while not task.done():
+            self.loop.run_for(0.001)
+            self.executor.run()
+        task.result()
+
+    def names(self) -> list[str]:
+        return sorted(name for name in self.disk.list("/data/__cluster_metadata-0") if name.endswith(".checkpoint"))
+
+
+def test_the_log_before_a_snapshot_is_dropped_and_a_restart_begins_with_it() -> None:
+    small = Small()
+    wanted = [small.log.wants_snapshot]
+    for count in (5, 20):
+        small.write(count)
+        wanted.append(small.log.wants_snapshot)
+    small.snapshot()
+    assert [*wanted, small.log.wants_snapshot] == [False, False, True, False]
+    assert small.names() == [f"{50:020d}-{1:010d}.checkpoint"]
+    assert small.log.log.log_start_offset == 50
+    small.write(2)
+    image = small.log.image
+    small.disk.crash(random.Random(3))
+    again = Small(small.disk)
+    assert again.log.image.offset >= 50
+    again.log.commit(again.log.end)
+    assert again.log.image == image
+    again.write(30)
+    again.snapshot()
+    assert len(again.names()) == 1, "older ones are removed"
+
+
+def test_a_fetched_snapshot_takes_the_place_of_the_log() -> None:
+    ahead = Small()
+    ahead.write(40)
+    snapshot = SnapshotId(ahead.log.image.offset, EPOCH)
+    data = encode_snapshot(ahead.log.image, EPOCH, STAMP)
+    behind = Small()
+    behind.write(3)
+    seen: list[ClusterImage] = []
+    behind.log.subscribe(seen.append)
+    behind.install(snapshot, data)
+    assert behind.log.image == ahead.log.image == seen[-1]
+    view = behind.log.view()
+    assert (view.log_start, view.log_end, view.held, view.high_watermark) == (80, 80, 80, 80)
+    assert view.position == (1, 80)
+    behind.disk.crash(random.Random(1))
+    assert Small(behind.disk).log.image == ahead.log.image
+
+
+def test_a_crash_between_a_fetched_snapshot_and_the_new_log_loses_nothing() -> None:
+    ahead = Small()
+    ahead.write(40)
+    behind = Small()
+    behind.write(3)
+    snapshot = SnapshotId(ahead.log.image.offset, EPOCH)
+    MetadataSnapshots(behind.disk, "/data/__cluster_metadata-0").write(
+        snapshot, encode_snapshot(ahead.log.image, EPOCH, STAMP)
+    )
+    behind.disk.crash(random.Random(1))
+    again = Small(behind.disk)
+    assert again.log.image == ahead.log.image
+    assert again.log.end == 80
+
+
+def test_a_node_below_the_log_start_fetches_the_snapshot() -> None:
+    with MetadataWorld(voters=3) as world:
+        world.snapshot_bytes = 3_000
+        world.begin()
+        world.kill(2)
+        for number in range(12):
+            world.create(f"topic-{number}", replicas=2)
+        world.run_until(lambda: world.side(0).metadata.log.log_start_offset > 0, what="the leader drops its prefix")
+        world.empty(2)
+        world.start(2)
+        world.wait_whole()
+        world.run_until(lambda: world.image(2).offset >= world.image(0).offset)
+        assert world.side(2).metadata.log.log_start_offset > 0
+        assert world.image(2).topics == world.image(0).topics
+        assert world.image(2).nodes == world.image(0).nodes
+        folder = world.lives[2].folders[0].folder_id
+        world.run_until(lambda: folder in {voter.folder_id for voter in world.image(1).voters}, what="2 votes again")
+        world.kill(0)
+        world.run_until(lambda: world.side(1).view.leads or world.side(2).view.leads, what="another leads")
+
+
+def test_pieces_of_a_snapshot_are_sent_by_the_leader_only() -> None:
+    with MetadataWorld() as world:
+        world.snapshot_bytes = 3_000
+        world.begin()
+        for number in range(12):
+            world.create(f"topic-{number}")
+        world.run_until(lambda: world.side(0).metadata.snapshots.latest is not None)
+        latest = world.side(0).metadata.snapshots.latest
+        assert latest is not None
+        wanted = quorum_pb2.SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
+        request = quorum_pb2.FetchSnapshotRequest(snapshot=wanted, position=0, max_bytes=100)
+        assert world.call(1, methods.QUORUM_FETCH_SNAPSHOT, request).error.name == "NOT_LEADER_OR_FOLLOWER"
+        answer = world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request)
+        assert (len(answer.data), answer.leader_id) == (100, 0)
+        request.position = answer.size
+        assert world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request).data == b""
+        request.position = answer.size + 1
+        assert world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request).error.name == "INVALID_REQUEST"
+        request.snapshot.end_offset = 1
+        assert world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request).error.name == "OFFSET_OUT_OF_RANGE"
+        below = quorum_pb2.FetchMetadataRequest(
+            node_id=9, current_leader_epoch=-1, fetch_offset=1, last_fetched_epoch=1, max_bytes=100
+        )
+        told = world.call(0, methods.QUORUM_FETCH_METADATA, below)
+        assert told.snapshot.end_offset == Offset(latest.end_offset)
+        assert told.records == b""

@@ -1,0 +1,417 @@
+"""Quorums without a node around them: cores, logs kept record by record, and messages that arrive when a test says so.
+
+Checked after every step: one leader per epoch, log matching, leader completeness, committed records are never changed,
+watermarks never go back. Disks forget what was not synced when a replica crashes; a vote is on the disk at once, since
+the real driver carries out nothing behind a `Persist` before that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from uuid import UUID
+
+from replication.quorum import Quorum, QuorumTimes
+from replication.quorum_events import (
+    Activate,
+    Answer,
+    BeginEpoch,
+    BeginEpochAsked,
+    BelowLogStart,
+    Commit,
+    CutLog,
+    Effect,
+    EndEpoch,
+    EndEpochAsked,
+    Event,
+    Fetch,
+    FetchAgreed,
+    FetchAnswered,
+    Fetched,
+    Heard,
+    LogChanged,
+    LogsDiverge,
+    NewRecords,
+    OpenEpoch,
+    Persist,
+    Report,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendVote,
+    Standing,
+    StopLeading,
+    TakeRecords,
+    TakeSnapshot,
+    Ticked,
+    VoteAnswer,
+    VoteAnswered,
+    VoteAsked,
+    VoteRequest,
+)
+from replication.quorum_log_view import LogView
+from replication.quorum_roles import QuorumState, Role
+from replication.voters import ReplicaKey, VoterSet
+from tidelog.errors import TidelogError
+from tidelog.types import EpochStart, FolderId, LeaderEpoch, Millis, NodeId, Offset
+
+TIMES = QuorumTimes()
+
+
+def key(node: int, folder: int = 0) -> ReplicaKey:
+    return ReplicaKey(NodeId(node), FolderId(UUID(int=100 * (folder + 1) + node)))
+
+
+def voters(*nodes: int) -> VoterSet:
+    return VoterSet(tuple(key(node) for node in nodes))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One record: its epoch, what it says, and the voters it names, if it does."""
+
+    epoch: int
+    value: object
+    voters: VoterSet | None = None
+
+
+@dataclass
+class Replica:
+    """One node: what is on its disk, and while it runs its core."""
+
+    me: ReplicaKey
+    initial: VoterSet
+    entries: list[Entry] = field(default_factory=list)
+    held: int = 0
+    high_watermark: int = 0
+    state: QuorumState = field(default_factory=QuorumState)
+    core: Quorum | None = None
+    active: bool = False
+    lives: int = 0
+
+    def view(self) -> LogView:
+        starts = [
+            EpochStart(LeaderEpoch(entry.epoch), Offset(offset))
+            for offset, entry in enumerate(self.entries)
+            if offset == 0 or self.entries[offset - 1].epoch != entry.epoch
+        ]
+        named = [(offset + 1, entry.voters) for offset, entry in enumerate(self.entries) if entry.voters is not None]
+        end, newest = named[-1] if named else (0, self.initial)
+        return LogView(
+            log_end=Offset(len(self.entries)),
+            held=Offset(self.held),
+            high_watermark=Offset(self.high_watermark),
+            epochs=tuple(starts),
+            voters=newest,
+            voters_end=Offset(end),
+        )
+
+
+Message = Callable[[], None]
+
+
+class QuorumCluster:
+    """Nodes 0..N-1, the first of them voters. Messages wait in `wire` until they are delivered or dropped."""
+
+    def __init__(self, nodes: int = 3, *, voting: int | None = None, seed: int = 1) -> None:
+        self.rng = random.Random(seed)
+        self.now = 10_000
+        initial = voters(*range(nodes if voting is None else voting))
+        self.replicas = {node: Replica(key(node), initial) for node in range(nodes)}
+        self.cut: set[tuple[int, int]] = set()
+        self.wire: list[tuple[int, int, Message]] = []
+        self.fetching: set[int] = set()
+        self.leaders: dict[int, int] = {}
+        self.committed: list[Entry] = []
+        self.matching: dict[tuple[int, int], Entry] = {}
+        self.reports: list[str] = []
+        self.slow_disks: set[int] = set()
+        self._answers: dict[int, Callable[[Answer], None]] = {}
+        for node in self.replicas:
+            self.start(node)
+
+    # --- lives ---
+
+    def start(self, node: int) -> None:
+        replica = self.replicas[node]
+        assert replica.core is None
+        replica.lives += 1
+        replica.core = Quorum(
+            replica.me, replica.state, replica.view(), times=TIMES, rng=random.Random(self.rng.random()), at=self._at()
+        )
+
+    def kill(self, node: int, *, keeps: float = 0.0) -> None:
+        """The machine loses power: of what was not synced a part at most is kept, from the front."""
+        replica = self.replicas[node]
+        replica.core, replica.active = None, False
+        kept = replica.held + int(keeps * (len(replica.entries) - replica.held))
+        del replica.entries[kept:]
+        replica.held = len(replica.entries)  # recovery syncs what it keeps
+        replica.high_watermark = 0
+        self.fetching.discard(node)
+
+    def empty(self, node: int) -> None:
+        """The volume is replaced: another folder, nothing in it."""
+        old = self.replicas[node]
+        assert old.core is None
+        me = ReplicaKey(NodeId(node), FolderId(UUID(int=old.me.folder_id.int + 100)))
+        self.replicas[node] = Replica(me, VoterSet(), lives=old.lives)
+
+    # --- steps ---
+
+    def tick(self, ms: int = 10) -> None:
+        self.now += ms
+        for node in self.running():
+            self.give(node, Ticked(self._at()))
+            self.fetch(node)
+
+    def sync(self, node: int) -> None:
+        """The disk of a node has written all that there is."""
+        replica = self.replicas[node]
+        if replica.core is not None and replica.held < len(replica.entries):
+            replica.held = len(replica.entries)
+            self.give(node, LogChanged(self._at(), replica.view()))
+
+    def run(self, ms: int) -> None:
+        """Time passes, messages arrive in their order, disks keep up."""
+        for _ in range(ms // 10):
+            self.tick()
+            self.settle()
+
+    def settle(self) -> None:
+        while self.wire:
+            self.deliver(0)
+            self.sync_all()
+        self.sync_all()
+
+    def sync_all(self) -> None:
+        for node in self.running():
+            if node not in self.slow_disks:
+                self.sync(node)
+
+    def deliver(self, index: int) -> None:
+        source, target, message = self.wire.pop(index)
+        if (source, target) not in self.cut and self.replicas[target].core is not None:
+            message()
+            self.check()
+
+    def running(self) -> list[int]:
+        return [node for node, replica in self.replicas.items() if replica.core is not None]
+
+    def isolate(self, node: int) -> None:
+        for other in self.replicas:
+            if other != node:
+                self.cut |= {(node, other), (other, node)}
+
+    def heal(self) -> None:
+        self.cut.clear()
+
+    def run_until(self, reached: Callable[[], object], ms: int = 20_000) -> None:
+        deadline = self.now + ms
+        while not reached():
+            assert self.now < deadline, f"not within {ms} ms; {self.describe()}"
+            self.run(10)
+
+    def describe(self) -> str:
+        return "; ".join(
+            f"{node}: {self.core(node).role.name} in {self.core(node).epoch}, log {self.replicas[node].view().position}"
+            for node in self.running()
+        )
+
+    # --- looking and asking ---
+
+    def core(self, node: int) -> Quorum:
+        core = self.replicas[node].core
+        assert core is not None, f"node {node} does not run"
+        return core
+
+    def role(self, node: int) -> Role:
+        return self.core(node).role
+
+    def active(self) -> int | None:
+        """The active leader of the newest epoch."""
+        found = [node for node in self.running() if self.replicas[node].active]
+        return max(found, key=lambda node: self.core(node).epoch, default=None)
+
+    def wait_leader(self, *, but: int = -1) -> int:
+        self.run_until(lambda: self.active() not in (None, but))
+        leader = self.active()
+        assert leader is not None
+        return leader
+
+    def append(self, node: int, value: object, named: VoterSet | None = None) -> None:
+        """The controller of a leader appends a record."""
+        replica = self.replicas[node]
+        assert self.core(node).leads
+        replica.entries.append(Entry(self.core(node).epoch, value, named))
+        self.give(node, LogChanged(self._at(), replica.view()))
+
+    def values(self) -> list[object]:
+        return [entry.value for entry in self.committed]
+
+    # --- carrying out ---
+
+    def give(self, node: int, event: Event) -> None:
+        replica = self.replicas[node]
+        for effect in self.core(node).handle(event):
+            self._carry_out(node, replica, effect)
+        self.check()
+
+    def _carry_out(self, node: int, replica: Replica, effect: Effect) -> None:
+        match effect:
+            case Persist(state):
+                replica.state = state
+            case SendVote(request):
+                self._send_vote(node, request)
+            case SendBeginEpoch(to, request):
+                self._send_news(node, to, request)
+            case SendEndEpoch(to, farewell):
+                self._send_news(node, to, farewell)
+            case Answer(request_id, _):
+                self._answers.pop(request_id)(effect)
+            case OpenEpoch(epoch, _):
+                replica.entries.append(Entry(epoch, f"epoch {epoch}"))
+                self.give(node, LogChanged(self._at(), replica.view()))
+            case Commit(offset):
+                self._commit(replica, offset)
+                self.give(node, LogChanged(self._at(), replica.view()))
+            case Activate(epoch):
+                assert replica.high_watermark > 0
+                assert self.core(node).epoch == epoch
+                replica.active = True
+            case StopLeading():
+                replica.active = False
+            case TakeRecords() | CutLog() | TakeSnapshot():
+                raise AssertionError("comes with a fetch's answer only")
+            case Report(text):
+                self.reports.append(text)
+
+    def _commit(self, replica: Replica, offset: int) -> None:
+        assert offset <= len(replica.entries)
+        replica.high_watermark = max(replica.high_watermark, offset)
+        for position in range(len(self.committed), offset):
+            self.committed.append(replica.entries[position])
+
+    def _send(self, source: int, target: int, message: Message) -> None:
+        self.wire.append((source, target, message))
+
+    def _ask(self, target: int, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> None:
+        number = self.rng.getrandbits(60)
+        self._answers[number] = answered
+        self.give(target, make(number))
+
+    def _send_vote(self, node: int, request: VoteRequest) -> None:
+        target, life = int(request.voter.node_id), self.replicas[node].lives
+
+        def answered(answer: Answer) -> None:
+            assert isinstance(answer.answer, VoteAnswer)
+            reply = answer.answer
+            self._send(target, node, lambda: self._in_life(node, life, VoteAnswered(self._at(), request, reply)))
+
+        self._send(node, target, lambda: self._ask(target, lambda n: VoteAsked(n, self._at(), request), answered))
+
+    def _send_news(self, node: int, to: ReplicaKey, request: BeginEpoch | EndEpoch) -> None:
+        target, life = int(to.node_id), self.replicas[node].lives
+
+        def answered(answer: Answer) -> None:
+            said = answer.answer
+            assert isinstance(said, Standing)
+            self._send(target, node, lambda: self._in_life(node, life, Heard(self._at(), said.epoch, said.leader_id)))
+
+        def event(number: int) -> Event:
+            if isinstance(request, BeginEpoch):
+                return BeginEpochAsked(number, self._at(), request)
+            return EndEpochAsked(number, self._at(), request)
+
+        self._send(node, target, lambda: self._ask(target, event, answered))
+
+    def _in_life(self, node: int, life: int, event: Event) -> None:
+        replica = self.replicas[node]
+        if replica.core is not None and replica.lives == life:
+            self.give(node, event)
+
+    # --- fetching ---
+
+    def fetch(self, node: int, target: int | None = None) -> None:
+        """Ask the leader, or any node while none is known."""
+        core, replica = self.core(node), self.replicas[node]
+        if core.leads or node in self.fetching:
+            return
+        if target is None:
+            others = [other for other in self.replicas if other != node]
+            target = int(core.leader_id) if core.leader_id >= 0 else self.rng.choice(others)
+        if self.replicas[target].core is None or {(node, target), (target, node)} & self.cut:
+            return
+        view, asked, life = replica.view(), target, replica.lives
+        request = Fetch(replica.me, core.epoch, view.log_end, view.last_epoch, view.held)
+        self.fetching.add(node)
+
+        def answered(answer: Answer) -> None:
+            leader = self.replicas[asked]
+            records = leader.entries[request.offset :] if isinstance(answer.answer, FetchAgreed) else []
+            hint = Standing(self.core(asked).epoch, self.core(asked).leader_id)
+            mark = leader.high_watermark
+            if isinstance(answer.answer, FetchAgreed) and not answer.answer.is_voter:
+                records = leader.entries[request.offset : mark]
+            self._send(asked, node, lambda: self._take(node, life, request, answer, records, hint, mark))
+
+        self._send(node, asked, lambda: self._ask(asked, lambda n: Fetched(n, self._at(), request), answered))
+
+    def _take(
+        self, node: int, life: int, request: Fetch, answer: Answer, records: list[Entry], hint: Standing, mark: int
+    ) -> None:
+        self.fetching.discard(node)
+        replica = self.replicas[node]
+        if replica.core is None or replica.lives != life:
+            return
+        match answer.answer:
+            case TidelogError():
+                self.give(node, Heard(self._at(), hint.epoch, hint.leader_id))
+                return
+            case FetchAgreed():
+                result: NewRecords | LogsDiverge | BelowLogStart = NewRecords(Offset(mark))
+            case LogsDiverge() | BelowLogStart():
+                result = answer.answer
+            case _:
+                raise AssertionError(answer)
+        event = FetchAnswered(self._at(), hint.leader_id, hint.epoch, request.offset, result)
+        for effect in replica.core.handle(event):
+            match effect:
+                case TakeRecords(high_watermark):
+                    replica.entries.extend(records)
+                    self._commit(replica, min(high_watermark, len(replica.entries)))
+                case CutLog(offset):
+                    assert offset >= replica.high_watermark, "nothing committed is cut"
+                    del replica.entries[offset:]
+                    replica.held = min(replica.held, offset)
+                case _:
+                    self._carry_out(node, replica, effect)
+        self.give(node, LogChanged(self._at(), replica.view()))
+
+    def _at(self) -> Millis:
+        return Millis(self.now)
+
+    # --- what must be true ---
+
+    def check(self) -> None:
+        for node, replica in self.replicas.items():
+            core = replica.core
+            if core is None:
+                continue
+            if core.leads:
+                first = self.leaders.setdefault(core.epoch, node)
+                assert first == node, f"epoch {core.epoch} is led by {first} and by {node}"
+            assert replica.entries[: replica.high_watermark] == self.committed[: replica.high_watermark]
+        for replica in self.replicas.values():
+            self._matches(replica)
+        newest = self.active()
+        if newest is not None and self.core(newest).epoch >= max(self.leaders, default=0):
+            assert self.replicas[newest].entries[: len(self.committed)] == self.committed, "the leader lacks something"
+
+    def _matches(self, replica: Replica) -> None:
+        """Log matching: the same epoch at the same offset means the same record, and the same before it."""
+        for offset, entry in enumerate(replica.entries):
+            known = self.matching.setdefault((offset, entry.epoch), entry)
+            assert known == entry, f"two records of epoch {entry.epoch} at offset {offset}: {known}, {entry}"
+        assert all(a.epoch <= b.epoch for a, b in pairwise(replica.entries))

@@ -1,0 +1,339 @@
+"""The metadata quorum's rules as stories: elections, commits, resignations, voters, and what must never happen."""
+
+from __future__ import annotations
+
+import pytest
+
+from replication.quorum_events import (
+    Called,
+    EndEpoch,
+    EndEpochAsked,
+    Persist,
+    ResignAsked,
+    SendVote,
+    VoteAnswer,
+    VoteAsked,
+    VoteRequest,
+)
+from replication.quorum_roles import TRANSITIONS, QuorumState, Role
+from replication.voters import ReplicaKey, VoterSet
+from tests.replication.quorum_cluster import QuorumCluster, key, voters
+from tidelog.types import LeaderEpoch, Millis, Offset
+
+
+def test_three_voters_elect_one_leader_within_the_timeout() -> None:
+    cluster = QuorumCluster()
+    began = cluster.now
+    leader = cluster.wait_leader()
+    assert cluster.now - began < 2_100
+    cluster.run(500)
+    assert [cluster.role(node) for node in range(3) if node != leader] == [Role.FOLLOWER] * 2
+    assert cluster.values() == ["epoch 1"]
+
+
+def test_a_voter_alone_leads_at_once_when_it_is_called() -> None:
+    cluster = QuorumCluster(nodes=1)
+    cluster.give(0, Called(Millis(cluster.now)))
+    cluster.settle()
+    assert cluster.active() == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_another_leads_soon_after_the_leader_is_lost(seed: int) -> None:
+    """Three seconds are left of the five in which writes must go on."""
+    cluster = QuorumCluster(seed=seed)
+    leader = cluster.wait_leader()
+    cluster.append(leader, "a")
+    cluster.run_until(lambda: "a" in cluster.values())
+    cluster.kill(leader)
+    began = cluster.now
+    cluster.wait_leader(but=leader)
+    assert cluster.now - began < 3_000
+    assert "a" in cluster.values()
+
+
+def test_nothing_is_committed_before_a_majority_holds_it() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.slow_disks = {node for node in range(3) if node != leader}
+    cluster.append(leader, "a")
+    cluster.run(1_000)
+    assert "a" not in cluster.values()
+    cluster.slow_disks = set()
+    cluster.run(500)
+    assert "a" in cluster.values()
+
+
+def test_a_leaders_own_disk_counts_like_any_other() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.slow_disks = {leader}
+    cluster.append(leader, "a")
+    cluster.run(500)
+    assert "a" in cluster.values()  # the two others are a majority
+
+
+def test_a_leader_that_hears_no_majority_resigns() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.isolate(leader)
+    began = cluster.now
+    cluster.run_until(lambda: not cluster.core(leader).leads)
+    assert cluster.now - began <= 1_600
+    assert "no majority" in cluster.reports[0]
+
+
+def test_a_cut_off_voter_begins_no_epochs_and_disturbs_nobody_when_it_returns() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cut = next(node for node in range(3) if node != leader)
+    cluster.isolate(cut)
+    cluster.run(10_000)
+    assert cluster.core(cut).epoch == 1
+    assert cluster.role(cut) in (Role.PROSPECTIVE, Role.FOLLOWER)
+    cluster.heal()
+    cluster.run(2_000)
+    assert cluster.active() == leader
+    assert cluster.core(leader).epoch == 1
+
+
+def test_a_minority_leader_returns_and_its_records_are_cut() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.isolate(leader)
+    cluster.append(leader, "never committed")
+    other = cluster.wait_leader(but=leader)
+    cluster.append(other, "b")
+    cluster.run(500)
+    cluster.heal()
+    cluster.run(2_000)
+    assert (
+        [entry.value for entry in cluster.replicas[leader].entries] == cluster.values() == ["epoch 1", "epoch 2", "b"]
+    )
+
+
+def test_figure_8_an_old_epochs_record_is_not_committed_by_count() -> None:
+    """Raft, figure 8: a record of epoch 1 reaches a majority in epoch 3; only a record of epoch 3 commits it."""
+    cluster = QuorumCluster(nodes=5)
+    first = cluster.wait_leader()
+    near, *far = [node for node in range(5) if node != first]
+    for node in far:
+        cluster.cut |= {(first, node), (node, first)}
+    cluster.append(first, "old")
+    cluster.run(200)
+    assert cluster.replicas[near].entries[-1].value == "old"
+    cluster.kill(first)
+    cluster.kill(near)
+    cluster.heal()
+    second = cluster.wait_leader(but=first)
+    assert "old" not in cluster.values()
+    cluster.kill(second)
+    cluster.start(first)
+    cluster.start(near)
+    # Whoever leads now, `check` has seen that what was committed stays, and that "old" never was.
+    third = cluster.wait_leader(but=second)
+    cluster.append(third, "new")
+    cluster.run_until(lambda: "new" in cluster.values())
+    assert "old" not in cluster.values() or cluster.values().index("old") < cluster.values().index("new")
+
+
+def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
+    cluster = QuorumCluster()
+    core = cluster.core(0)
+    request = VoteRequest(LeaderEpoch(5), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
+    effects = core.handle(VoteAsked(1, Millis(cluster.now), request))
+    states = [effect.state for effect in effects if isinstance(effect, Persist)]
+    assert states[-1] == QuorumState(LeaderEpoch(5), core.leader_id, key(1).node_id, key(1).folder_id)
+    assert isinstance(effects[-1], object)
+    assert [type(effect).__name__ for effect in effects][-2:] == ["Persist", "Answer"]
+    rival = VoteRequest(LeaderEpoch(5), key(2), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
+    (refused,) = core.handle(VoteAsked(2, Millis(cluster.now), rival))
+    (again,) = core.handle(VoteAsked(3, Millis(cluster.now), request))
+    assert (refused.answer.granted, again.answer.granted) == (False, True)  # type: ignore[union-attr]
+    cluster.replicas[0].state = states[-1]
+    cluster.kill(0)
+    cluster.start(0)
+    (still,) = cluster.core(0).handle(VoteAsked(4, Millis(cluster.now), rival))
+    assert still.answer == VoteAnswer(LeaderEpoch(5), cluster.core(0).leader_id, granted=False)  # type: ignore[union-attr]
+
+
+def test_a_pre_vote_changes_nothing_in_the_voter() -> None:
+    cluster = QuorumCluster()
+    core = cluster.core(0)
+    request = VoteRequest(LeaderEpoch(0), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=True)
+    (answer,) = core.handle(VoteAsked(1, Millis(cluster.now), request))
+    assert answer.answer.granted  # type: ignore[union-attr]
+    assert (core.epoch, core.voted, core.role) == (0, None, Role.UNATTACHED)
+
+
+def test_a_voter_that_hears_its_leader_grants_no_pre_vote() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    asker, voter = (node for node in range(3) if node != leader)
+    cluster.run(100)
+    view = cluster.replicas[asker].view()
+    request = VoteRequest(LeaderEpoch(1), key(asker), key(voter), *view.position, pre_vote=True)
+    (answer,) = cluster.core(voter).handle(VoteAsked(1, Millis(cluster.now), request))
+    assert not answer.answer.granted  # type: ignore[union-attr]
+
+
+def test_a_shorter_log_gets_no_vote() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    straggler = next(node for node in range(3) if node != leader)
+    cluster.isolate(straggler)
+    cluster.append(leader, "a")
+    cluster.run_until(lambda: "a" in cluster.values())
+    cluster.kill(leader)
+    cluster.heal()
+    assert cluster.wait_leader(but=leader) != straggler
+
+
+def test_an_emptied_voter_is_somebody_else() -> None:
+    """KIP-853: it does not vote, nor count, until it was removed and added again."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    emptied, other = (node for node in range(3) if node != leader)
+    cluster.append(leader, "the set", voters(0, 1, 2))
+    cluster.run(200)
+    cluster.kill(emptied)
+    cluster.empty(emptied)
+    cluster.start(emptied)
+    cluster.run(500)
+    assert cluster.role(emptied) is Role.OBSERVER
+    request = VoteRequest(LeaderEpoch(9), key(other), key(emptied), LeaderEpoch(9), Offset(99), pre_vote=False)
+    (answer,) = cluster.core(emptied).handle(VoteAsked(1, Millis(cluster.now), request))
+    assert not answer.answer.granted  # type: ignore[union-attr]
+    cluster.kill(other)
+    cluster.run_until(lambda: not cluster.core(leader).leads)
+    cluster.run(10_000)
+    assert cluster.active() is None  # one of three: the right outcome is nobody
+
+
+def test_voters_are_added_and_removed_one_at_a_time() -> None:
+    cluster = QuorumCluster(nodes=3, voting=1)
+    cluster.wait_leader()
+    for named in (voters(0, 1), voters(0, 1, 2)):
+        cluster.append(0, f"{len(named.members)} voters", named)
+        cluster.run_until(lambda named=named: f"{len(named.members)} voters" in cluster.values())  # type: ignore[misc]
+    cluster.run(500)
+    assert [cluster.role(node) for node in (1, 2)] == [Role.FOLLOWER] * 2
+    cluster.kill(0)
+    assert cluster.wait_leader(but=0) in (1, 2)
+
+
+def test_a_leader_that_was_removed_leads_until_that_is_committed_and_then_no_more() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    rest = [node for node in range(3) if node != leader]
+    cluster.append(leader, "without me", voters(*rest))
+    assert cluster.core(leader).leads
+    cluster.run_until(lambda: "without me" in cluster.values())
+    assert cluster.wait_leader(but=leader) in rest
+    cluster.run(1_000)
+    assert cluster.role(leader) in (Role.OBSERVER, Role.RESIGNED)
+
+
+def test_a_draining_leader_hands_over_to_the_best_successor_and_does_not_stand_again() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    began = cluster.now
+    cluster.give(leader, ResignAsked(Millis(cluster.now)))
+    other = cluster.wait_leader(but=leader)
+    assert cluster.now - began < 300
+    cluster.kill(other)
+    cluster.run(5_000)
+    assert not cluster.core(leader).leads
+
+
+def test_a_killed_leader_that_is_back_at_once_lets_the_others_go_on() -> None:
+    """It may have lost what it appended: it does not lead that epoch again, and says so."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    cluster.kill(leader)
+    cluster.start(leader)
+    assert cluster.role(leader) is Role.RESIGNED
+    began = cluster.now
+    cluster.run_until(lambda: cluster.active() is not None)
+    assert cluster.now - began < 1_000
+    assert cluster.core(cluster.wait_leader()).epoch == 2
+
+
+def test_an_observer_follows_and_gets_only_what_is_committed() -> None:
+    cluster = QuorumCluster(nodes=4, voting=3)
+    leader = cluster.wait_leader()
+    cluster.slow_disks = {node for node in range(3) if node != leader}
+    cluster.append(leader, "a")
+    cluster.run(500)
+    assert cluster.role(3) is Role.OBSERVER
+    assert [entry.value for entry in cluster.replicas[3].entries] == ["epoch 1"]
+    cluster.slow_disks = set()
+    cluster.run(500)
+    assert [entry.value for entry in cluster.replicas[3].entries] == ["epoch 1", "a"]
+
+
+def test_an_observer_votes_when_a_newer_voters_record_than_its_own_names_it() -> None:
+    """The set {0, 1, 2} is known to 0 and 1 only; 0 is lost; 1 needs the vote of 2, which does not know that it is a
+    voter."""
+    cluster = QuorumCluster(nodes=3, voting=1)
+    cluster.wait_leader()
+    cluster.append(0, "two", voters(0, 1))
+    cluster.run_until(lambda: "two" in cluster.values())
+    cluster.isolate(2)
+    cluster.append(0, "three", voters(0, 1, 2))
+    cluster.run_until(lambda: "three" in cluster.values())
+    cluster.kill(0)
+    cluster.heal()
+    assert cluster.role(2) is Role.OBSERVER
+    assert cluster.wait_leader(but=0) == 1
+
+
+def test_all_nodes_lose_power_and_what_was_committed_is_there() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.append(leader, "a")
+    cluster.run_until(lambda: "a" in cluster.values())
+    for node in range(3):
+        cluster.kill(node)
+    for node in range(3):
+        cluster.start(node)
+    again = cluster.wait_leader()
+    assert [entry.value for entry in cluster.replicas[again].entries][:2] == ["epoch 1", "a"]
+
+
+def test_a_successor_of_a_later_rank_waits_for_the_first() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    first, second = (node for node in range(3) if node != leader)
+    farewell = EndEpoch(LeaderEpoch(1), key(leader).node_id, (key(first), key(second)))
+    for node in (first, second):
+        cluster._answers[node] = lambda _: None
+        cluster.give(node, EndEpochAsked(node, Millis(cluster.now), farewell))
+    cluster.kill(leader)
+    assert cluster.wait_leader(but=leader) == first
+
+
+def test_a_folder_that_is_not_meant_gets_no_vote_request_of_ours() -> None:
+    cluster = QuorumCluster()
+    effects = cluster.core(0).handle(Called(Millis(cluster.now)))
+    asked = {effect.request.voter for effect in effects if isinstance(effect, SendVote)}
+    assert asked == {key(1), key(2)}
+
+
+def test_majorities() -> None:
+    three = VoterSet((key(0), key(1), key(2)))
+    stranger = ReplicaKey(key(0).node_id, key(0, folder=5).folder_id)
+    assert not three.is_majority({key(0), stranger})
+    assert three.is_majority({key(0), key(2)})
+    assert not VoterSet().is_majority({key(0)})
+    assert three.reached_by_majority({key(0): 9, key(1): 5, stranger: 9}) == 5
+    assert three.reached_by_majority({key(0): 9}) == -1
+    assert VoterSet((key(0), key(1))).reached_by_majority({key(0): 9, key(1): 4}) == 4
+
+
+def test_every_role_can_be_left_and_every_newer_epoch_is_believed() -> None:
+    for role in Role:
+        assert any(move.source is role for move in TRANSITIONS)
+        assert any(move.target is role for move in TRANSITIONS)

@@ -1,0 +1,93 @@
+"""Voters change by one at a time: who goes, who comes, and when nothing may change. And who was silent, to a new
+controller."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from replication.controller_events import Activated, NodeHeard, Registered, Resigned, Ticked, VotersReviewed
+from replication.voters import ReplicaKey
+from tests.replication.controlled import SESSION_MS, Controlled, folder
+from tidelog.types import Incarnation, Millis, NodeId
+
+
+def key(node: int, folder_number: int | None = None) -> ReplicaKey:
+    return ReplicaKey(NodeId(node), folder(node if folder_number is None else folder_number))
+
+
+def cluster(*nodes: int) -> Controlled:
+    controlled = Controlled()
+    controlled.start(*nodes)
+    return controlled
+
+
+def come_back(controlled: Controlled, node: int, with_folder: int) -> None:
+    """Another life of the node, its volume replaced."""
+    assert isinstance(controlled.register(node, life=2, folders={folder(with_folder): -1}), Registered)
+    controlled.beat(node)
+
+
+def review(controlled: Controlled, *caught_up: ReplicaKey) -> list[ReplicaKey]:
+    controlled.handle(VotersReviewed(controlled.now, caught_up))
+    return [ReplicaKey(voter.node_id, voter.folder_id) for voter in controlled.replayed().voters]
+
+
+def test_a_set_grows_by_one_that_has_caught_up_until_it_has_as_many_as_wanted() -> None:
+    controlled = cluster(0, 1, 2, 3)
+    assert review(controlled) == []
+    assert review(controlled, key(1)) == [key(1)]
+    everybody = (key(0), key(1), key(2), key(3))
+    assert review(controlled, *everybody) == [key(0), key(1)]
+    assert review(controlled, *everybody) == [key(0), key(1), key(2)]
+    assert review(controlled, *everybody) == [key(0), key(1), key(2)]
+
+
+def test_nothing_changes_before_the_last_change_is_committed() -> None:
+    controlled = cluster(0, 1, 2)
+    controlled.hold_commits = True
+    assert review(controlled, key(0), key(1)) == [key(0)]
+    assert review(controlled, key(0), key(1)) == [key(0)]
+    controlled.commit()
+    assert review(controlled, key(0), key(1)) == [key(0), key(1)]
+
+
+def test_a_new_controller_changes_nothing_before_all_that_it_found_is_committed() -> None:
+    controlled = cluster(0, 1)
+    review(controlled, key(0))
+    controlled.hold_commits = True
+    controlled.activate()
+    assert review(controlled, key(0), key(1)) == [key(0)]
+    controlled.commit()
+    assert review(controlled, key(0), key(1)) == [key(0), key(1)]
+
+
+def test_a_voter_that_came_back_with_another_folder_goes_and_may_come_again() -> None:
+    controlled = cluster(0, 1, 2)
+    for _ in range(3):
+        review(controlled, key(0), key(1), key(2))
+    controlled.pass_time(SESSION_MS + 400, 0, 1)
+    assert review(controlled, key(0), key(1)) == [key(0), key(1), key(2)], "it is only silent"
+    come_back(controlled, 2, with_folder=22)
+    assert review(controlled, key(0), key(1)) == [key(0), key(1)]
+    assert review(controlled, key(0), key(1), key(2, 22)) == [key(0), key(1), key(2, 22)]
+
+
+def test_the_last_voter_is_never_removed() -> None:
+    controlled = cluster(0)
+    review(controlled, key(0))
+    controlled.pass_time(SESSION_MS + 400)
+    come_back(controlled, 0, with_folder=9)
+    assert review(controlled, key(0, 9)) == [key(0)]
+
+
+def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None:
+    """Node 1 was heard of lately, node 2 was not: only node 2 is fenced at once."""
+    controlled = cluster(1, 2)
+    controlled.handle(Resigned())
+    for _ in range(10):
+        controlled.now = Millis(controlled.now + 250)
+        controlled.handle(NodeHeard(controlled.now, NodeId(1)))
+    controlled.handle(Activated(controlled.now, controlled.replayed(), NodeId(99), Incarnation(UUID(int=99))))
+    controlled.handle(Ticked(Millis(controlled.now + 10)))
+    fenced = {node.node_id: node.fenced for node in controlled.replayed().nodes.values()}
+    assert fenced == {1: False, 2: True}

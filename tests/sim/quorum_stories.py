@@ -1,0 +1,293 @@
+"""The metadata quorum under whole nodes: the scenarios of Kafka's raft simulation, and those of Raft's own papers.
+
+Three or five voters; the checkers watch that one node leads an epoch, that logs match, that a leader has all that was
+committed. Each story ends with a cluster that heals.
+"""
+
+from __future__ import annotations
+
+from replication.quorum import Quorum
+from replication.quorum_roles import Role
+from tests.sim.stories import TOPIC, write
+from tests.sim.world import Simulation
+
+
+def core(sim: Simulation, node: int) -> Quorum | None:
+    """The rules' state on a running node, None while it starts."""
+    running = sim.machines[node].node
+    metadata = None if running is None else running._metadata
+    return None if metadata is None else metadata._quorum.core
+
+
+def active(sim: Simulation, *, among: list[int] | None = None) -> int:
+    """The active controller of the newest epoch, by its own books; -1 where there is none."""
+    found = [(-1, -1)]
+    for node in sim.nodes if among is None else among:
+        state = core(sim, node)
+        if state is not None and state.active:
+            found.append((int(state.epoch), node))
+    return max(found)[1]
+
+
+def wait_active(sim: Simulation, *, but: int = -1, within: float = 5.0) -> int:
+    """Until a node other than that one is the active controller."""
+    sim.run_until(lambda: active(sim) not in (-1, but), within=within, what="another node is the active controller")
+    return active(sim)
+
+
+def voters_but(sim: Simulation, node: int) -> list[int]:
+    return [int(voter.node_id) for voter in sim.image().voters if voter.node_id != node]
+
+
+def end(sim: Simulation, node: int) -> int:
+    state = core(sim, node)
+    return -1 if state is None else int(state.log.log_end)
+
+
+# --- Kafka's raft simulation --------------------------------------------------------------------------------------
+
+
+def initial_election(sim: Simulation) -> None:
+    """Five nodes form a cluster of three voters; there is one leader, and every node hears of it."""
+    sim.start(nodes=5, voters=3, topics=())
+    assert active(sim) == 0
+    assert voters_but(sim, -1) == [0, 1, 2]
+    roles = [state.role for state in (core(sim, node) for node in sim.nodes) if state is not None]
+    assert roles == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER, Role.OBSERVER, Role.OBSERVER]
+    sim.create_topic(TOPIC, partitions=3)
+    sim.must_heal()
+
+
+def leader_failure(sim: Simulation) -> None:
+    """The active controller is lost: another is active soon, the lost node is fenced by what the voters heard, and
+    writes go on within five seconds of the loss."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    old = active(sim)
+    p = sim.led_by(TOPIC, old)
+    write(sim, p, "a", 5)
+    sim.kill(old)
+    lost_at = sim.loop.time()
+    wait_active(sim, but=old)
+    sent = sim.produce(TOPIC, b"after", partition=p)
+    sim.run_until(lambda: sent.done, within=5.0 - (sim.loop.time() - lost_at), what="a write is acknowledged again")
+    sim.restart(old)
+    sim.must_heal()
+
+
+def all_nodes_killed(sim: Simulation) -> None:
+    """All lose power at once; what was decided is there again."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    write(sim, 0, "a", 5)
+    epoch = max(state.epoch for state in (core(sim, node) for node in sim.nodes) if state is not None)
+    for node in sim.nodes:
+        sim.power_off(node, forget_all=True)
+    for node in sim.nodes:
+        sim.restart(node)
+    state = core(sim, wait_active(sim))
+    assert state is not None
+    assert state.epoch > epoch
+    sim.must_heal()
+
+
+def majority_reachable(sim: Simulation) -> None:
+    """Two of five voters are away for good: the others decide on."""
+    sim.start(nodes=5, voters=5, topics=())
+    for node in (active(sim), 4):
+        sim.kill(node)
+    left = wait_active(sim)
+    sim.run_until(lambda: sum(node.fenced for node in sim.image().nodes.values()) == 2, what="both are fenced")
+    sim.create_topic(TOPIC, partitions=3, client=sim.client((left,)))
+    write(sim, 0, "a", 3)
+    sim.must_heal()
+
+
+def back_to_back_failures(sim: Simulation) -> None:
+    """Each new leader dies as soon as it is one; its predecessor is back by then."""
+    sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
+    before = -1
+    for number in range(5):
+        leader = wait_active(sim, but=before)
+        write(sim, number % 3, f"{number}-", 2)
+        sim.power_off(leader) if number % 2 else sim.kill(leader)
+        if before >= 0:
+            sim.restart(before)
+        before = leader
+        sim.restart(leader, after=2.5)
+    sim.must_heal()
+
+
+def one_node_loses_all_state(sim: Simulation) -> None:
+    """A voter's folder is emptied (KIP-853): it is no voter any more until it was removed and added again; what was
+    committed with its vote is still there when the old leader is lost."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    leader = active(sim)
+    emptied, other = voters_but(sim, leader)
+    write(sim, 0, "a", 5)
+    old = {voter.node_id: voter.folder_id for voter in sim.image().voters}
+    sim.kill(emptied)
+    sim.empty(emptied)
+    sim.restart(emptied)
+    sim.run_until(
+        lambda: len(sim.image().voters) == 3 and old != {each.node_id: each.folder_id for each in sim.image().voters},
+        within=20,
+        what="its new folder votes",
+    )
+    sim.run_until(lambda: sim.isr(TOPIC) == {0, 1, 2}, what="it is in sync again")
+    sim.power_off(leader)
+    assert wait_active(sim, but=leader) in (emptied, other)
+    write(sim, 0, "b", 3)
+    sim.must_heal()
+
+
+def two_of_three_lose_all_state(sim: Simulation) -> None:
+    """Beyond what a quorum survives, the right outcome is that nobody is elected: two new folders are no majority."""
+    sim.start(nodes=3, voters=3, topics=())
+    emptied = voters_but(sim, active(sim))
+    left = active(sim)
+    for node in sim.nodes:
+        sim.kill(node)
+    for node in emptied:
+        sim.empty(node)
+    for node in sim.nodes:
+        sim.restart(node)
+    sim.run_for(20)
+    assert active(sim) == -1
+    state = core(sim, left)
+    assert state is not None
+    assert not state.leads
+
+
+# --- Raft's own ---------------------------------------------------------------------------------------------------
+
+
+def figure_8(sim: Simulation) -> None:
+    """A record of an old epoch reaches a majority under a later leader of other epochs: its count alone commits
+    nothing, and whoever leads in the end decides what becomes of it."""
+    sim.start(nodes=5, voters=5, topics=())
+    first = active(sim)
+    near, *far = voters_but(sim, first)
+    for node in far:
+        sim.cut_link(first, node)
+        sim.cut_link(node, first)
+    began = end(sim, near)
+    client = sim.client((first,))
+    client.start(client.create_topic("old", 1, 1, {}), "creates a topic in a minority")
+    sim.run_until(lambda: end(sim, near) > began, within=1.5, what="one follower has the record")
+    sim.power_off(first)
+    sim.power_off(near)
+    for node in far:
+        sim.heal(node)
+    second = wait_active(sim, but=first)
+    sim.power_off(second)
+    sim.restart(first)
+    sim.restart(near)
+    third = wait_active(sim, but=second, within=10)
+    sim.kill(third)
+    sim.restart(second)
+    wait_active(sim, but=third, within=10)
+    sim.create_topic(TOPIC, partitions=1, replicas=3, wait=False)
+    sim.must_heal()
+
+
+def minority_leader_returns(sim: Simulation) -> None:
+    """The leader is cut off with what it goes on to append; it resigns, the others elect another, and when it is back
+    its own records are cut."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    old = active(sim)
+    write(sim, 0, "a", 3)
+    sim.cut(old)
+    client = sim.client((old,))
+    began = end(sim, old)
+    client.start(client.create_topic("never", 1, 1, {}), "creates a topic in a minority")
+    sim.run_until(lambda: end(sim, old) > began, within=1.5, what="the old leader has appended")
+    new = wait_active(sim, but=old)
+    state = core(sim, old)
+    assert state is not None
+    sim.run_until(lambda: not state.leads, within=3, what="the old leader has resigned")
+    assert active(sim, among=[old]) == -1
+    write_elsewhere = next(p for p in range(3) if sim.leader(TOPIC, p) != old)
+    write(sim, write_elsewhere, "b", 3, asking=(new,))
+    sim.heal(old)
+    sim.must_heal()
+
+
+def cut_off_voter_disturbs_nobody(sim: Simulation) -> None:
+    """Pre-vote: a voter that is cut off for long begins no epoch, and is a follower again when it is back."""
+    sim.start(nodes=3, voters=3, topics=())
+    leader = active(sim)
+    state = core(sim, leader)
+    assert state is not None
+    epoch = state.epoch
+    cut = voters_but(sim, leader)[0]
+    sim.cut(cut)
+    sim.run_for(15)
+    sim.heal(cut)
+    sim.run_for(5)
+    assert (active(sim), state.epoch) == (leader, epoch)
+    sim.must_heal()
+
+
+def one_way_cut_from_the_leader(sim: Simulation) -> None:
+    """The leader hears its followers, and they do not hear it: no fetch is answered, so another is elected."""
+    sim.start(nodes=3, voters=3, topics=())
+    old = active(sim)
+    for node in voters_but(sim, old):
+        sim.cut_link(old, node)
+    wait_active(sim, but=old, within=10)
+    sim.must_heal()
+
+
+def draining_controller_hands_over(sim: Simulation) -> None:
+    """A graceful stop of the active controller: it names the next one, which is there before it is gone for long."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    old = active(sim)
+    write(sim, 0, "a", 3)
+    sim.stop(old)
+    sim.run_until(lambda: not sim.machines[old].up, within=45, what="it has stopped")
+    stopped_at = sim.loop.time()
+    wait_active(sim, but=old)
+    assert sim.loop.time() - stopped_at < 0.5
+    sim.must_heal()
+
+
+def vote_on_a_hanging_disk(sim: Simulation) -> None:
+    """A vote is answered only once it is on the disk: a voter whose disk hangs elects nobody."""
+    sim.start(nodes=3, voters=3, topics=())
+    old = active(sim)
+    voter, candidate = voters_but(sim, old)
+    sim.stall_disk(voter)
+    sim.kill(old)
+    sim.run_for(10)
+    assert active(sim) == -1, f"node {candidate} was elected by a vote that could be forgotten"
+    sim.release_disk(voter)
+    wait_active(sim, within=10)
+    sim.must_heal()
+
+
+def voters_lose_power_one_after_the_other(sim: Simulation) -> None:
+    """Every voter loses power once while the cluster decides on: votes and records that were promised survive."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    for number in range(6):
+        sim.power_off(number % 3, forget_all=True)
+        sim.run_for(0.3)
+        sim.restart(number % 3)
+        sim.run_for(0.7)
+    sim.must_heal()
+
+
+ALL = (
+    initial_election,
+    leader_failure,
+    all_nodes_killed,
+    majority_reachable,
+    back_to_back_failures,
+    one_node_loses_all_state,
+    two_of_three_lose_all_state,
+    figure_8,
+    minority_leader_returns,
+    cut_off_voter_disturbs_nobody,
+    one_way_cut_from_the_leader,
+    draining_controller_hands_over,
+    vote_on_a_hanging_disk,
+    voters_lose_power_one_after_the_other,
+)
