@@ -94,6 +94,7 @@ class Plan:
     pace: float  # a producer pauses up to so many seconds between two records
     folders: int  # data folders of each node
     voters: int  # of the metadata quorum
+    snapshot_bytes: int  # of its log, from one snapshot to the next
     churn: bool  # one more topic is made and deleted again and again
     faults: tuple[Fault, ...]
 
@@ -127,6 +128,7 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
         pace=rng.choice((0.05, 0.2, 0.5)),
         folders=rng.choice((1, 1, 2)),
         voters=rng.choice((3, 3, 3, 1)),
+        snapshot_bytes=rng.choice((2_000, 10_000, 20 << 20)),
         churn=rng.random() < 0.3,
         faults=_faults(rng, size, seconds),
     )

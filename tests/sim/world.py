@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from node.config import SNAPSHOT_BYTES
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from tests.sim import views
 from tests.sim.checkers import Checkers, Ledger, ReadableLog, ReplicaView, Violation
@@ -95,6 +96,7 @@ class Simulation:
         partitions: int = 1,
         folders: int = 1,
         voters: int = 1,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
         **configs: str,
     ) -> None:
         """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
@@ -112,6 +114,7 @@ class Simulation:
                 on_exit=self._node_ended,
                 folders=folders,
                 voters=voters,
+                snapshot_bytes=snapshot_bytes,
             )
         for number in self.nodes:
             self.restart(number)
