@@ -51,6 +51,15 @@ class BrokenChain(Exception):
         self.position, self.next_offset, self.reason, self.header = position, next_offset, reason, header
 
 
+class Hole(BrokenChain):
+    """Offsets from `next_offset` to below `end` are in no batch, though nothing has taken them away. `position`: where
+    they should have been."""
+
+    def __init__(self, position: int, next_offset: int, end: int) -> None:
+        super().__init__(position, next_offset, f"offsets {next_offset} to {end - 1} are in no batch")
+        self.end = end
+
+
 class ScannedBatch(NamedTuple):
     """A whole, checked batch and where it starts in the file."""
 

@@ -10,6 +10,7 @@ Source: design section 3; Kafka's LogLoader believes the marker whatever it find
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from storage.batch_walk import BrokenChain
@@ -29,21 +30,21 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
     known, active = site.known, segments[-1]
     try:
         log_end = active.check_tail()
+        log_end = max(log_end, known.log_start) if active.size == 0 else log_end
         entries = _epochs(site, active)
+        problem = _snapshot_problem(site, segments, log_end)
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
         site.note(f"{site.folder}: the clean-shutdown marker is not believed: {error}")
         return None
-    log_end = max(log_end, known.log_start) if active.size == 0 else log_end
+    if problem is not None:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {problem}")
+        return None
     if log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start or entries is None:
         site.note(
             f"{site.folder}: the clean-shutdown marker is not believed: the log ends at {log_end}, the recovery point "
             f"is {known.recovery_point}, the held mark {known.held}, leader epochs "
             f"{'are not' if entries is None else 'are'} there"
         )
-        return None
-    problem = _snapshot_problem(site, segments, log_end)
-    if problem is not None:
-        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {problem}")
         return None
     for segment in segments[:-1]:
         site.ensure_indexes(segment)
@@ -56,15 +57,21 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
 
 
 def _snapshot_problem(site: LoadingSite, segments: Sequence[LogSegment], log_end: Offset) -> str | None:
-    """What the names of the producer snapshots say against the marker: a clean stop leaves one at the log end, and
-    each other one stands where a segment begins, or has begun. None where nothing. Raises OSError."""
+    """What the names of the producer snapshots say against the marker, None where nothing: a clean stop leaves one at
+    the log end, and each other one stands where a segment begins, or where a recovery has found the log's end. Raises
+    BrokenChain, CorruptIndex, OSError."""
     names = site.files.list(site.folder)
     found = {offset for name in names if (offset := snapshot_offset(name)) is not None}
     if log_end > 0 and log_end not in found:
         return f"there is no producer snapshot at the log end {log_end}"
-    bases = {segment.base_offset for segment in segments}
-    lost = sorted(offset for offset in found - bases if segments[0].base_offset < offset < log_end)
-    return f"the snapshot at offset {lost[0]} has no segment" if lost else None
+    bases = [segment.base_offset for segment in segments]
+    for offset in sorted(found.difference(bases)):
+        holder = bisect_right(bases, offset) - 1
+        if not 0 <= holder < len(segments) - 1 or site.may_lack(bases[holder + 1]):
+            continue
+        if segments[holder].check_tail() <= offset:
+            return f"the snapshot at offset {offset} has no segment"
+    return None
 
 
 def _epochs(site: LoadingSite, active: LogSegment) -> tuple[EpochStart, ...] | None:

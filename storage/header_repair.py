@@ -1,27 +1,28 @@
-"""The two bytes of a batch that its checksum does not cover and that nothing else would notice: magic and leader epoch.
+"""The fields of a batch that its checksum does not cover: magic, leader epoch, base offset.
 
 A batch of format v2 keeps base offset, length, leader epoch and magic outside its checksum, so that a leader can stamp
 them. Where one of them rots, the rest of the batch still proves itself. The magic is right again where the batch, read
 as v2, agrees with its checksum. An epoch is wrong where it goes back, where the batch behind goes back from it, or
-where the epoch file is known to be complete and does not know it; it is put back to the one in force.
+where the epoch file is known to be complete and does not know it; it is put back to the one in force. A base offset is
+wrong where it contradicts the batches on both sides, which meet when it is put between them.
 
 Kept true: a byte is changed only in a batch whose checksum agrees, and where several epochs could have been meant the
 smallest is taken: a replica that claims too little is only truncated and fetches again.
-Left to others: base offset and length, which the next batch contradicts (recovery.py); whether to look (recovery.py).
+Left to others: the length, without which no batch is found (recovery.py); whether to look (recovery.py).
 Source: KIP-98 for what the checksum covers; the vectors' README ("What to notice") for what Kafka makes of it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from storage.batch_walk import BrokenChain, Link
 from storage.files import File
 from tidelog.errors import TidelogError
 from tidelog.records.batch import RecordBatch
-from tidelog.records.header import HEADER, HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT, BatchHeader
+from tidelog.records.header import CRC_AT, HEADER, HEADER_BYTES, LEADER_EPOCH_AT, BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
 
 _V2: Final = 2
@@ -56,49 +57,65 @@ class EpochWitness:
         return max(self._entries[at - 1].epoch, least) if at else least
 
 
-def right_epoch(file: File, header: BatchHeader, link: Link, witness: EpochWitness) -> int:
-    """The epoch that a whole batch has, which begins a new one; its own, unless that is wrong.
+def right_header(file: File, header: BatchHeader, link: Link, witness: EpochWitness) -> BatchHeader:
+    """The header that a whole v2 batch should have, which leaves a hole before it or begins a new epoch; its own,
+    unless that is wrong.
 
-    link: the chain before the batch, `link.epoch` being the epoch before it.
+    link: the chain before the batch, `link.epoch` being the epoch before it. Raises OSError.
     """
-    epoch = int(header.leader_epoch)
+    if header.base_offset > link.next_offset:
+        header = header._replace(base_offset=_right_offset(file, header, link))
+    return header._replace(leader_epoch=_right_epoch(file, header, link, witness))
+
+
+def _right_offset(file: File, header: BatchHeader, link: Link) -> Offset:
+    """Its own, unless the batch behind contradicts it, and would follow closely if there were no hole."""
+    following = next(_headers_behind(file, link.behind(header)._replace(next_offset=0)), None)
+    if following is not None and header.last_offset >= following.base_offset:
+        meant = Offset(link.next_offset)
+        if following.base_offset == meant + header.last_offset_delta + 1:
+            return meant
+    return header.base_offset
+
+
+def _right_epoch(file: File, header: BatchHeader, link: Link, witness: EpochWitness) -> LeaderEpoch:
+    epoch = header.leader_epoch
     if not witness.knows(epoch, header.base_offset):
-        return witness.meant(header.base_offset, link.epoch)
+        return LeaderEpoch(witness.meant(header.base_offset, link.epoch))
     if witness.names(epoch):
         return epoch
-    following = _epochs_behind(file, link.behind(header))
+    following = [behind.leader_epoch for behind in _headers_behind(file, link.behind(header))]
     if following and link.epoch <= following[0] < epoch and following[-1] < epoch:
-        return link.epoch if link.epoch >= 0 else following[0]
+        return LeaderEpoch(link.epoch) if link.epoch >= 0 else following[0]
     return epoch
 
 
-def _epochs_behind(file: File, link: Link) -> list[int]:
-    """The epochs of the next few v2 batches, as far as they can be read."""
-    found: list[int] = []
-    link = link._replace(epoch=int(NO_LEADER_EPOCH))
-    while link.position < link.end and len(found) < _PEEKED:
+def _headers_behind(file: File, link: Link) -> Iterator[BatchHeader]:
+    """The next few v2 batches, as far as they can be read, whatever their epochs."""
+    for _ in range(_PEEKED):
+        link = link._replace(epoch=int(NO_LEADER_EPOCH))
+        if link.position >= link.end:
+            return
         try:
             header = link.read(file.pread(HEADER_BYTES, link.position), 0)
         except BrokenChain:
-            break
+            return
         if header is None or header.magic != _V2:
-            break
-        found.append(header.leader_epoch)
-        link = link.behind(header)._replace(epoch=int(NO_LEADER_EPOCH))
-    return found
+            return
+        yield header
+        link = link.behind(header)
 
 
 def put_right(file: File, link: Link, witness: EpochWitness) -> str | None:
-    """Where the chain breaks at `link` because of the magic or the epoch of a batch that is sound otherwise, write what
-    they must be. Returns what was wrong, None where nothing was done. Raises OSError."""
+    """Where the chain breaks at `link` because of the magic, epoch or offset of a batch that is sound otherwise, write
+    what it must be. Returns what was wrong, None where nothing was done. Raises OSError."""
     found = file.pread(HEADER_BYTES, link.position)
     if len(found) < HEADER_BYTES:
         return None
     header = BatchHeader(0, *HEADER.unpack(found))
-    epoch = header.leader_epoch
-    if epoch < link.epoch:
-        epoch = LeaderEpoch(witness.meant(header.base_offset, link.epoch))
-    meant = header._replace(magic=_V2, leader_epoch=epoch)
+    meant = header._replace(base_offset=Offset(max(header.base_offset, link.next_offset)), magic=_V2)
+    if header.leader_epoch < link.epoch:
+        meant = meant._replace(leader_epoch=LeaderEpoch(witness.meant(meant.base_offset, link.epoch)))
     if meant == header:
         return None
     raw = HEADER.pack(*meant[1:])
@@ -107,15 +124,24 @@ def put_right(file: File, link: Link, witness: EpochWitness) -> str | None:
         RecordBatch(raw + file.pread(meant.size - HEADER_BYTES, link.position + HEADER_BYTES)).ensure_valid()
     except (BrokenChain, TidelogError):
         return None
-    if meant.leader_epoch != header.leader_epoch:
-        following = _epochs_behind(file, link.behind(meant))
-        if following and following[0] < meant.leader_epoch:
-            return None  # not one odd batch: the log is not what it should be
-        set_epoch(file, link.position, int(meant.leader_epoch))
-    if meant.magic != header.magic:
-        file.pwritev([raw[MAGIC_AT : MAGIC_AT + 1]], link.position + MAGIC_AT)
-        return f"had magic {header.magic}: read as format v2 its checksum agrees"
-    return f"had leader epoch {header.leader_epoch} between batches of epoch {meant.leader_epoch}"
+    following = next(_headers_behind(file, link.behind(meant)), None)
+    if meant.leader_epoch != header.leader_epoch and following and following.leader_epoch < meant.leader_epoch:
+        return None  # not one odd batch: the log is not what it should be
+    if meant.base_offset != header.base_offset and (
+        following is None or following.base_offset != meant.last_offset + 1
+    ):
+        return None  # nothing but the batch behind can say where this one belongs
+    return write_header(file, link.position, header, meant)
+
+
+def write_header(file: File, position: int, found: BatchHeader, meant: BatchHeader) -> str:
+    """Write what the checksum does not cover of the batch at `position`. Returns what was wrong. Raises OSError."""
+    file.pwritev([HEADER.pack(*meant[1:])[:CRC_AT]], position)
+    names = ("base_offset", "leader_epoch", "magic")
+    wrong = [name for name in names if getattr(found, name) != getattr(meant, name)]
+    return ", ".join(
+        f"had {name.replace('_', ' ')} {getattr(found, name)} for {getattr(meant, name)}" for name in wrong
+    )
 
 
 def set_epoch(file: File, position: int, epoch: int) -> None:

@@ -94,5 +94,7 @@ class LoadedLog:
     """What was cut, rebuilt or set aside, in sentences for the node's log."""
     fresh: bool = False
     """The folder was made just now: its names are not durable yet."""
+    holes_below: Offset = Offset(0)
+    """Below it the cleaner has been."""
     read_from: Offset | None = None
     """Recovery read the batches from here on: producer snapshots above are written anew. None after a clean stop."""

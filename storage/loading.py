@@ -62,6 +62,7 @@ class LogLoader:
         if loaded is None:
             loaded = self._empty()
         loaded.notes.extend(site.notes)
+        loaded.holes_below = site.known.cleaned
         return loaded
 
     def _segment(self, base: Offset, *, fresh: bool = False) -> LogSegment:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.batch_walk import BrokenChain
-from storage.config import LogConfig
+from storage.batch_walk import BrokenChain, Hole
+from storage.config import INT64_MAX, LogConfig
 from storage.files import Buffer, Files, sync_all, sync_paths
 from storage.flush import FlushState, FlushTicket
 from storage.isolation import FetchIsolation
@@ -121,7 +121,8 @@ class Log:
         self._fsync = config.durability is Durability.FSYNC
         self._flush_target = Offset(0)
         """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
-        self._reader = LogReader(self._segments, self._epochs)
+        holes_below = INT64_MAX if config.compact else loaded.holes_below
+        self._reader = LogReader(self._segments, self._epochs, holes_below)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers)
         self.front = LogStart(self, self._segments, self._epochs, self._flush)
         """Where the log starts; its deleted files, and the cleaning under way."""
@@ -194,6 +195,8 @@ class Log:
     def reconfigure(self, config: LogConfig) -> None:
         """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
         assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
+        if config.compact or self.config.compact:
+            self._reader.holes_below = INT64_MAX if config.compact else self.log_end_offset
         self.config = config
         self.rules = append_rules(config)
 
@@ -355,7 +358,7 @@ class Log:
     def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
         """A read met a break in the chain of batches: find where the damage begins, and note it for a report."""
         segment, *behind = self._segments.from_offset(offset)
-        exact = segment.check_from(offset) or broken
+        exact = broken if isinstance(broken, Hole) else segment.check_from(offset) or broken
         first = Offset(max(exact.next_offset, self.log_start_offset))
         end = max(behind[0].base_offset if behind else self.log_end_offset, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)

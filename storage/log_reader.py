@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from storage.batch_walk import Hole
+from storage.config import INT32_MAX
 from storage.epoch_cache import LeaderEpochCache
 from storage.files import Buffer
 from storage.segment import LogSegment
@@ -34,10 +36,12 @@ class LogRead(NamedTuple):
 class LogReader:
     """Reads of one log."""
 
-    __slots__ = ("_epochs", "_hints", "_segments")
+    __slots__ = ("_epochs", "_hints", "_segments", "holes_below")
 
-    def __init__(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+    def __init__(self, segments: LogSegments, epochs: LeaderEpochCache, holes_below: int) -> None:
+        """holes_below: compaction may have taken the last batches of segments that end below it."""
         self._segments, self._epochs = segments, epochs
+        self.holes_below = holes_below
         self._hints: dict[Offset, tuple[LogSegment, int]] = {}
 
     def forget(self) -> None:
@@ -53,11 +57,19 @@ class LogReader:
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-        for segment in self._segments.from_offset(offset):
+        holder, *behind = self._segments.from_offset(offset)
+        for segment in (holder, *behind):
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+            if segment is holder and behind and self._is_hole(holder, behind[0].base_offset):
+                raise Hole(holder.size, offset, behind[0].base_offset)
         return LogRead(b"", offset, ())
+
+    def _is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
+        """Is it wrong that offsets are missing before a segment that begins at `base_offset`? A roll leaves none, but
+        for what no segment can hold; compaction does."""
+        return self.holes_below < base_offset <= last.base_offset + INT32_MAX
 
     def _found(
         self, segment: LogSegment, records: Buffer, offset: Offset, next_offset: Offset, position: int

@@ -215,12 +215,12 @@ class Recovery:
             try:
                 for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
                     header = batch.header._replace(position=position)
-                    self._check_distance(segment, header, link)
                     if header.magic == 2 and self._is_odd(header, link):
                         meant = right_header(file, header, link, self._epochs.witness)
                         if meant != header:
                             self._mend(segment, position, write_header(file, position, header, meant))
                             break  # the chain is read again from here
+                    self._check_distance(segment, header, link)
                     yield header
                     link = link.behind(header)
             except BrokenChain as broken:

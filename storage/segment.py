@@ -25,6 +25,8 @@ from storage.offset_index import OffsetIndex
 from storage.open_segments import OpenSegments
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
+from tidelog.errors import TidelogError
+from tidelog.records.batches import view
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
@@ -436,10 +438,18 @@ def _whole_batches(
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    link = Link(at, file_end, 0)
+    link = before = Link(at, file_end, 0)
     next_offset = offset
     while link.position - at < len(data):
-        header = link.read(data, link.position - at)
+        try:
+            header = link.read(data, link.position - at)
+        except BrokenChain:
+            if link.position == at or not _leads_on(data, at, before, offset):
+                link = before
+                if link.position == at:
+                    raise
+                next_offset = Offset(link.next_offset)
+            break  # what comes before it is sound; the next read says what is wrong
         if header is None:
             if link.position == at:
                 raise link.broken(f"{len(data)} bytes are left, less than a batch header")
@@ -448,6 +458,20 @@ def _whole_batches(
             break
         if link.position - at + header.size > max_bytes:
             return link.position - at, next_offset, header.size if link.position == at else 0
-        link = link.behind(header)
+        before, link = link, link.behind(header)
         next_offset = Offset(link.next_offset)
     return link.position - at, next_offset, 0
+
+
+def _leads_on(data: bytes, at: int, link: Link, offset: Offset) -> bool:
+    """Behind the batch at `link` the chain breaks: is that batch sound itself? Its checksum says nothing of its offset,
+    so it must not leave a hole before it either."""
+    header = link.read(data, link.position - at)
+    assert header is not None, "it was read before"
+    if header.magic == 2 and header.base_offset > (link.next_offset or offset):
+        return False
+    try:
+        view(data, header._replace(position=link.position - at)).ensure_valid()
+    except TidelogError:
+        return False
+    return True

@@ -27,7 +27,7 @@ from storage.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import EndTxnMarker, decode_control, iter_batches
-from tidelog.types import METADATA_TOPIC, Durability, PartitionIndex, TimestampType, TopicId, TopicPartition
+from tidelog.types import METADATA_TOPIC, Durability, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors"
 ROOTS: Final = {"cluster": "node1", "unclean": "killed", "old": "broker0"}
@@ -179,9 +179,9 @@ def consume(log: Log, isolation: FetchIsolation) -> Seen:
             read = log.fetch(offset, _READ_BYTES, isolation)
         except CorruptLog as error:
             seen.trouble.append((offset, error.message))
-            lost = log.damage.at(offset) if log.damage else None
-            assert lost is not None
-            offset = lost.end_offset
+            assert log.damage is not None
+            lost = log.damage.at(offset) or log.damage
+            offset = Offset(max(lost.end_offset, offset + 1))
             continue
         if not len(read.records):
             break

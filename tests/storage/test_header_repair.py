@@ -53,7 +53,7 @@ def test_a_magic_that_rotted_is_put_right_in_any_batch(magic: int, config: objec
         overwrite(bench, position + MAGIC_AT, bytes([magic]))
         bench.reopen()
         assert (bench.contents(), bench.log.damage) == (contents, None)
-        assert "had magic" in bench.log.notes[0]
+        assert f"had magic {magic - 256 if magic > 127 else magic} for 2" in bench.log.notes[0]
         assert read_file(bench.disk, bench.segment_path) == b"".join(contents), "the byte itself is right again"
         bench.disk.kill()
 
@@ -115,6 +115,35 @@ def test_a_log_whose_epochs_really_go_back_is_not_rewritten() -> None:
     set_epoch(bench, positions[4], 1)
     bench.reopen()
     assert bench.contents() == contents[:3]
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 4, 7, 100, 1 << 40])
+def test_an_offset_that_both_neighbours_contradict_is_put_right(wrong: int) -> None:
+    bench, contents, positions = killed([0] * 6)
+    for position in positions[:-1]:
+        overwrite(bench, position, wrong.to_bytes(8, "big"))
+        bench.reopen()
+        assert (bench.contents(), bench.log.damage) == (contents, None)
+        bench.disk.kill()
+
+
+def test_a_hole_that_nothing_contradicts_is_believed() -> None:
+    """As compaction leaves it, here or on the leader."""
+    bench = Bench(ONE_SEGMENT)
+    for offset in (0, 1, 7, 8, 20):
+        bench.follow(stamped(offset))
+    bench.commit()
+    contents = bench.contents()
+    bench.kill()
+    assert (bench.contents(), bench.log.damage) == (contents, None)
+
+
+def test_an_offset_too_far_for_its_segment_is_none() -> None:
+    bench, contents, positions = killed([0] * 6, PAGE_CACHE)
+    overwrite(bench, positions[-1], (1 << 40).to_bytes(8, "big"))
+    bench.reopen()
+    assert bench.contents() == contents[:-1]
+    bench.lead(b"goes on")
 
 
 def test_below_the_recovery_point_it_is_put_right_where_recovery_reads_anyway() -> None:

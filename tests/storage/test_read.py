@@ -115,8 +115,9 @@ def test_damage_met_by_a_read_is_told_and_stops_appends() -> None:
     bench = filled(5)
     size = len(bench.contents()[0])
     bench.disk.flip_bit(bench.segment_path, size + 11, 5)  # the second batch's length
+    assert bytes(bench.log.read(Offset(0), 1 << 20, up_to=ALL).records) == bench_first(bench, size)
     with pytest.raises(CorruptLog, match="another replica"):
-        bench.log.read(Offset(0), 1 << 20, up_to=ALL)
+        bench.log.read(Offset(2), 1 << 20, up_to=ALL)
     assert bench.log.damage is not None
     assert (bench.log.damage.first_offset, bench.log.damage.position) == (2, size)
     with pytest.raises(CorruptLog, match="takes no appends"):
