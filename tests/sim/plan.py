@@ -28,6 +28,7 @@ class Kind(Enum):
     DISK_ERROR = "fail one sync or write of the disk; the node is started again afterwards"
     DISK_FULL = "leave almost no room on the disk"
     STOP = "stop the process gracefully, then start it again"
+    EMPTY = "kill the process and replace its volume by an empty one, if the others can do without it"
     LOSS = "lose messages everywhere"
     LATE = "deliver requests late and twice"
 
@@ -64,6 +65,7 @@ WEIGHTS: Final = {
     Kind.DISK_ERROR: 2,
     Kind.DISK_FULL: 2,
     Kind.STOP: 2,
+    Kind.EMPTY: 2,
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,
     Kind.LATE: 3,
@@ -134,6 +136,11 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
     )
 
 
+def _length(kind: Kind, lengths: Callable[[], float]) -> float:
+    """A node must be fenced before its volume may go: that takes a session."""
+    return min(lengths(), 12.0) + (3.0 if kind is Kind.EMPTY else 0.0)
+
+
 def _faults(rng: random.Random, nodes: int, seconds: float) -> tuple[Fault, ...]:
     """Some worlds see a little of everything, some see a lot of little: the kinds and the pace are drawn first."""
     kinds = [kind for kind in Kind if rng.random() < 0.6] or list(Kind)
@@ -146,6 +153,6 @@ def _faults(rng: random.Random, nodes: int, seconds: float) -> tuple[Fault, ...]
         kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
         node = rng.randrange(nodes)
         other = (node + rng.randrange(1, nodes)) % nodes
-        faults.append(Fault(round(at, 3), kind, node, other, round(min(lengths(), 12.0), 3), round(rng.random(), 2)))
+        faults.append(Fault(round(at, 3), kind, node, other, round(_length(kind, lengths), 3), round(rng.random(), 2)))
         at += rng.expovariate(1 / pace)
     return tuple(faults)
