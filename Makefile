@@ -55,7 +55,7 @@ endif
 $(KAFKA_LIBS)/.fetched:
 	@command -v mvn >/dev/null || { echo "make: Apache Kafka is fetched with Maven, and there is no mvn. Debian: apt install maven" >&2; exit 1; }
 	@echo "fetching Apache Kafka $(KAFKA_VERSION) into $(KAFKA_LIBS)" >&2
-	@mvn -B -q -ntp -f tests/interop/pom.xml -Dkafka.version=$(KAFKA_VERSION) dependency:copy-dependencies \
+	@mvn -B -q -ntp -Dstyle.color=never -f tests/interop/pom.xml -Dkafka.version=$(KAFKA_VERSION) dependency:copy-dependencies \
 		-DincludeScope=runtime -DoutputDirectory='$(KAFKA_LIBS)' >&2
 	@touch $@
 

@@ -28,6 +28,9 @@ CLIENT_LISTENER: Final = "client"
 """The listener that every node has: clients and nodes alike use it unless told otherwise."""
 
 
+SNAPSHOT_BYTES: Final = 20 << 20
+"""Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
+
 QUORUM_VOTERS: Final = 3
 """Three voters survive the loss of one; more would make each change wait for more disks."""
 
@@ -46,11 +49,13 @@ class QuorumConfig:
     """The initial list of nodes, addresses only, and whether this node is the one that forms the cluster.
 
     voters: how many nodes vote in a new cluster; the active controller grows a smaller set to so many.
+    snapshot_bytes: of the metadata log, from one snapshot to the next.
     """
 
     bootstrap: bool
     nodes: tuple[Endpoint, ...]
     voters: int = QUORUM_VOTERS
+    snapshot_bytes: int = SNAPSHOT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +381,8 @@ def _quorum(values: _Values, node_id: NodeId) -> QuorumConfig:
         )
     forms = bool(bootstrap) if bootstrap_node is None else bootstrap_node == node_id
     voters: int = values.take("quorum", "voters", _number(1, 9), QUORUM_VOTERS)
-    return QuorumConfig(forms, nodes, voters)
+    snapshot_bytes: int = values.take("quorum", "snapshot_bytes", _number(1024, 1 << 40), SNAPSHOT_BYTES)
+    return QuorumConfig(forms, nodes, voters, snapshot_bytes)
 
 
 def _replication(values: _Values) -> ReplicationConfig:

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from node.clock import Clock
+from node.config import SNAPSHOT_BYTES
 from node.metadata_codec import MetadataBatch, decode_batches, encode_batch
 from node.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
 from node.work import run_in
@@ -50,9 +51,6 @@ READ_BYTES: Final = 4 << 20
 
 SEGMENT_BYTES: Final = 64 << 20
 """Dropped behind a snapshot are whole segments only."""
-
-SNAPSHOT_BYTES: Final = 20 << 20
-"""Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
 
 T = TypeVar("T")
 

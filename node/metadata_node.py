@@ -23,7 +23,7 @@ from node.config import CLIENT_LISTENER, NodeConfig
 from node.controller_client import ControllerClient
 from node.controller_driver import ControllerDriver
 from node.controller_service import ControllerService
-from node.metadata_log import SNAPSHOT_BYTES, MetadataLog
+from node.metadata_log import MetadataLog
 from node.quorum_addresses import QuorumAddresses
 from node.quorum_driver import QuorumDriver
 from node.quorum_fetcher import QuorumFetcher
@@ -72,18 +72,16 @@ class MetadataNode:
         clock: Clock,
         rng: random.Random,
         transport: Transport,
-        snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
-        log: from `metadata_log.open_log`. snapshot_bytes: of the log, from one snapshot to the next.
-        Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
+        log: from `metadata_log.open_log`. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity, self._folders = config, identity, tuple(folders)
         self._clock, self._rng, self._transport = clock, rng, transport
         self._home, executor = self._folders[0]
         node_id, times = identity.node_id, config.replication
         settings = TopicSettings(config.log_defaults)
-        self.metadata = MetadataLog(log, clock=clock, executor=executor, snapshot_bytes=snapshot_bytes)
+        self.metadata = MetadataLog(log, clock=clock, executor=executor, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
         self._controller = ControllerDriver(
             Controller(

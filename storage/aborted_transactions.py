@@ -14,7 +14,7 @@ Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ class _Marker(NamedTuple):
     stable: Offset
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
     """What the batches of a segment say: the transactions aborted in it of which it or segments before it have
     batches; all markers that abort, by offset; where the oldest transaction begins that is open at its end."""
 
@@ -189,33 +189,67 @@ class AbortedTransactions:
             return index
         if closed and self.recall(segment):
             return self._believed[base]
-        told = self._read(segment, segments)
-        index = self._index(base)
-        if not _agrees(index, told):
-            index.replace(told.aborted)
-        self._believed[base] = index
+        index = self._put_right(base, told := tell(self._files, self._folder, segments.all, segment))
         if closed:
             self._open_behind[base] = told.open_since
         return index
 
-    def _read(self, segment: LogSegment, segments: LogSegments) -> _Told:
-        base = segment.base_offset
-        state = ProducerStateManager(self._files, self._folder, INT64_MAX)
-        known, _ = state.load(base, Millis(0))
-        replay(state, segments.all, segments.first.base_offset if known is None else known, base)
-        aborted: list[AbortedTransaction] = []
-        markers: dict[Offset, _Marker] = {}
-        ends: dict[ProducerId, Offset] = {}
-        for batch in walk_producers(segment, base, Offset(INT64_MAX)):
-            aborted.extend(state.replay(batch))
-            if batch.marker is None:
-                continue
-            producer_id, offset = batch.header.producer_id, batch.header.base_offset
-            if batch.marker.aborted:
-                stable = next(iter(state.open_transactions), Offset(offset + 1))
-                markers[offset] = _Marker(producer_id, ends.get(producer_id, Offset(0)), stable)
-            ends[producer_id] = Offset(offset + 1)
-        return _Told(aborted, markers, next(iter(state.open_transactions), None))
+    def _put_right(self, base: Offset, told: Told) -> TransactionIndex:
+        index = self._index(base)
+        if not _agrees(index, told):
+            index.replace(told.aborted)
+        self._believed[base] = index
+        return index
+
+    # --- reading ahead ----------------------------------------------------------------------------------------------
+
+    def unbelieved(self, closed: Iterable[LogSegment]) -> list[LogSegment]:
+        """Those of these closed segments whose batches a search would have to read. Raises OSError."""
+        return [
+            segment
+            for segment in closed
+            if not (segment.base_offset in self._believed and segment.base_offset in self._open_behind)
+            and not self.recall(segment)
+        ]
+
+    def believe(self, base_offset: Offset, told: Told) -> None:
+        """The batches of a closed segment say this (`tell`): put its index right where it says otherwise. Raises
+        OSError."""
+        self._put_right(base_offset, told)
+        self._open_behind[base_offset] = told.open_since
+
+    def replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
+        """A cleaned segment took the place of those; its index was written by what theirs said. Raises OSError."""
+        known, open_since = old[-1] in self._open_behind, self._open_behind.get(old[-1])
+        for base in old:
+            self._believed.pop(base, None)
+            self._open_behind.pop(base, None)
+            self._earlier().pop(base, None)
+        if known:
+            self._believed[base_offset] = self._index(base_offset)
+            self._open_behind[base_offset] = open_since
+
+
+def tell(files: Files, folder: str, segments: Sequence[LogSegment], segment: LogSegment) -> Told:
+    """What the batches of a segment say of transactions. segments: the log's, at least those before it. On any thread,
+    if these are the caller's own. Raises BrokenChain, OSError."""
+    base = segment.base_offset
+    state = ProducerStateManager(files, folder, INT64_MAX)
+    known, _ = state.load(base, Millis(0))
+    replay(state, segments, segments[0].base_offset if known is None else known, base)
+    aborted: list[AbortedTransaction] = []
+    markers: dict[Offset, _Marker] = {}
+    ends: dict[ProducerId, Offset] = {}
+    for batch in walk_producers(segment, base, Offset(INT64_MAX)):
+        aborted.extend(state.replay(batch))
+        if batch.marker is None:
+            continue
+        producer_id, offset = batch.header.producer_id, batch.header.base_offset
+        if batch.marker.aborted:
+            stable = next(iter(state.open_transactions), Offset(offset + 1))
+            markers[offset] = _Marker(producer_id, ends.get(producer_id, Offset(0)), stable)
+        ends[producer_id] = Offset(offset + 1)
+    return Told(aborted, markers, next(iter(state.open_transactions), None))
 
 
 def _look_of(index: TransactionIndex) -> tuple[int, int]:
@@ -223,7 +257,7 @@ def _look_of(index: TransactionIndex) -> tuple[int, int]:
     return len(index.entries), crc32c(encode_transactions(index.entries))
 
 
-def _agrees(index: TransactionIndex, told: _Told) -> bool:
+def _agrees(index: TransactionIndex, told: Told) -> bool:
     """Does the index hide all that the batches say was aborted, and nothing else?
 
     It need not be the same: where the cleaner has removed batches, a transaction began earlier than can be seen, or

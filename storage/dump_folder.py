@@ -17,12 +17,13 @@ from storage.checkpoints import (
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    encode_topic_id,
     read_epochs,
     read_offsets,
     read_partition_metadata,
 )
 from storage.dump_chain import Known, LogChain
-from storage.dump_events import Events, Finding, LogSummed, Severity, note
+from storage.dump_events import Events, Finding, LogSummed, Severity, damage, note
 from storage.dump_files import ASIDE, dump_small, kind_of
 from storage.dump_segment import LOG_SUFFIX, dump_index_alone, dump_log_alone, dump_segment
 from storage.files import Files, read_file
@@ -87,6 +88,27 @@ def _data_folder(files: Files, path: str, names: Sequence[str], *, records: bool
             yield note(f"{path}/{name}", f"the folder is out of use ({cause})", "look into it by naming it")
         elif _LOG_FOLDER.fullmatch(name):
             yield from dump_log_folder(files, f"{path}/{name}", records=records)
+    yield from _missing(files, path, folders)
+
+
+def _missing(files: Files, path: str, folders: Sequence[str]) -> Events:
+    """Logs that had reported something as held, and have no folder."""
+    here = {
+        (read_partition_metadata(files, f"{path}/{name}"), int(match["partition"]))
+        for name in folders
+        if (match := _LOG_FOLDER.fullmatch(name))
+    }
+    for key, held in filter(None, parse_marks(read_file(files, f"{path}/{HELD_MARKS}") or b"")):
+        if (key.topic_id, key.partition) not in here:
+            yield damage(
+                path,
+                f"partition {key.partition} of the topic with id {encode_topic_id(key.topic_id)} has no folder, but "
+                f"everything below offset {held} of it was reported as held",
+                "look for it among the folders that were set aside, and on other disks; else it is fetched anew from "
+                "another replica",
+                first=0,
+                last=held - 1,
+            )
 
 
 def known_of(files: Files, folder: str) -> Known:

@@ -124,7 +124,7 @@ class Log:
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers)
-        self.front = LogStart(self, self._segments, self._epochs, self._flush)
+        self.front = LogStart(self, self._segments, self._epochs, self._flush, self._producers)
         """Where the log starts; its deleted files, and the cleaning under way."""
         self._closed = False
 
@@ -660,7 +660,6 @@ class Log:
     def segments_went(self) -> None:
         """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
         self._reader.forget()
-        self._producers.segments_went(self.log_start_offset)
 
     # --- closing --------------------------------------------------------------------------------------------------
 

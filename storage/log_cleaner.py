@@ -8,7 +8,9 @@ Kept true:
   1. A log whose batches cannot be read is reported once and left alone until it is opened anew; the others go on.
   2. The log that a round is about can be appended to, read, flushed, cut, emptied, closed and deleted meanwhile: what
      changes its old segments cancels the round.
-  3. Where the log is clean up to is written down behind the last swap: a crash in between costs another round.
+  3. Which transactions were aborted is known, not guessed: where this life of the process has not compared a segment's
+     transaction index with its batches, they are read first, a segment in one piece.
+  4. Where the log is clean up to is written down behind the last swap: a crash in between costs another round.
 Left to others: executors and timers (upkeep.py, node/), what cleaning is (cleaning.py, batch_filter.py).
 Source: Kafka's LogCleaner and LogCleanerManager.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
+from storage.aborted_transactions import Told, tell
 from storage.batch_filter import FilterStats, LastRecord
 from storage.batch_walk import BrokenChain
 from storage.cleanable import Cleanable, measure
@@ -25,6 +28,7 @@ from storage.cleaning import Cleaning, CleaningCancelled, CleaningPlan, Source
 from storage.index_errors import IndexRefusal
 from storage.log import Log
 from storage.retention import youngest_ms
+from storage.segment import LogSegment
 from storage.throttle import Throttle
 from tidelog.errors import CorruptLog, TidelogError
 from tidelog.types import Millis, Offset, TopicPartition
@@ -94,6 +98,38 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
     return cleaning
 
 
+class TransactionReading:
+    """What the batches of one closed segment say of transactions: read anywhere, by segments of its own. `told`: that,
+    once it has run."""
+
+    __slots__ = ("_config", "_files", "_folder", "_read", "log", "segment", "told")
+
+    def __init__(self, log: Log, segment: LogSegment) -> None:
+        self.log, self.segment = log, segment
+        self.told: Told | None = None
+        self._files, self._folder, self._config = log.files, log.path, log.config
+        self._read = [each for each in log.segments if each.base_offset <= segment.base_offset]
+
+    @property
+    def holds(self) -> bool:
+        """Is what it reads the log's still, and not appended to?"""
+        segments = self.log.segments
+        return not self.log.closed and list(segments[: len(self._read)]) == self._read != list(segments)
+
+    def run(self) -> int:
+        """Any thread. Returns the bytes of the segment, most of which are not read. Raises BrokenChain, OSError."""
+        segments = [
+            LogSegment(self._files, self._folder, each.base_offset, self._config, created_ms=Millis(0))
+            for each in self._read
+        ]
+        try:
+            self.told = tell(self._files, self._folder, segments, segments[-1])
+        finally:
+            for segment in segments:
+                segment.close()
+        return segments[-1].size
+
+
 class LogCleaner:
     """The cleaner of one data folder. `uncleanable`: logs that it leaves alone, and why. `last`: the last round that
     ended. All but `Piece.work` is for the owner's thread."""
@@ -105,6 +141,7 @@ class LogCleaner:
         self._throttle = Throttle(bytes_per_second)
         self._on_trouble = on_trouble
         self._round: tuple[Log, Cleaning] | None = None
+        self._reading: TransactionReading | None = None
         self._refused: dict[Log, str] = {}
         self.last: Cleaned | None = None
         self.dirty_share = 0.0
@@ -118,11 +155,13 @@ class LogCleaner:
     @property
     def busy_with(self) -> TopicPartition | None:
         """The log that a round is about."""
+        if self._reading is not None:
+            return self._reading.log.topic_partition
         return None if self._round is None else self._round[0].topic_partition
 
     def begin(self, logs: Iterable[Log], now: Millis) -> Piece | None:
         """Choose the log with the largest dirty share of those worth it, and begin. now: wall clock."""
-        assert self._round is None, f"{self.busy_with} is being cleaned already"
+        assert self.busy_with is None, f"{self.busy_with} is being cleaned already"
         self._refused = {log: why for log, why in self._refused.items() if not log.closed}
         self.dirty_share = 0.0
         best: tuple[Log, Cleanable] | None = None
@@ -137,7 +176,16 @@ class LogCleaner:
                 best = log, cleanable
         if best is None:
             return None
-        log, cleanable = best
+        return self._begin(*best, now)
+
+    def _begin(self, log: Log, cleanable: Cleanable, now: Millis) -> Piece | None:
+        """The first piece of a round: read what batches say of transactions where that is not known, else plan."""
+        unbelieved = self._try(lambda: log.guard("reading", lambda: log.front.unbelieved(cleanable.end)))
+        if unbelieved is None:
+            return None
+        if unbelieved:
+            self._reading = TransactionReading(log, unbelieved[0])
+            return Piece(self._reading.run, Millis(0))
         cleaning = self._try(lambda: begin_cleaning(log, cleanable, self._map_bytes, now))
         if cleaning is None:
             return None
@@ -152,6 +200,8 @@ class LogCleaner:
     def settle(self, outcome: int | BaseException, now: Millis, *, started: Millis, ended: Millis) -> Piece | None:
         """A piece has returned so many bytes, or raised that. now: wall clock. started, ended: of the piece, monotonic.
         Returns the next piece, None where the round is over. Raises what is no trouble of log or disk."""
+        if self._reading is not None:
+            return self._settle_reading(self._reading, outcome, now, started, ended)
         assert self._round is not None, "no round is under way"
         log, cleaning = self._round
         if isinstance(outcome, BaseException) or cleaning.cancelled:
@@ -166,6 +216,26 @@ class LogCleaner:
             return None
         wait = self._throttle.wait_after(outcome, started, ended)
         return Piece(lambda: cleaning.run(PIECE_BYTES), wait)
+
+    def _settle_reading(
+        self, reading: TransactionReading, outcome: int | BaseException, now: Millis, started: Millis, ended: Millis
+    ) -> Piece | None:
+        self._reading, log, told = None, reading.log, reading.told
+        if not reading.holds:
+            return None
+        if isinstance(outcome, BaseException) or told is None:
+            self._report(log, outcome)
+            return None
+
+        def enter() -> Cleanable:
+            log.guard("writing a transaction index of", lambda: log.front.believe(reading.segment, told))
+            return measure_log(log, now)
+
+        cleanable = self._try(enter)
+        if cleanable is None or not cleanable.is_worth_it(log.config) or not self._may_clean(log):
+            return None
+        piece = self._begin(log, cleanable, now)
+        return None if piece is None else Piece(piece.work, self._throttle.wait_after(outcome, started, ended))
 
     def _advance(self, log: Log, cleaning: Cleaning, now: Millis) -> bool:
         """Swap in what is ready; write down what is done."""
@@ -182,6 +252,12 @@ class LogCleaner:
         """End a round that cannot be finished, and remove what it was writing."""
         self._round = None
         log.front.stop_cleaning()
+        self._report(log, cause)
+        if not log.closed and log.folder.offline is None:
+            self._try(lambda: log.guard("removing an unfinished cleaning of", cleaning.remove_files))
+
+    def _report(self, log: Log, cause: object) -> None:
+        """Tell what ended a round, and leave a log alone that cannot be read."""
         if isinstance(cause, OSError):
             self._on_trouble(log.folder.fail(f"cleaning {log.path}", cause))
         elif isinstance(cause, BrokenChain | IndexRefusal | TidelogError):
@@ -192,10 +268,8 @@ class LogCleaner:
                     f"{log.topic_partition} cannot be compacted, and is left as it is until it is opened anew: {why}"
                 )
             )
-        elif not isinstance(cause, CleaningCancelled):
+        elif isinstance(cause, BaseException) and not isinstance(cause, CleaningCancelled):
             raise cause
-        if not log.closed and log.folder.offline is None:
-            self._try(lambda: log.guard("removing an unfinished cleaning of", cleaning.remove_files))
 
     def _try(self, work: Callable[[], T]) -> T | None:
         try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from storage.aborted_transactions import Told
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
 from storage.files import Buffer, Files
@@ -22,6 +23,7 @@ from storage.loading import Damage, LoadedLog
 from storage.producer_entry import ProducerBatch, ProducerState, read_marker
 from storage.producer_recovery import Replayed, load_producers, rebuild
 from storage.producer_state import Duplicate, ProducerChanges
+from storage.segment import LogSegment
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared
@@ -85,6 +87,16 @@ class LogProducers:
     def aborted(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start, end). Raises BrokenChain too."""
         return self._aborted.collect(self._segments, start, end)
+
+    def unbelieved(self, end: Offset) -> list[LogSegment]:
+        """The closed segments below `end` whose batches a search for aborted transactions would have to read."""
+        closed = [segment for segment in self._segments.all[:-1] if segment.base_offset < end]
+        return self._aborted.unbelieved(closed)
+
+    def believe(self, segment: LogSegment, told: Told) -> None:
+        """The batches of a closed segment say this of transactions, if it is the log's still."""
+        if segment in self._segments.all[:-1]:
+            self._aborted.believe(segment.base_offset, told)
 
     # --- appends --------------------------------------------------------------------------------------------------
 
@@ -156,12 +168,13 @@ class LogProducers:
         self._aborted.note_agreements(self._segments, self._open_since)
 
     def segments_went(self, log_start: Offset) -> None:
-        """Segments below the one that holds `log_start` go, or some are replaced by cleaned ones: their snapshots go
-        too."""
-        staying = [segment.base_offset for segment in self._segments.from_offset(log_start)]
-        self._state.remove_strays(staying)
-        if staying[0] == self._segments.first.base_offset:
-            self._aborted.forget()
+        """Segments below the one that holds `log_start` go: their snapshots go too."""
+        self._state.remove_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
+
+    def segments_replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
+        """A cleaned segment took the place of those: the snapshots at their bases go too."""
+        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self._aborted.replaced(old, base_offset)
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 

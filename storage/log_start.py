@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from storage.aborted_transactions import Told
 from storage.cleaning import Cleaning
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
@@ -24,6 +25,7 @@ from storage.epoch_cache import LeaderEpochCache
 from storage.files import Files
 from storage.flush import FlushState
 from storage.loading import Damage
+from storage.log_producers import LogProducers
 from storage.retention import count_deletable
 from storage.segment import LogSegment
 from storage.segments import LogSegments
@@ -66,10 +68,18 @@ class OwnLog(Protocol):
 class LogStart:
     """The front end of one log. Its methods raise OSError. `cleaning`: the round under way."""
 
-    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_segments", "cleaning")
+    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_producers", "_segments", "cleaning")
 
-    def __init__(self, log: OwnLog, segments: LogSegments, epochs: LeaderEpochCache, flush: FlushState) -> None:
+    def __init__(
+        self,
+        log: OwnLog,
+        segments: LogSegments,
+        epochs: LeaderEpochCache,
+        flush: FlushState,
+        producers: LogProducers,
+    ) -> None:
         self._log, self._segments, self._epochs, self._flush = log, segments, epochs, flush
+        self._producers = producers
         self._deleted = DeletedFiles()
         self.cleaning: Cleaning | None = None
 
@@ -110,6 +120,7 @@ class LogStart:
             log.files.sync_folder(log.path)
         self.advance(segments.all[count].base_offset)
         log.segments_went()
+        self._producers.segments_went(log.log_start_offset)
         self._flush.forget(segments.all[:count])
         self._put_aside(segments.drop_first(count), now)
         return count
@@ -123,8 +134,17 @@ class LogStart:
         log.allow_holes(end)
         dropped = self._segments.replace(old, cleaned)
         log.segments_went()
+        self._producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)
         self._put_aside(dropped, now)
+
+    def unbelieved(self, end: Offset) -> list[LogSegment]:
+        """The closed segments below `end` of which a cleaning must know what their batches say of transactions."""
+        return self._producers.unbelieved(end)
+
+    def believe(self, segment: LogSegment, told: Told) -> None:
+        """What `tell` said of such a segment."""
+        self._producers.believe(segment, told)
 
     def stop_cleaning(self) -> None:
         """The log's segments change: what a cleaning has made of them is of no use."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from node import methods
-from node.config import ListenerConfig, NodeConfig, QuorumConfig
-from node.metadata_log import SNAPSHOT_BYTES, open_log
+from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
+from node.metadata_log import open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.methods import Answer, Method, Request
 from replication.image import ClusterImage, NodeRegistration
@@ -77,7 +77,9 @@ class MetadataWorld:
             node_id=NodeId(node),
             data_folders=tuple(f"/data{number}" for number in range(self.folders_each)),
             listeners=(ListenerConfig("client", endpoint_of(node)),),
-            quorum=QuorumConfig(node == 0, tuple(map(endpoint_of, range(self.count))), self.voters),
+            quorum=QuorumConfig(
+                node == 0, tuple(map(endpoint_of, range(self.count))), self.voters, self.snapshot_bytes
+            ),
         )
 
     def start(self, *nodes: int) -> None:
@@ -116,7 +118,6 @@ class MetadataWorld:
             clock=clock,
             rng=random.Random(self.rng.random()),
             transport=self.network.transport(f"node-{node}"),
-            snapshot_bytes=self.snapshot_bytes,
         )
         self.network.listen(endpoint_of(node), life.process, f"node-{node}", "client", side.services())
         async with asyncio.TaskGroup() as tasks:

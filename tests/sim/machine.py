@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
 from node.node import Node
 from storage.executor import Executor
 from storage.fake_disk import FakeDisk
@@ -65,6 +65,7 @@ class Machine:
         on_exit: Callable[[Machine, BaseException | None], None],
         folders: int = 1,
         voters: int = 1,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
@@ -86,7 +87,7 @@ class Machine:
             node_id=NodeId(node_id),
             data_folders=self.folders,
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
-            quorum=QuorumConfig(node_id == 0, tuple(cluster), voters),
+            quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
             upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)], scrub_interval_ms=30_000),
         )

@@ -53,6 +53,11 @@ def _make_room(sim: Simulation, fault: Fault) -> None:
     sim.restart(fault.node)
 
 
+def _replace_volume(sim: Simulation, fault: Fault) -> None:
+    sim.empty_if_spare(fault.node)
+    sim.restart(fault.node)
+
+
 BEGIN: Final[dict[Kind, Act]] = {
     Kind.KILL: lambda sim, fault: sim.kill(fault.node),
     Kind.POWER_OFF: lambda sim, fault: sim.power_off(fault.node),
@@ -69,6 +74,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     ),
     Kind.DISK_FULL: lambda sim, fault: sim.fill_disk(fault.node, room=int(20_000 * fault.amount)),
     Kind.STOP: lambda sim, fault: sim.stop(fault.node),
+    Kind.EMPTY: lambda sim, fault: sim.kill(fault.node),
     Kind.CLOCK_JUMP: lambda sim, fault: sim.jump_clock(fault.node, int((fault.amount - 0.5) * 600_000)),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.05 * fault.amount}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.1 * fault.amount, "duplicate": 0.2 * fault.amount}),
@@ -87,6 +93,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),
     Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
+    Kind.EMPTY: _replace_volume,
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),
 }

@@ -28,6 +28,7 @@ class Kind(Enum):
     DISK_ERROR = "fail one sync or write of the disk; the node is started again afterwards"
     DISK_FULL = "leave almost no room on the disk"
     STOP = "stop the process gracefully, then start it again"
+    EMPTY = "kill the process and replace its volume by an empty one, if the others can do without it"
     LOSS = "lose messages everywhere"
     LATE = "deliver requests late and twice"
 
@@ -64,6 +65,7 @@ WEIGHTS: Final = {
     Kind.DISK_ERROR: 2,
     Kind.DISK_FULL: 2,
     Kind.STOP: 2,
+    Kind.EMPTY: 2,
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,
     Kind.LATE: 3,
@@ -95,6 +97,7 @@ class Plan:
     pace: float  # a producer pauses up to so many seconds between two records
     folders: int  # data folders of each node
     voters: int  # of the metadata quorum
+    snapshot_bytes: int  # of its log, from one snapshot to the next
     churn: bool  # one more topic is made and deleted again and again
     faults: tuple[Fault, ...]
 
@@ -129,9 +132,15 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
         pace=rng.choice((0.05, 0.2, 0.5)),
         folders=rng.choice((1, 1, 2)),
         voters=rng.choice((3, 3, 3, 1)),
+        snapshot_bytes=rng.choice((2_000, 10_000, 20 << 20)),
         churn=rng.random() < 0.3,
         faults=_faults(rng, size, seconds),
     )
+
+
+def _length(kind: Kind, lengths: Callable[[], float]) -> float:
+    """A node must be fenced before its volume may go: that takes a session."""
+    return min(lengths(), 12.0) + (3.0 if kind is Kind.EMPTY else 0.0)
 
 
 def _faults(rng: random.Random, nodes: int, seconds: float) -> tuple[Fault, ...]:
@@ -146,6 +155,6 @@ def _faults(rng: random.Random, nodes: int, seconds: float) -> tuple[Fault, ...]
         kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
         node = rng.randrange(nodes)
         other = (node + rng.randrange(1, nodes)) % nodes
-        faults.append(Fault(round(at, 3), kind, node, other, round(min(lengths(), 12.0), 3), round(rng.random(), 2)))
+        faults.append(Fault(round(at, 3), kind, node, other, round(_length(kind, lengths), 3), round(rng.random(), 2)))
         at += rng.expovariate(1 / pace)
     return tuple(faults)

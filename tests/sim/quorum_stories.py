@@ -144,6 +144,7 @@ def two_of_three_lose_all_state(sim: Simulation) -> None:
     sim.start(nodes=3, voters=3, topics=())
     emptied = voters_but(sim, active(sim))
     left = active(sim)
+    before = core(sim, left)
     for node in sim.nodes:
         sim.kill(node)
     for node in emptied:
@@ -151,10 +152,10 @@ def two_of_three_lose_all_state(sim: Simulation) -> None:
     for node in sim.nodes:
         sim.restart(node)
     sim.run_for(20)
-    assert active(sim) == -1
     state = core(sim, left)
     assert state is not None
-    assert not state.leads
+    assert before is not None
+    assert (active(sim), state.leads, state.epoch) == (-1, False, before.epoch), "a new folder has voted"
 
 
 # --- Raft's own ---------------------------------------------------------------------------------------------------
@@ -275,6 +276,65 @@ def voters_lose_power_one_after_the_other(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def forgotten_vote(sim: Simulation) -> None:
+    """A voter votes, and loses power before it hears of the leader that it has made; the old leader is back and asks it
+    for its vote in that same epoch."""
+    sim.start(nodes=3, voters=3, topics=())
+    old = active(sim)
+    voter, candidate = voters_but(sim, old)
+    sim.hold("Quorum.Vote", source=voter)
+    news = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
+    begins = sim.hold("Quorum.BeginQuorumEpoch", source=candidate, target=voter)
+    sim.kill(old)
+    sim.run_until(lambda: _leads(sim, candidate), within=5, what="the candidate is elected")
+    sim.pause(candidate)
+    sim.power_off(voter, forget_all=True)
+    sim.restart(voter)
+    sim.restart(old)
+    sim.run_until(lambda: _leads(sim, old), within=10, what="the old leader leads again")
+    sim.resume(candidate)
+    news.let_pass()
+    begins.let_pass()
+    sim.must_heal()
+
+
+def short_log_gets_no_vote(sim: Simulation) -> None:
+    """A voter that missed what the others committed stands first; nobody who has it may vote for that one."""
+    sim.start(nodes=3, voters=3, topics=())
+    old = active(sim)
+    straggler, other = voters_but(sim, old)
+    sim.cut(straggler)
+    sim.create_topic("missed", replicas=1, wait=False, client=sim.client((old, other)))
+    standing = sim.hold("Quorum.Vote", source=other)
+    sim.kill(old)
+    sim.heal(straggler)
+    sim.run_for(8)
+    assert active(sim) == -1
+    standing.release()
+    assert wait_active(sim) == other
+    sim.must_heal()
+
+
+def emptied_first_node(sim: Simulation) -> None:
+    """The node that was told to form the cluster loses its volume while all are down: it joins, and forms nothing."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    cluster = sim.image().cluster_id
+    write(sim, 0, "a", 3)
+    for node in sim.nodes:
+        sim.kill(node)
+    sim.empty(0)
+    for node in sim.nodes:
+        sim.restart(node)
+    sim.run_until(lambda: not any(node.fenced for node in sim.image().nodes.values()), within=30, what="all are back")
+    assert sim.image().cluster_id == cluster
+    sim.must_heal()
+
+
+def _leads(sim: Simulation, node: int) -> bool:
+    state = core(sim, node)
+    return state is not None and state.leads
+
+
 ALL = (
     initial_election,
     leader_failure,
@@ -290,4 +350,7 @@ ALL = (
     draining_controller_hands_over,
     vote_on_a_hanging_disk,
     voters_lose_power_one_after_the_other,
+    forgotten_vote,
+    short_log_gets_no_vote,
+    emptied_first_node,
 )

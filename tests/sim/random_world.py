@@ -131,7 +131,13 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     sim = Simulation(plan.seed, show=show)
     try:
         with sim:
-            sim.start(nodes=plan.nodes, topics=(), folders=plan.folders, voters=plan.voters)
+            sim.start(
+                nodes=plan.nodes,
+                topics=(),
+                folders=plan.folders,
+                voters=plan.voters,
+                snapshot_bytes=plan.snapshot_bytes,
+            )
             for topic in plan.topics:
                 sim.create_topic(
                     topic.name,

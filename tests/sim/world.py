@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from node.config import SNAPSHOT_BYTES
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from tests.sim import views
 from tests.sim.checkers import Checkers, Ledger, ReadableLog, ReplicaView, Violation
@@ -50,6 +51,7 @@ class Simulation:
         self.healing = False  # all faults are over: whatever ends is started again
         self._machine_of: dict[Process, Machine] = {}
         self._newest = EMPTY
+        self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
         self._logs = TraceHandler(self.trace)
         self.loop.after_callback = self._after_callback
 
@@ -96,6 +98,7 @@ class Simulation:
         partitions: int = 1,
         folders: int = 1,
         voters: int = 1,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
         **configs: str,
     ) -> None:
         """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
@@ -113,6 +116,7 @@ class Simulation:
                 on_exit=self._node_ended,
                 folders=folders,
                 voters=voters,
+                snapshot_bytes=snapshot_bytes,
             )
         for number in self.nodes:
             self.restart(number)
@@ -205,6 +209,31 @@ class Simulation:
         self.note(f"the volume of {self.machines[node].name} is replaced by an empty one")
         self.machines[node].empty()
         return node
+
+    def empty_if_spare(self, node: int) -> None:
+        """As `empty`, unless it runs, or that would be more than a cluster survives: the last copy of something, or a
+        majority of the voters' folders."""
+        if not self.machines[node].up and self._is_spare(node):
+            self._emptied[node] = self.image().offset
+            self.empty(node)
+
+    def _is_spare(self, node: int) -> bool:
+        image = self.image()
+        self._emptied = {gone: since for gone, since in self._emptied.items() if not self._is_whole_again(gone, since)}
+        entry = image.nodes.get(NodeId(node))
+        if self._emptied or entry is None or not entry.fenced:
+            return False
+        if any(node in (*state.isr, *state.elr) for state in image.partitions()):
+            return False
+        keep = [voter for voter in image.voters if voter.node_id != node]
+        return len(keep) > len(image.voters) // 2
+
+    def _is_whole_again(self, node: int, since: int) -> bool:
+        """Has the node registered with its new folder, which has taken the old one's place among the voters?"""
+        image = self.image()
+        entry = image.nodes[NodeId(node)]
+        folders = {voter.folder_id for voter in image.voters if voter.node_id == node}
+        return entry.node_epoch >= since and not entry.fenced and folders <= {entry.folders[0].folder_id}
 
     def restart(self, node: int, *, after: float = 0.0) -> int:
         """Start the process again, on whatever the disk has; nothing happens where one runs."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage.agreed_indexes import AGREEMENT_FILE
 from storage.isolation import FetchIsolation
 from storage.log_cleaner import LogCleaner, Piece, measure_log
 from tests.storage.cleaning_bench import (
@@ -321,6 +322,61 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
         (s.producer_id, s.last_sequence) for s in states
     }
     assert bench.produce(7, (C, b"goes on")) == 5
+
+
+def forget_agreements(bench: CleaningBench) -> None:
+    """The process dies; what was known of the transaction indexes is lost, as in a folder that Kafka wrote."""
+    bench.folder.write_checkpoints()
+    bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
+    bench.kill()
+    bench.settle(roll=False)
+
+
+def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
+    """The indexes are not believed, and may be lost: they are read again off the owner's thread, a segment a piece."""
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
+    for n in range(6):
+        bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
+        bench.put((b"k%d" % n, b"plain" + b"." * 40))
+        if n % 2:
+            bench.end(7, commit=False)
+            bench.put((b"k%d" % (n - 1), b"newer" + b"." * 40))
+    bench.settle()
+    before = visible(bench.log)
+    for name in bench.files.list(bench.log.path):
+        if name.endswith(".txnindex"):
+            bench.files.remove(f"{bench.log.path}/{name}")
+    forget_agreements(bench)
+    unbelieved = len(bench.log.front.unbelieved(bench.log.log_end_offset))
+    assert unbelieved > 5
+    assert clean(bench.log) > unbelieved
+    assert bench.log.front.unbelieved(bench.log.log_end_offset) == [], "nor need they be read again"
+    assert table(visible(bench.log)) == table(before)
+    assert last_offsets(visible(bench.log)) == last_offsets(before)
+
+
+@pytest.mark.parametrize("change", ["deleted", "cut", "closed"])
+def test_segments_that_change_while_they_are_read_end_the_reading(change: str) -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=150, delete=True, retention_ms=DAY))
+    for n in range(12):
+        bench.put((b"k%d" % (n % 3), b"." * 60), timestamp=NOW + n)
+    bench.settle()
+    forget_agreements(bench)
+    troubles: list[TidelogError] = []
+    cleaner = make_cleaner(troubles)
+    piece = cleaner.begin([bench.log], Millis(NOW))
+    assert piece is not None
+    if change == "deleted":
+        bench.log.delete_old_segments(Millis(NOW + DAY + 5))
+    elif change == "cut":
+        bench.log.truncate_to(Offset(0))
+    else:
+        bench.folder.close()
+    finish(cleaner, piece, FileNotFoundError())
+    assert (troubles, cleaner.busy_with, cleaner.uncleanable) == ([], None, {})
+    if change == "deleted":
+        assert clean(bench.log, cleaner=cleaner)
+        assert [record.offset for record in records_of(bench.log)] == [9, 10, 11]
 
 
 # --- offsets and segments ---------------------------------------------------------------------------------------------

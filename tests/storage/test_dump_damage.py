@@ -16,8 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.checkpoints import encode_topic_id
 from storage.data_folder import DataFolder
-from storage.dump_events import BatchFound, Event, Finding, LogSummed, OffsetEntryFound, Severity, TimeEntryFound
+from storage.dump_events import (
+    BatchFound,
+    Event,
+    Finding,
+    LogSummed,
+    MarkFound,
+    OffsetEntryFound,
+    PropertyFound,
+    Severity,
+    TimeEntryFound,
+)
 from storage.dump_folder import dump
 from storage.dump_log import LogReader, Read
 from storage.dump_text import bytes_text, size_text, time_text
@@ -25,7 +36,8 @@ from storage.fake_disk import FakeDisk
 from storage.os_files import OsFiles
 from tests.storage.dumped import command, damage, events, of
 from tests.storage.kafka_vectors import unpack
-from tests.storage.workbench import SMALL, Bench, stamped
+from tests.storage.workbench import SMALL, TOPIC_ID, Bench, stamped
+from tidelog.types import NodeId
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +161,7 @@ def test_a_log_that_lost_what_was_durable_is_damaged_and_a_torn_tail_is_not(benc
     log.write_bytes(whole[:-10])
     told = damage(events(folder))
     assert any("whatever followed is lost" in finding.cause for finding in told)
-    assert any(finding.last_offset == end - 1 for finding in told)
+    assert any(finding.last_offset == end - 1 and "durable once" in finding.cause for finding in told)
 
     log.write_bytes(whole + whole[:30])
     found = events(folder)
@@ -221,6 +233,29 @@ def test_a_snapshot_a_checkpoint_and_an_id_that_do_not_parse_are_told(root: Path
     assert "checkpoint" in told["replication-offset-checkpoint"]
 
 
+def test_the_files_that_only_we_write_are_told(bench: Bench) -> None:
+    bench.folder.adopt("tide", NodeId(3))
+    bench.folder.write_registration(7)
+    held = bench.log.held
+    bench.folder.close_clean()
+    found = events(bench.path)
+    assert of(MarkFound, found) == [MarkFound(f"{bench.path}/held-offset-marks", encode_topic_id(TOPIC_ID), 0, held)]
+    told = {(Path(found.path).name, found.name): found.value for found in of(PropertyFound, found)}
+    assert told["registration", "registration"] == "7"
+    assert told["meta.properties", "cluster.id"] == "tide"
+    assert told["meta.properties", "node.id"] == "3"
+    assert told[".kafka_cleanshutdown", "brokerEpoch"] == "7"
+
+
+def test_a_log_that_is_gone_altogether_is_told_by_its_mark(bench: Bench) -> None:
+    held = bench.log.held
+    bench.folder.close_clean()
+    shutil.rmtree(bench.log.path)
+    told = only(damage(events(bench.path)))
+    assert (told.first_offset, told.last_offset) == (0, held - 1)
+    assert encode_topic_id(TOPIC_ID) in told.cause
+
+
 def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_words(bench: Bench) -> None:
     """No cut, and no flipped byte, ends in anything but findings."""
     bench.folder.close_clean()
@@ -228,7 +263,7 @@ def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_word
     rng = random.Random(5)
     for file in sorted(folder.iterdir())[-8:]:
         whole = file.read_bytes()
-        for position in rng.sample(range(len(whole)), min(len(whole), 40)):
+        for position in rng.sample(range(len(whole)), min(len(whole), 25)):
             file.write_bytes(whole[:position])
             assert of(LogSummed, events(folder))
             file.write_bytes(

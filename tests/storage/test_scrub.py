@@ -325,6 +325,19 @@ def test_what_changes_while_it_is_read_is_no_finding(what: str) -> None:
     assert world.bench.folder.offline is None
 
 
+def test_what_was_read_wrong_only_once_is_no_finding() -> None:
+    """The bytes in the segment are right again when the owner looks: it was the reading that failed."""
+    world = World(rate=200)
+    world.rot(0, HEADER_BYTES + 10)
+    while world.scrub.bytes_read == 0:
+        world.tick()
+    assert world.scrub.segments_read == 0, "it is in the middle of the segment, behind the bad batch"
+    world.rot(0, HEADER_BYTES + 10)
+    while world.scrub.segments_read == 0:
+        world.tick()
+    assert world.findings == []
+
+
 def test_a_disk_that_cannot_be_read_goes_offline() -> None:
     world = World()
     world.disk.fail("read", world.path(2), times=-1)
