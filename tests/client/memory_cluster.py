@@ -107,16 +107,21 @@ class MemoryPartition:
         batch = bytearray(records)
         base = self.end
         stamp(batch, 0, base_offset=base, leader_epoch=self.leader_epoch)
-        sent = RecordBatch(batch)
-        sent.ensure_valid()
+        RecordBatch(batch).ensure_valid()
+        self.batches.append(bytes(batch))
+        self.grown.set()
+        self.grown = asyncio.Event()
+        return base
+
+    def produce(self, records: Any) -> int:
+        """Append what a producer sends, as a leader does: an idempotent one's batches once and in order."""
+        sent = RecordBatch(records)
         numbers = (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.count)
         first_copy = self.producers.judge(*numbers)
         if first_copy is not None:
             return first_copy
+        base = self.append(records)
         self.producers.appended(*numbers, base)
-        self.batches.append(bytes(batch))
-        self.grown.set()
-        self.grown = asyncio.Event()
         return base
 
     def epoch_end(self, epoch: int) -> common_pb2.EpochEnd:
@@ -180,7 +185,7 @@ class MemoryNode:
                 try:
                     if isinstance(wish, TidelogError):
                         raise wish
-                    answer.base_offset = self.cluster.led(self, entry).append(entry.records)
+                    answer.base_offset = self.cluster.led(self, entry).produce(entry.records)
                 except TidelogError as error:
                     answer.error.CopyFrom(to_proto(error))
                     answer.record_errors.extend(

@@ -33,7 +33,7 @@ class ProducerStates:
     def judge(self, producer_id: int, epoch: int, sequence: int, records: int) -> int | None:
         """The offset of the first copy, or None for a batch to append. Raises why it is refused."""
         known = self.known.get(producer_id)
-        if producer_id == NO_PRODUCER_ID or sequence < 0:  # plain, or a marker
+        if producer_id == NO_PRODUCER_ID:
             return None
         if known is None:
             if self.strict and sequence:
@@ -55,7 +55,7 @@ class ProducerStates:
 
     def appended(self, producer_id: int, epoch: int, sequence: int, records: int, offset: int) -> None:
         """A batch was appended."""
-        if producer_id == NO_PRODUCER_ID or sequence < 0:
+        if producer_id == NO_PRODUCER_ID:
             return
         known = self.known.get(producer_id)
         if known is None or known.epoch != epoch:
