@@ -38,6 +38,7 @@ from replication.controller_events import (
     Proposal,
     Registered,
     RegisterNode,
+    RemoveVoter,
     Reply,
     Report,
     Resigned,
@@ -45,13 +46,21 @@ from replication.controller_events import (
     Ticked,
     TopicCreated,
     TopicDeleted,
+    VoterRemoved,
     VotersReviewed,
 )
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.metadata import MetadataRecord, NodeChangeRecord, TopicRemovalRecord, VotersRecord
+from replication.metadata import MetadataRecord, NodeChangeRecord, TopicRemovalRecord, Voter, VotersRecord
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
-from tidelog.errors import NodeIdNotRegistered, NotController, RequestTimedOut, StaleNodeEpoch, TidelogError
+from tidelog.errors import (
+    NodeIdNotRegistered,
+    NotController,
+    RequestTimedOut,
+    StaleNodeEpoch,
+    TidelogError,
+    VoterChangePending,
+)
 from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey
 
 E = TypeVar("E")
@@ -128,6 +137,8 @@ class Controller:
                 self._request(event.request_id, self._create_topic, event)
             case DeleteTopic():
                 self._request(event.request_id, self._delete_topic, event)
+            case RemoveVoter():
+                self._request(event.request_id, self._remove_voter, event)
             case NodeHeard() | VotersReviewed() | Activated() | Resigned():
                 self._handle_seldom(event)
             case _:
@@ -191,8 +202,16 @@ class Controller:
         if not self.active or self._committed < self._voters_end:
             return
         voters = voter_changes.next_voters(self.image, caught_up, self._config.voters)
-        if voters is None:
-            return
+        if voters is not None:
+            self._change_voters(voters)
+
+    def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
+        if self._committed < self._voters_end:
+            raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
+        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.folder_id))
+        return VoterRemoved()
+
+    def _change_voters(self, voters: tuple[Voter, ...]) -> None:
         batch = _Batch(self.image)
         batch.add([VotersRecord(voters)])
         self._append(batch)

@@ -16,6 +16,7 @@ from replication.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
     Endpoint,
+    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -170,6 +171,15 @@ class AlterPartition:
     proposals: tuple[Proposal, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """A node that is gone for good is to vote no more. folder_id: by which folder; None: whichever does."""
+
+    request_id: int
+    node_id: NodeId
+    folder_id: FolderId | None = None
+
+
 Event: TypeAlias = (
     Activated
     | Resigned
@@ -177,6 +187,7 @@ Event: TypeAlias = (
     | Ticked
     | NodeHeard
     | VotersReviewed
+    | RemoveVoter
     | RegisterNode
     | Heartbeat
     | CreateTopic
@@ -231,7 +242,12 @@ class AlteredPartitions:
     partitions: tuple[AlteredPartition, ...]
 
 
-Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions
+@dataclass(frozen=True, slots=True)
+class VoterRemoved:
+    """The voter is none any more."""
+
+
+Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions | VoterRemoved
 
 # --- effects ----------------------------------------------------------------------------------------------------
 
