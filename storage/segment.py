@@ -27,6 +27,7 @@ from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
+from tidelog.records.fast_paths import follow_chain
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
@@ -439,8 +440,11 @@ def _whole_batches(data: bytes, link: Link, offset: Offset, up_to: Offset, max_b
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    at, before, next_offset = link.position, link, offset
-    while link.position - at < len(data):
+    at, next_offset = link.position, offset
+    before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
+    if link.position > at:
+        next_offset = Offset(link.next_offset)
+    while link.position - at < len(data):  # older formats, and what ends the chain
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:
