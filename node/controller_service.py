@@ -29,11 +29,14 @@ from replication.controller_events import (
     Proposal,
     Registered,
     RegisterNode,
+    RemoveVoter,
     TopicCreated,
     TopicDeleted,
+    VoterRemoved,
 )
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
+    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -156,6 +159,14 @@ class ControllerService:
         topic_id = TopicId(_uuid(request.topic_id)) if request.topic_id else None
         await self._driver.ask(lambda number: DeleteTopic(number, request.name, topic_id), TopicDeleted)
         return admin_pb2.DeleteTopicResponse()
+
+    async def remove_voter(
+        self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
+    ) -> admin_pb2.RemoveVoterResponse:
+        """A node that is gone for good votes no more."""
+        folder_id = FolderId(_uuid(request.folder_id)) if request.folder_id else None
+        await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), folder_id), VoterRemoved)
+        return admin_pb2.RemoveVoterResponse()
 
 
 def _altered(altered: AlteredPartition) -> controller_pb2.AlteredPartition:

@@ -40,6 +40,7 @@ from replication.controller_events import (
     Proposal,
     Registered,
     RegisterNode,
+    RemoveVoter,
     Reply,
     Report,
     Resigned,
@@ -47,6 +48,7 @@ from replication.controller_events import (
     Ticked,
     TopicCreated,
     TopicDeleted,
+    VoterRemoved,
     VotersReviewed,
 )
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
@@ -55,11 +57,19 @@ from replication.metadata import (
     NodeChangeRecord,
     ProducerIdsRecord,
     TopicRemovalRecord,
+    Voter,
     VotersRecord,
 )
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
-from tidelog.errors import NodeIdNotRegistered, NotController, RequestTimedOut, StaleNodeEpoch, TidelogError
+from tidelog.errors import (
+    NodeIdNotRegistered,
+    NotController,
+    RequestTimedOut,
+    StaleNodeEpoch,
+    TidelogError,
+    VoterChangePending,
+)
 from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
 
 E = TypeVar("E")
@@ -141,6 +151,8 @@ class Controller:
                 self._request(event.request_id, self._delete_topic, event)
             case AllocateProducerIds():
                 self._request(event.request_id, self._allocate_producer_ids, event)
+            case RemoveVoter():
+                self._request(event.request_id, self._remove_voter, event)
             case NodeHeard() | VotersReviewed() | Activated() | Resigned():
                 self._handle_seldom(event)
             case _:
@@ -204,8 +216,16 @@ class Controller:
         if not self.active or self._committed < self._voters_end:
             return
         voters = voter_changes.next_voters(self.image, caught_up, self._config.voters)
-        if voters is None:
-            return
+        if voters is not None:
+            self._change_voters(voters)
+
+    def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
+        if self._committed < self._voters_end:
+            raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
+        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.folder_id))
+        return VoterRemoved()
+
+    def _change_voters(self, voters: tuple[Voter, ...]) -> None:
         batch = _Batch(self.image)
         batch.add([VotersRecord(voters)])
         self._append(batch)

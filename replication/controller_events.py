@@ -16,6 +16,7 @@ from replication.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
     Endpoint,
+    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -180,6 +181,15 @@ class AllocateProducerIds:
     node_epoch: NodeEpoch
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """A node that is gone for good is to vote no more. folder_id: by which folder; None: whichever does."""
+
+    request_id: int
+    node_id: NodeId
+    folder_id: FolderId | None = None
+
+
 Event: TypeAlias = (
     Activated
     | Resigned
@@ -187,6 +197,7 @@ Event: TypeAlias = (
     | Ticked
     | NodeHeard
     | VotersReviewed
+    | RemoveVoter
     | RegisterNode
     | Heartbeat
     | CreateTopic
@@ -250,7 +261,14 @@ class ProducerIdBlock:
     count: int
 
 
-Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions | ProducerIdBlock
+@dataclass(frozen=True, slots=True)
+class VoterRemoved:
+    """The voter is none any more."""
+
+
+Result: TypeAlias = (
+    Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions | VoterRemoved | ProducerIdBlock
+)
 
 # --- effects ----------------------------------------------------------------------------------------------------
 

@@ -38,8 +38,9 @@ class EpochRecovery:
         except CorruptLog as error:
             site.note(error.message)
             entries = None
+        self.found = entries
+        """What the file says; None where there is none that can be read."""
         self.lost = entries is None
-        """Is there no file that can be read?"""
         complete_below = 0 if entries is None else INT64_MAX if site.known.foreign else site.protected
         self.witness = EpochWitness(entries or (), complete_below)
         self.cache = LeaderEpochCache(entries or ())

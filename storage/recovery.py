@@ -46,9 +46,17 @@ class Recovery:
         """Segments in which a header was put right."""
 
     def run(self, segments: Sequence[LogSegment]) -> LoadedLog | None:
-        """Recover the log that lies in these segments, of which there is one at least. Returns None where all of it
-        lies below where the log starts: it is set aside then. Raises OSError."""
+        """Recover the log that lies in these segments, of which there is one at least. Returns None where none of it
+        can stay: all of it lies below where the log starts, or what came before it was lost in the making; it is set
+        aside then. Raises OSError."""
         known, site = self._known, self._site
+        front = site.lost_front(segments[0].base_offset, self._epochs.found)
+        if front is not None and front >= site.protected:
+            site.drop(segments, f"offsets {front} to {segments[0].base_offset - 1} before it are lost")
+            return None
+        if front is not None:
+            first_file = segments[0].path
+            site.lose(first_file, 0, front, segments[0].base_offset, "the segments before this one are lost")
         # A segment that ends at the recovery point was closed just then: its indexes need not be durable.
         first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
         self._check_closed(segments, first)
@@ -60,7 +68,7 @@ class Recovery:
         if log_end < known.log_start:
             site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.log_start}")
             return None
-        log_start = max(known.log_start, kept[0].base_offset)
+        log_start = known.log_start if front is not None else max(known.log_start, kept[0].base_offset)
         self._epochs.finish(log_start, log_end)
         sync_all([segment.file for segment in self._mended])
         loaded = LoadedLog(
@@ -162,7 +170,9 @@ class Recovery:
         rewrite_from = end = segment.size
         while position < end:
             try:
-                for header in self._scan(segment, Link(position, end, next_offset, self._epochs.before(next_offset))):
+                for header in self._scan(
+                    segment, behind, Link(position, end, next_offset, self._epochs.before(next_offset))
+                ):
                     self._take(segment, header)
                     if header.last_offset >= self._known.recovery_point:
                         rewrite_from = min(rewrite_from, header.position)
@@ -207,7 +217,7 @@ class Recovery:
                 return 0, start
         return position, next_offset
 
-    def _scan(self, segment: LogSegment, link: Link) -> Iterator[BatchHeader]:
+    def _scan(self, segment: LogSegment, behind: Offset | None, link: Link) -> Iterator[BatchHeader]:
         """The batches of a segment from `link` on, checked, their `position` being that in the file. Headers that the
         checksum does not cover are put right. Raises BrokenChain."""
         file = segment.file
@@ -216,15 +226,15 @@ class Recovery:
                 for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
                     header = batch.header._replace(position=position)
                     if header.magic == 2 and self._is_odd(header, link):
-                        meant = right_header(file, header, link, self._epochs.witness)
+                        meant = right_header(file, header, link, self._epochs.witness, behind)
                         if meant != header:
                             self._mend(segment, position, write_header(file, position, header, meant))
                             break  # the chain is read again from here
-                    self._check_distance(segment, header, link)
+                    self._check_offset(segment, header, link)
                     yield header
                     link = link.behind(header)
             except BrokenChain as broken:
-                wrong = put_right(file, link, self._epochs.witness) if broken.header is None else None
+                wrong = put_right(file, link, self._epochs.witness, behind) if broken.header is None else None
                 if wrong is None:
                     raise
                 self._mend(segment, link.position, wrong)
@@ -234,11 +244,15 @@ class Recovery:
         """Does it leave a hole before it, or begin another epoch?"""
         return header.base_offset > link.next_offset or not link.epoch == header.leader_epoch >= 0
 
-    @staticmethod
-    def _check_distance(segment: LogSegment, header: BatchHeader, link: Link) -> None:
-        """Raises BrokenChain where the offset cannot be of this segment."""
+    def _check_offset(self, segment: LogSegment, header: BatchHeader, link: Link) -> None:
+        """Raises BrokenChain where the offset cannot be right: too far for this segment, or beyond what was durable
+        behind a hole that reaches below: a log has always ended where a batch did."""
         if header.last_offset - segment.base_offset > INT32_MAX:
             raise link.broken(f"offset {header.last_offset} is too far from the base offset {segment.base_offset}")
+        if link.next_offset < self._site.protected <= header.base_offset and not self._site.config.compact:
+            raise link.broken(
+                f"the batch starts at offset {header.base_offset}, the log went on from {link.next_offset}"
+            )
 
     def _mend(self, segment: LogSegment, position: int, wrong: str) -> None:
         self._site.note(f"{segment.path}: the batch at byte {position} {wrong}; it was put right")

@@ -27,6 +27,7 @@ from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
+from tidelog.records.fast_paths import follow_chain
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
@@ -281,7 +282,9 @@ class LogSegment:
         max_bytes: at most so many, but with `min_one` at least one batch. at: where that batch starts, if known.
         Returns None where the segment has nothing at or above `offset`. Raises BrokenChain, OSError.
         """
+        least = offset
         if at is None:
+            least = Offset(0)
             found = self.find(offset)
             if found is None:
                 return None
@@ -289,10 +292,11 @@ class LogSegment:
         if at >= self.size:
             return None
         data = self.file.pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
-        end, next_offset, missing = _whole_batches(data, at, self.size, offset, up_to, max_bytes)
+        link = Link(at, self.size, least)
+        end, next_offset, missing = _whole_batches(data, link, offset, up_to, max_bytes)
         if end == 0 and min_one and missing:
             data = self.file.pread(missing, at)
-            end, next_offset, _ = _whole_batches(data, at, self.size, offset, up_to, missing)
+            end, next_offset, _ = _whole_batches(data, link, offset, up_to, missing)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
         return SegmentRead(records, next_offset, at + end)
 
@@ -430,17 +434,17 @@ def _add_entry(
         times.maybe_append(largest.timestamp, largest.offset)
 
 
-def _whole_batches(
-    data: bytes, at: int, file_end: int, offset: Offset, up_to: Offset, max_bytes: int
-) -> tuple[int, Offset, int]:
-    """How many bytes of `data`, which starts at byte `at` of the file, are whole batches below `up_to`.
+def _whole_batches(data: bytes, link: Link, offset: Offset, up_to: Offset, max_bytes: int) -> tuple[int, Offset, int]:
+    """How many bytes of `data`, which starts where the chain has come to, are whole batches below `up_to`.
 
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    link = before = Link(at, file_end, 0)
-    next_offset = offset
-    while link.position - at < len(data):
+    at, next_offset = link.position, offset
+    before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
+    if link.position > at:
+        next_offset = Offset(link.next_offset)
+    while link.position - at < len(data):  # older formats, and what ends the chain
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:

@@ -85,6 +85,7 @@ ADMIN_DELETE_TOPIC: Final = Method(ADMIN, "DeleteTopic", admin_pb2.DeleteTopicRe
 ADMIN_DESCRIBE_CLUSTER: Final = Method(
     ADMIN, "DescribeCluster", admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse
 )
+ADMIN_REMOVE_VOTER: Final = Method(ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
 
 CONTROLLER_REGISTER_NODE: Final = Method(
     CONTROLLER, "RegisterNode", controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
@@ -106,6 +107,9 @@ CONTROLLER_CREATE_TOPIC: Final = Method(
 )
 CONTROLLER_DELETE_TOPIC: Final = Method(
     CONTROLLER, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse
+)
+CONTROLLER_REMOVE_VOTER: Final = Method(
+    CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse
 )
 
 QUORUM_INTRODUCE: Final = Method(QUORUM, "Introduce", quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)

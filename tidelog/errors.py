@@ -483,6 +483,18 @@ class NodeIdNotRegistered(
     """No node of this id is registered."""
 
 
+class VoterNotFound(
+    TidelogError, code=126, kafka_name="VOTER_NOT_FOUND", status="NOT_FOUND", retry=Retry.NEVER, written=False
+):
+    """The metadata quorum has no such voter."""
+
+
+class VoterChangePending(
+    TidelogError, code=1012, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
+):
+    """The voters of the metadata quorum change one at a time, and the last change is not committed yet."""
+
+
 class InvalidUpdateVersion(
     TidelogError,
     code=95,

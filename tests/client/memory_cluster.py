@@ -28,6 +28,7 @@ from tidelog.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    VoterNotFound,
 )
 from tidelog.records import RecordBatch, iter_batches, stamp
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
@@ -311,6 +312,12 @@ class MemoryNode:
         self.cluster.delete(request.name)
         return admin_pb2.DeleteTopicResponse()
 
+    async def remove_voter(self, request: admin_pb2.RemoveVoterRequest, caller: Caller) -> Any:
+        if request.node_id not in self.cluster.voters:
+            raise VoterNotFound(f"node {request.node_id} does not vote")
+        self.cluster.voters.remove(request.node_id)
+        return admin_pb2.RemoveVoterResponse()
+
     async def describe_cluster(self, request: Any, caller: Caller) -> Any:
         nodes = [
             admin_pb2.NodeStatus(
@@ -336,6 +343,7 @@ class MemoryCluster:
         self.version = 0
         self.cluster_id = "memory"
         self.producer_ids = 0
+        self.voters = [node.node_id for node in self.nodes]
         self._ids = 0
 
     @property

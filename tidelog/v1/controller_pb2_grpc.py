@@ -65,6 +65,11 @@ class ControllerStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/tidelog.v1.Controller/RemoveVoter',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -108,6 +113,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -140,6 +151,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -304,6 +320,33 @@ class Controller:
             '/tidelog.v1.Controller/DeleteTopic',
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Controller/RemoveVoter',
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
             options,
             channel_credentials,
             insecure,
