@@ -257,8 +257,12 @@ class QuorumDriver:
             await self._wake.wait()
 
     async def _handle(self, event: Event, take: TakeFetched | None) -> None:
-        assert self.core is not None
-        effects = self.core.handle(event)
+        core = self.core
+        assert core is not None
+        if core.leads and self._metadata.log.folder.offline is not None:
+            # It could append nothing, so another should lead.
+            await self._handle(AppendRefused(self._clock.monotonic_ms()), None)
+        effects = core.handle(event)
         self._show()
         for effect in effects:
             match effect:
