@@ -257,12 +257,14 @@ class QuorumDriver:
             await self._wake.wait()
 
     async def _handle(self, event: Event, take: TakeFetched | None) -> None:
-        core = self.core
-        assert core is not None
-        if core.leads and self._metadata.log.folder.offline is not None:
+        if self._view.leads and self._metadata.log.folder.offline is not None:
             # It could append nothing, so another should lead.
-            await self._handle(AppendRefused(self._clock.monotonic_ms()), None)
-        effects = core.handle(event)
+            await self._give(AppendRefused(self._clock.monotonic_ms()), None)
+        await self._give(event, take)
+
+    async def _give(self, event: Event, take: TakeFetched | None) -> None:
+        assert self.core is not None
+        effects = self.core.handle(event)
         self._show()
         for effect in effects:
             match effect:
