@@ -323,8 +323,9 @@ class Simulation:
 
     def fill_disk(self, node: int, room: int | None) -> None:
         """Leave so many bytes of room on the disk; None: as much as anybody wants."""
-        disk = self.machines[node].disk
-        disk.capacity = None if room is None else disk.used + room
+        machine = self.machines[node]
+        machine.disk.capacity = None if room is None else machine.disk.used + room
+        machine.was_full |= room is not None
 
     def jump_clock(self, node: int, ms: int) -> None:
         """Set the machine's wall clock forward, or back."""
