@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog.records.analysis import Analysis, analyze
 from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
-from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, set_producer, stamp
+from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
 from tidelog.records.batches import batch_at, iter_batches, iter_records, view
 from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
 from tidelog.records.checksum import crc32c
@@ -28,6 +28,7 @@ from tidelog.records.fast_paths import RecordsBuffer, check_records, implementat
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.message_builder import MessageSetBuilder, build_message_set
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
+from tidelog.records.producer_numbers import set_producer
 from tidelog.records.record import Header, Record
 from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages
 from tidelog.records.validation import ensure_producible
