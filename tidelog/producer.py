@@ -494,10 +494,12 @@ class Producer(Service):
         known = self._routes.get(view.name)
         self._views[view.name] = view
         topic_bytes_max = int(view.configs.get("max.message.bytes", self._record_bytes_max))
-        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max) - HEADER_BYTES
+        segment_bytes = int(view.configs.get("segment.bytes", topic_bytes_max))  # a batch must fit into a segment
+        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max, segment_bytes) - HEADER_BYTES
         idempotent = self._idempotent and view.configs.get(MESSAGE_FORMAT, "v2") == "v2"
-        if known is not None and (len(known.queues), known.topic_bytes_max, known.idempotent) == (
+        if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == (
             len(view.partitions),
+            batch_bytes,
             topic_bytes_max,
             idempotent,
         ):

@@ -235,6 +235,20 @@ def test_a_record_too_large_is_refused_before_anything_is_queued() -> None:
     run(story())
 
 
+def test_batches_fit_into_a_segment_of_their_topic() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", configs={"segment.bytes": "1000"})
+            async with Producer(cluster.bootstrap, linger_ms=50) as producer:
+                for _ in range(20):
+                    await producer.enqueue("orders", b"x" * 200)
+            sizes = [len(data) for data in cluster.topics["orders"].partitions[0].batches]
+            assert max(sizes) <= 1000
+            assert len(sizes) < 20
+
+    run(story())
+
+
 def test_memory_is_bounded_and_its_callers_wait_in_turn() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:

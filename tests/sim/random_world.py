@@ -84,7 +84,7 @@ class Workload:
             batch_bytes=rng.choice((300, 1_500)),
             linger_ms=rng.choice((0, 5)),
             request_timeout_ms=rng.choice((800, 3_000)),
-            delivery_timeout_ms=rng.choice((2_000, 8_000, 30_000)),
+            delivery_timeout_ms=rng.choice((3_000, 10_000, 30_000)),
         )
         await producer.start()
         count = 0
