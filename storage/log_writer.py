@@ -126,7 +126,7 @@ class LogWriter:
             return closed
         self._producers.rolling(base_offset)
         segment, notes = self._segments.add(base_offset, self._log.config, now)
-        self._producers.rolled(closed.base_offset, base_offset)
         self._flush.note_roll(closed)
+        self._producers.rolled(closed.base_offset, base_offset)
         self._log.rolled(notes)
         return segment

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
-from storage.files import Buffer, File, Files
+from storage.files import Buffer, File, Files, sync_paths
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
@@ -348,7 +348,13 @@ class LogSegment:
         except CorruptIndex:
             self.rebuild_indexes()
             self.trim_indexes()
+            self.sync_indexes()
         return self.index, self.time_index
+
+    def sync_indexes(self) -> None:
+        """Make indexes durable that no flush will: a time entry that a crash left zero looks like any other. Raises
+        OSError."""
+        sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
