@@ -106,7 +106,7 @@ class Recovery:
             site.ensure_indexes(segment)
             try:
                 end = self._end_of(segment)
-                if end < behind.base_offset and not site.may_lack(behind.base_offset):
+                if self._is_hole(segment, end, behind.base_offset):
                     reason = "the offsets before the next segment are lost"
                     site.lose(segment.path, segment.size, end, behind.base_offset, reason)
             except BrokenChain as broken:
