@@ -104,7 +104,11 @@ format: env  ## Format the code and mend what the linter can mend
 
 .PHONY: sim
 sim: env  ## Random simulated clusters: SEEDS=N worlds, or SEED=x replays one with its trace
-	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),50) --jobs $(JOBS))
+	@$(PY) -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),50) --jobs $(JOBS) $(if $(NODES),--nodes $(NODES)))
+
+.PHONY: sim-mutants
+sim-mutants: env  ## Plant every known bug, one at a time: who notices it (SEEDS=N random worlds each at most)
+	@$(PY) -m tests.sim.mutants --worlds $(or $(SEEDS),10) --jobs $(JOBS)
 
 .PHONY: integration
 integration: env  ## Only the tests with real processes and, where an engine answers, real containers

@@ -3,8 +3,10 @@
     python -m tests.sim --seeds 200          so many fresh worlds on all cores, with progress
     python -m tests.sim --seed 4711          one world, with its plan and its trace
     python -m tests.sim --seed 4711 --without 3,5    the same world less some of its faults
+    python -m tests.sim --seeds 200 --nodes 5        worlds of that size, with three voters
 
-The exit code is 1 where a world failed; each failure is shown with the command that replays it.
+The exit code is 1 where a world failed; each failure is shown with as few faults as it needs, and with the command that
+replays it.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from tests.sim.plan import make_plan
-from tests.sim.random_world import Outcome, run, run_seed
+from tests.sim.plan import Plan, make_plan
+from tests.sim.random_world import Outcome, run
+from tests.sim.shrink import shrink
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,16 +31,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds side by side (one for each core)")
     parser.add_argument("--seed", type=int, help="replay this world with its trace")
     parser.add_argument("--without", default="", help="with --seed: leave out these faults of its plan, by number")
+    parser.add_argument("--nodes", type=int, help="of every world; 5 of them have three voters")
     given = parser.parse_args(arguments)
     if given.seed is not None:
-        return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number))
+        return replay(given.seed, frozenset(int(number) for number in given.without.split(",") if number), given.nodes)
     first = int.from_bytes(os.urandom(4)) if given.first is None else given.first  # noqa: TID251 - fresh worlds
-    return run_many(range(first, first + given.seeds), given.jobs)
+    return run_many(range(first, first + given.seeds), given.jobs, given.nodes)
 
 
-def replay(seed: int, dropped: frozenset[int]) -> int:
+def plan_of(seed: int, nodes: int | None) -> Plan:
+    """The plan of a seed; with a size of its own, one with three voters."""
+    plan = make_plan(seed, nodes)
+    return plan if nodes is None else replace(plan, voters=min(nodes, 3))
+
+
+def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
     """One world, everything shown."""
-    plan = make_plan(seed)
+    plan = plan_of(seed, nodes)
     print(f"seed {seed}: {plan.nodes} nodes, topics {', '.join(map(str, plan.topics))}")
     for number, fault in enumerate(plan.faults):
         print(f"  {number:3d} {'(left out) ' if number in dropped else ''}{fault}")
@@ -46,15 +58,25 @@ def replay(seed: int, dropped: frozenset[int]) -> int:
     return 1 if outcome.failure else 0
 
 
-def run_many(seeds: range, jobs: int) -> int:
+def run_one(seed: int, nodes: int | None) -> tuple[Outcome, str]:
+    """The world of a seed, and what to show of it where it fails."""
+    plan = plan_of(seed, nodes)
+    outcome = run(plan)
+    if outcome.failure is None:
+        return outcome, ""
+    dropped = shrink(plan, outcome.failure)
+    return outcome, report(outcome, plan, dropped, nodes)
+
+
+def run_many(seeds: range, jobs: int, nodes: int | None) -> int:
     """All of them, as many side by side as there are jobs."""
     print(f"{len(seeds)} worlds from seed {seeds.start} on, {jobs} side by side", file=sys.stderr)
     done: list[Outcome] = []
     with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=50) as pool:
-        for outcome in pool.imap_unordered(run_seed, seeds):
+        for outcome, shown in pool.imap_unordered(partial(run_one, nodes=nodes), seeds):
             done.append(outcome)
-            if outcome.failure is not None:
-                print(report(outcome))
+            if shown:
+                print(shown, flush=True)
             progress(done, len(seeds))
     failed = sorted(outcome.seed for outcome in done if outcome.failure is not None)
     virtual, real = sum(o.virtual_seconds for o in done), sum(o.real_seconds for o in done)
@@ -66,8 +88,16 @@ def run_many(seeds: range, jobs: int) -> int:
     return 1 if failed else 0
 
 
-def report(outcome: Outcome) -> str:
-    return f"\nseed {outcome.seed} FAILED: {outcome.failure}\nreplay it with: make sim SEED={outcome.seed}\n"
+def report(outcome: Outcome, plan: Plan, dropped: frozenset[int], nodes: int | None) -> str:
+    """A failure with the faults that it needs, and the command that replays it with these alone."""
+    kept = [f"  {number:3d} {fault}" for number, fault in enumerate(plan.faults) if number not in dropped]
+    size = "" if nodes is None else f" --nodes {nodes}"
+    without = f" --without {','.join(map(str, sorted(dropped)))}" if dropped else ""
+    return (
+        f"\nseed {outcome.seed} FAILED: {outcome.failure}\nit needs {len(kept)} of {len(plan.faults)} faults:\n"
+        + "\n".join(kept)
+        + f"\nreplay it with: python -m tests.sim --seed {outcome.seed}{size}{without}\n"
+    )
 
 
 def describe(outcome: Outcome) -> str:

@@ -10,8 +10,10 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
     (both for `durability=fsync`, where no crash may take it away);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
   - nothing is committed twice, and what an idempotent producer sent is committed in the order of its calls;
-  - readers see committed records only;
-  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching).
+  - readers see committed records only, those of decided transactions none of an aborted or an open one; nothing is
+    committed that nobody has sent;
+  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching), and its leader
+    commits older epochs through a record of its own only.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ class Ledger:
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, data records only
     offsets: dict[bytes, int] = field(default_factory=dict)  # by value: each is committed once
     last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: what came last
+    markers: set[tuple[int, int]] = field(default_factory=set)  # of transactions: producer id and epoch
     leaders: dict[int, str] = field(default_factory=dict)  # by epoch: which life of which node
 
 
@@ -100,6 +103,7 @@ class Checkers:
     ) -> None:
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
+        self._values: dict[bytes, Sent] = {}
         self._numbered: dict[bytes, Sent] = {}
         self.reads = 0
         self._read = read
@@ -223,9 +227,21 @@ class Checkers:
             )
         self._compare(node, replica, log, max(seen.high_watermark, log.log_start_offset), reached)
         seen.high_watermark = reached
+        if ledger.end > before and replica.leads and replica.name.startswith("__"):
+            self._commits_its_own(node, replica, ledger)
         if ledger.end > before:
             for member, view in self._members(replica.key):
                 self._member_has(member, view, ledger, before, f"by {node}")
+
+    def _commits_its_own(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
+        """Raft's figure 8: older epochs are committed only through a record of the leader's own."""
+        last = ledger.batches[max(ledger.batches)]
+        epoch = int(next(iter(iter_batches(last))).partition_leader_epoch)
+        if epoch != replica.leader_epoch:
+            raise Violation(
+                f"{replica.name} on {node}: leading in epoch {replica.leader_epoch} it commits what is of an "
+                f"older epoch, {epoch}"
+            )
 
     def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:
         """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation."""
@@ -243,7 +259,9 @@ class Checkers:
             if known is None and base >= ledger.end:
                 ledger.batches[base] = data
                 ledger.end = int(batch.next_offset)
-                if not batch.is_control:
+                if batch.is_control:
+                    ledger.markers.add((int(batch.producer_id), int(batch.producer_epoch)))
+                else:
                     for record in batch.records():
                         self._committed(ledger, int(record.offset), record.value)
             elif known != data:
@@ -268,12 +286,15 @@ class Checkers:
             if last is not None and last.number > sent.number:
                 raise Violation(f"{ledger.name}: {sent} is committed at {offset}, behind {last}, which was sent later")
             ledger.last_of[sent.producer] = sent
+        if value not in self._values:
+            raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and nobody has sent it")
 
     # --- what clients are told ---
 
     def sending(self, sent: Sent) -> None:
         """A client begins to send; its answer is judged when it comes."""
         self.sent.append(sent)
+        self._values[sent.value] = sent
         if sent.producer:
             self._numbered[sent.value] = sent
         sent.on_done.append(self._answered)
@@ -293,9 +314,15 @@ class Checkers:
                 return ledger
         raise Violation(f"{sent}, but nothing was ever committed in that partition")
 
-    def reader_got(self, ledger: Ledger, record: Record) -> None:
-        """A reader was given a record."""
+    def reader_got(self, ledger: Ledger, record: Record, *, decided: bool = False) -> None:
+        """A reader was given a record. decided: it asked for no others."""
         self.reads += 1
+        sent = self._values.get(record.value or b"")
+        if decided and sent is not None and sent.transaction is not None and not sent.transaction.committed:
+            raise Violation(
+                f"a reader of decided transactions of {ledger.name} was given offset {record.offset}, of one that is "
+                f"{'open' if sent.transaction.committed is None else 'aborted'}"
+            )
         if record.offset not in ledger.values:
             raise Violation(f"a reader of {ledger.name} was given offset {record.offset}, which is not committed")
         if ledger.values[record.offset] != record.value:

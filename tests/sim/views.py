@@ -9,8 +9,11 @@ from node.metadata_node import MetadataNode
 from node.node import Node
 from node.partition import Partition
 from replication.image import EMPTY, ClusterImage
+from replication.leader_events import Appended
+from storage.append_info import Origin
 from storage.log import Log
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
+from tidelog.records.control import EndTxnMarker, control_batch
 from tidelog.types import Durability, Offset, PartitionIndex, PartitionKey
 
 Position = tuple[int, bool, object, int, int, int]
@@ -110,3 +113,22 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
         pieces.append(bytes(found.records))
         position = found.next_offset
     return b"".join(pieces)
+
+
+def append_marker(node: Node, key: PartitionKey, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+    """What a transaction coordinator has a leader do: append the marker that ends a producer's transaction."""
+    manager = node.replicas
+    part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
+    if part is None or part.leader is None:
+        return
+    log = part.log
+    marker = control_batch(
+        EndTxnMarker(commit, coordinator_epoch=0),
+        timestamp=log.folder.clock.wall_ms(),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    log.append(marker, assign_offsets=True, leader_epoch=part.leader_epoch, origin=Origin.COORDINATOR)
+    part._lead(part.leader.handle(Appended(log.log_end_offset, log.held)))
+    part._wake(part._followers_waiting)
+    part.sync()

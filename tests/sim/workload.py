@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,7 +22,7 @@ from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network, SimTransport
 from tests.sim.process import Process
-from tidelog._wire import PartitionProduce, ProduceRequest
+from tidelog._wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.errors import (
     ConnectionLost,
     LeaderNotAvailable,
@@ -38,8 +39,9 @@ from tidelog.types import Endpoint, Millis, Offset
 from tidelog.v1 import admin_pb2, data_pb2
 
 RETRY_MS = (20, 250)
-ANSWER_MS = 8_000
+ANSWER_MS = 4_000
 CALL_MS = 3_000
+LATEST = -1
 
 
 class Fate(Enum):
@@ -47,6 +49,20 @@ class Fate(Enum):
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "certainly not written"
     UNKNOWN = "nobody can tell"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A transaction of one producer, and what its coordinator has decided: None while it is open."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool | None = None
+    sent: list[Sent] = field(default_factory=list)
+
+    def sequence_of(self, sent: Sent) -> int:
+        """Its place among the records of its partition."""
+        return [one for one in self.sent if one.partition == sent.partition].index(sent)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +83,9 @@ class Sent:
     number: int = -1
     """What that producer counts it as: records are queued in this order."""
     on_done: list[Callable[[Sent], None]] = field(default_factory=list)
+    transaction: Transaction | None = None
+    timeout_ms: int = ANSWER_MS
+    """For the leader to acknowledge it; the client waits for the answer twice as long."""
     drive: Callable[..., None] | None = None  # the world's `run_until`
 
     @property
@@ -83,6 +102,18 @@ class Sent:
 
     def __str__(self) -> str:
         return f"{self.value[:24]!r} to {self.topic}-{self.partition}: {self.fate.value}"
+
+
+def _batch_of(sent: Sent, record: Record) -> bytes:
+    if sent.transaction is None:
+        return build_batch([record])
+    return build_batch(
+        [record],
+        producer_id=sent.transaction.producer_id,
+        producer_epoch=sent.transaction.producer_epoch,
+        base_sequence=sent.transaction.sequence_of(sent),
+        is_transactional=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +252,9 @@ class Client:
             topic_id=leader.topic_id,
             partition=sent.partition,
             leader_epoch=leader.epoch,
-            records=build_batch([record]),
+            records=_batch_of(sent, record),
         )
-        request = ProduceRequest(acks=sent.acks, timeout_ms=ANSWER_MS // 2, partitions=[entry])
+        request = ProduceRequest(acks=sent.acks, timeout_ms=sent.timeout_ms, partitions=[entry])
         try:
             answer = await self._exchange(stream, request, batch_id, leader.endpoint)
         except BaseException:
@@ -239,7 +270,7 @@ class Client:
         stream: MessageStream[Any, Any], request: ProduceRequest, batch_id: int, to: Endpoint
     ) -> data_pb2.PartitionProduced:
         try:
-            async with asyncio.timeout(ANSWER_MS / 1000):
+            async with asyncio.timeout(2 * request.timeout_ms / 1000):
                 await stream.send(request)
                 if request.acks == 0:
                     return data_pb2.PartitionProduced(base_offset=-1)
@@ -248,7 +279,7 @@ class Client:
                         if entry.batch_id == batch_id:
                             return entry  # type: ignore[no-any-return]
         except TimeoutError:
-            raise RequestTimedOut(f"no answer from {to} to a batch within {ANSWER_MS} ms") from None
+            raise RequestTimedOut(f"no answer from {to} to a batch within {2 * request.timeout_ms} ms") from None
         raise ConnectionLost(f"{to} ended the stream before it answered the batch")
 
     # --- reading ---
@@ -262,22 +293,7 @@ class Client:
             raise
 
     async def _fetch(self, leader: Leader, partition: int, offset: int, max_wait_ms: int) -> tuple[list[Record], int]:
-        wanted = data_pb2.FetchPartition(
-            fetch_id=1,
-            topic_id=leader.topic_id,
-            partition=partition,
-            current_leader_epoch=leader.epoch,
-            fetch_offset=offset,
-            last_fetched_epoch=-1,
-            held_offset=-1,
-            log_start_offset=-1,
-            max_bytes=1 << 20,
-        )
-        request = data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, partitions=[wanted])
-        answer = await self.transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
-        fetched = answer.partitions[0]
-        if fetched.error is not None:
-            raise status.from_proto(fetched.error)
+        fetched = await self._ask(leader, partition, offset, max_wait_ms)
         records: list[Record] = []
         for batch in iter_batches(fetched.records):
             batch.ensure_valid()
@@ -285,9 +301,81 @@ class Client:
                 records.extend(record for record in batch.records() if record.offset >= offset)
         return records, fetched.high_watermark
 
-    async def read_to(self, topic: str, partition: int, end: int, take: Callable[[Record], None]) -> None:
-        """Read from the start until everything below `end` has been handed to `take`, through whatever goes wrong."""
-        position = 0
+    async def fetch_decided(self, topic: str, partition: int, offset: int) -> tuple[list[Record], int]:
+        """One fetch of decided transactions. Returns the records of those that were not aborted, and where to read on:
+        markers and aborted records lie between."""
+        leader = await self.leader(topic, partition)
+        fetched = await self._ask(leader, partition, offset, 100, isolation=data_pb2.ISOLATION_LEVEL_READ_COMMITTED)
+        begun = deque(sorted((int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted))
+        aborted: set[int] = set()
+        records: list[Record] = []
+        for batch in iter_batches(fetched.records):
+            offset = int(batch.next_offset)
+            while begun and begun[0][0] < offset:
+                aborted.add(begun.popleft()[1])
+            if batch.is_control:
+                aborted.discard(int(batch.producer_id))  # its transaction ends here
+            elif not (batch.is_transactional and int(batch.producer_id) in aborted):
+                records += batch.records()
+        return records, offset
+
+    async def _ask(
+        self,
+        leader: Leader,
+        partition: int,
+        offset: int,
+        max_wait_ms: int,
+        *,
+        last_epoch: int = -1,
+        isolation: data_pb2.IsolationLevel.ValueType = data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
+    ) -> PartitionFetched:
+        wanted = data_pb2.FetchPartition(
+            fetch_id=1,
+            topic_id=leader.topic_id,
+            partition=partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            held_offset=-1,
+            log_start_offset=-1,
+            max_bytes=1 << 20,
+        )
+        request = data_pb2.FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            isolation_level=isolation,
+            partitions=[wanted],
+        )
+        answer = await self.transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
+        fetched = answer.partitions[0]
+        if fetched.error is not None:
+            raise status.from_proto(fetched.error)
+        return fetched
+
+    async def latest(self, topic: str, partition: int) -> int:
+        """Where the committed log ends, by the leader. Raises OffsetNotAvailable while that one cannot know."""
+        leader = await self.leader(topic, partition)
+        asked = data_pb2.ListOffsetsPartition(
+            topic_id=leader.topic_id, partition=partition, current_leader_epoch=leader.epoch, timestamp_ms=LATEST
+        )
+        request = data_pb2.ListOffsetsRequest(partitions=[asked])
+        answer = await self.transport.call(leader.endpoint, methods.DATA_LIST_OFFSETS, request, timeout_ms=CALL_MS)
+        listed = answer.partitions[0]
+        if listed.HasField("error"):
+            raise status.from_proto(listed.error)
+        return int(listed.offset)
+
+    async def truncation(self, topic: str, partition: int, offset: int, epoch: int) -> tuple[int, int] | None:
+        """Fetch from `offset`, the record before it being of that epoch. Returns epoch and end where the leader says
+        that the logs stop agreeing; None where they agree."""
+        leader = await self.leader(topic, partition)
+        answer = await self._ask(leader, partition, offset, 0, last_epoch=epoch)
+        return None if answer.diverging is None else (answer.diverging.epoch, answer.diverging.end_offset)
+
+    async def read_to(
+        self, topic: str, partition: int, end: int, take: Callable[[Record], None], position: int = 0
+    ) -> None:
+        """Read from `position` until everything below `end` has been handed to `take`, through whatever goes wrong."""
         while position < end:
             try:
                 records, _ = await self.fetch(topic, partition, position)

@@ -25,7 +25,7 @@ from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
 from tests.sim.trace import Trace, TraceHandler
-from tests.sim.workload import Client, Sent
+from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
 
@@ -180,6 +180,12 @@ class Simulation:
 
     def run_for(self, seconds: float) -> None:
         self.loop.run_for(seconds)
+
+    def never(self, wrong: Callable[[], bool], *, seconds: float, what: str) -> None:
+        """Let the world run for so long; that must not be true after any event."""
+        over = self.loop.time() + seconds
+        self.run_until(lambda: wrong() or self.loop.time() > over, within=seconds + 1)
+        assert not wrong(), what
 
     # --- faults ---
 
@@ -420,14 +426,61 @@ class Simulation:
         return client
 
     def produce(
-        self, topic: str, value: bytes, *, acks: str = "all", partition: int = 0, client: Client | None = None
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        acks: str = "all",
+        partition: int = 0,
+        client: Client | None = None,
+        timeout_ms: int = ANSWER_MS,
     ) -> Sent:
         """Send one record from a client of its own; `.wait()` for the answer."""
-        sent = Sent(topic, partition, value, int(ACKS[acks]), drive=self.run_until)
+        sent = Sent(topic, partition, value, int(ACKS[acks]), timeout_ms=timeout_ms, drive=self.run_until)
         self.checkers.sending(sent)
         client = client or self.client()
         client.start(client.produce(sent), f"produces {value[:16]!r}")
         return sent
+
+    def produce_in(self, transaction: Transaction, topic: str, value: bytes, partition: int = 0) -> Sent:
+        """Send one record of a transaction; `.wait()` for the answer."""
+        sent = Sent(topic, partition, value, int(Acks.ALL), transaction=transaction, drive=self.run_until)
+        transaction.sent.append(sent)
+        self.checkers.sending(sent)
+        client = self.client()
+        client.start(client.produce(sent), f"produces {value[:16]!r}")
+        return sent
+
+    def decide(self, transaction: Transaction, *, commit: bool) -> None:
+        """The scripted coordinator: decide, then have every leader append the marker, again if it is lost."""
+        transaction.committed = commit
+        for topic, partition in sorted({(sent.topic, sent.partition) for sent in transaction.sent}):
+            key, ledger = self.partition(topic, partition).key, self.ledger(topic, partition)
+            marker = (transaction.producer_id, transaction.producer_epoch)
+            while marker not in ledger.markers:
+                node = self.machines[self.leader(topic, partition)].node
+                if node is not None:
+                    views.append_marker(node, key, transaction.producer_id, transaction.producer_epoch, commit=commit)
+                self.run_for(1)
+
+    def read_decided(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """The values of a partition's decided transactions, as far as its last stable offset reaches now."""
+        client, values = self.client(), []
+
+        async def read() -> None:
+            position = -1
+            reached = self._start_of(topic, partition)
+            while reached != position:
+                position = reached
+                records, reached = await client.fetch_decided(topic, partition, position)
+                for record in records:
+                    self.checkers.reader_got(self.ledger(topic, partition), record, decided=True)
+                    values.append(record.value)
+
+        task = client.start(read(), f"reads {topic}-{partition}, decided")
+        self.run_until(task.done, within=60, what=f"{topic}-{partition} is read")
+        task.result()
+        return values
 
     def producer(self, **options: Any) -> SimProducer:
         """An idempotent producer, the real one, in a client process of its own. options: as of tidelog.Producer."""
@@ -445,7 +498,8 @@ class Simulation:
             self.checkers.reader_got(ledger, record)
             values.append(record.value)
 
-        task = client.start(client.read_to(topic, partition, ledger.end, take), f"reads {topic}-{partition}")
+        begin = self._start_of(topic, partition)
+        task = client.start(client.read_to(topic, partition, ledger.end, take, begin), f"reads {topic}-{partition}")
         self.run_until(task.done, within=60, what=f"{topic}-{partition} is read")
         task.result()
         return values
@@ -479,10 +533,15 @@ class Simulation:
             for state in topic.partitions:
                 self._replicas_are_equal(topic, state)
                 read = self.read_committed(topic.name, state.partition)
-                ledger = self.ledger(topic.name, state.partition)
-                if read != [value for _, value in sorted(ledger.values.items())]:
+                ledger, start = self.ledger(topic.name, state.partition), self._start_of(topic.name, state.partition)
+                if read != [value for offset, value in sorted(ledger.values.items()) if offset >= start]:
                     raise Violation(f"{topic.name}-{state.partition}: what is read is not what was committed")
         self.checkers.all_sent_are_accounted_for()
+
+    def _start_of(self, topic: str, partition: int) -> int:
+        """Where a partition begins by now: retention may have taken what was before."""
+        view = self.replica(self.leader(topic, partition), topic, partition)
+        return 0 if view is None or view.log is None else int(view.log.log_start_offset)
 
     def _healed(self) -> bool:
         return not self._unhealed()
@@ -513,10 +572,12 @@ class Simulation:
 
     def _replicas_are_equal(self, topic: TopicState, state: PartitionState) -> None:
         contents = {}
-        for node in state.replicas:
-            log = self.log(node, topic.name, state.partition)
-            machine = self.machines[node]
-            contents[node] = self._read_quietly(machine.name, log, log.log_start_offset, log.log_end_offset)
+        logs = {node: self.log(node, topic.name, state.partition) for node in state.replicas}
+        start = max(log.log_start_offset for log in logs.values())
+        if start > logs[state.leader].log_start_offset:
+            raise Violation(f"{topic.name}-{state.partition}: a replica's log starts at {start}, above its leader's")
+        for node, log in logs.items():
+            contents[node] = self._read_quietly(self.machines[node].name, log, start, log.log_end_offset)
         if len(set(contents.values())) != 1:
             raise Violation(f"{topic.name}-{state.partition}: the logs of {sorted(contents)} are not equal")
 

@@ -1,21 +1,15 @@
-"""The metadata quorum with one of its rules made weaker at a time: the story that needs the rule must fail."""
+"""Quorums that break a rule of Raft: votes, elections, what is committed, what is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import pytest
+from dataclasses import replace
+from typing import Any
 
 from node import cluster_formation, quorum_driver
-from replication import quorum
+from replication import ballot, quorum, quorum_books
 from replication.quorum_roles import Cause, Role
-from storage import log as storage_log
-from tests.sim import quorum_stories as stories
-from tests.sim.world import Simulation
-from tidelog.types import LeaderEpoch
-
-Patch = pytest.MonkeyPatch
+from tests.sim.mutants.mutant import Patch
+from tidelog.types import LeaderEpoch, Offset
 
 
 def a_vote_is_not_written(patch: Patch) -> None:
@@ -65,38 +59,46 @@ def any_log_gets_a_vote(patch: Patch) -> None:
     patch.setattr(quorum.Quorum, "_is_complete", lambda self, request: True)
 
 
-def unsynced_records_count(patch: Patch) -> None:
-    """A replica says that it holds what it has only written."""
-    patch.setattr(storage_log.Log, "held", property(lambda self: self.log_end_offset))
-
-
 def an_emptied_node_forms_a_cluster(patch: Patch) -> None:
     """The first node forms a cluster whatever the others belong to."""
     patch.setattr(cluster_formation.ClusterFormation, "_has_only_to_join", lambda self, *_: False)
 
 
-class Planted(NamedTuple):
-    """A bug, the story that notices it, what is said then, and with which seed."""
+def older_epochs_are_committed_by_count(patch: Patch) -> None:
+    """A majority that holds a record commits it, whichever epoch it is of (Raft, figure 8)."""
 
-    bug: Callable[[Patch], None]
-    story: Callable[[Simulation], None]
-    says: str
-    seed: int = 1
+    def committed(self: Any, log: Any) -> Any:
+        held = {replica: int(position.held) for replica, position in self._positions.items()}
+        held[self._me] = log.held
+        return Offset(min(log.voters.reached_by_majority(held), log.log_end))
 
-
-PLANTED = [
-    Planted(a_vote_is_not_written, stories.forgotten_vote, r"is led by node-\d\.\d and by node-\d\.\d"),
-    Planted(any_folder_of_a_node_votes, stories.two_of_three_lose_all_state, "a new folder has voted"),
-    Planted(nobody_is_asked_before_an_epoch_begins, stories.cut_off_voter_disturbs_nobody, ""),
-    Planted(a_leader_without_a_majority_leads_on, stories.minority_leader_returns, "the old leader has resigned"),
-    Planted(any_log_gets_a_vote, stories.short_log_gets_no_vote, "with its log ending at"),
-    Planted(unsynced_records_count, stories.all_nodes_killed, "but a crash may lose"),
-    Planted(an_emptied_node_forms_a_cluster, stories.emptied_first_node, ""),
-]
+    patch.setattr(quorum_books.QuorumBooks, "committed", committed)
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted.bug.__name__}-in-{planted.story.__name__}")
-def test_a_planted_bug_is_caught(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted.bug(monkeypatch)
-    with pytest.raises(AssertionError, match=planted.says), Simulation(planted.seed) as sim:
-        planted.story(sim)
+def one_vote_elects(patch: Patch) -> None:
+    """A candidate leads with its own vote alone."""
+    patch.setattr(ballot.Ballot, "won", property(lambda _: True))
+
+
+def one_voter_commits(patch: Patch) -> None:
+    """What the leader holds is committed."""
+
+    def committed(self: Any, log: Any) -> Any:
+        return log.held if log.held > self.epoch_start else None
+
+    patch.setattr(quorum_books.QuorumBooks, "committed", committed)
+
+
+def logs_of_voters_are_not_compared(patch: Patch) -> None:
+    """A leader gives records to whoever asks from an offset, whatever lies before it there."""
+    patch.setattr(quorum, "divergence", lambda *_: None)
+
+
+def a_late_answer_is_taken(patch: Patch) -> None:
+    """A voter takes an answer whatever its log has become since it asked."""
+
+    def fetch_answered(self: Any, event: Any) -> None:
+        original(self, replace(event, offset=self.log.log_end))
+
+    original = quorum.Quorum._fetch_answered
+    patch.setattr(quorum.Quorum, "_fetch_answered", fetch_answered)

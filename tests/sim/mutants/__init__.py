@@ -1,0 +1,247 @@
+"""The simulator can fail: known bugs, planted one at a time, each with the story that must notice it.
+
+    python -m tests.sim.mutants               all of them, each in its story and in random worlds
+    python -m tests.sim.mutants NAME ...      some of them
+
+A planted bug that neither its story nor any random world notices is a missing checker.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim import producer_stories, quorum_stories, replication_stories, stories
+from tests.sim.mutants import controllers, disks, followers, leaders, producers, quorum
+from tests.sim.mutants.mutant import Mutant
+
+MIXED: Final = "is not what was committed there before"
+LOSES: Final = "but a crash may lose"
+MEMBER_LACKS: Final = "is in the in-sync set and (holds offsets below|has no log)"
+TWO_LEADERS: Final = r"is led by node-\d\.\d and by node-\d\.\d"
+TOO_SHORT: Final = "with its log ending at"
+
+MUTANTS: Final = (
+    # leaders
+    Mutant(leaders.a_diverging_fetch_counts, "S2", stories.stale_position, MIXED),
+    Mutant(leaders.a_replica_joins_by_its_log_end, "S4", stories.join_by_log_end, MEMBER_LACKS),
+    Mutant(leaders.a_joiner_counts_once_admitted, "S5", stories.late_proposal, MEMBER_LACKS),
+    Mutant(leaders.a_refused_joiner_counts_no_more, "S5", stories.late_proposal, MEMBER_LACKS),
+    Mutant(
+        leaders.a_refused_joiner_counts_no_more,
+        "S5",
+        stories.lost_answer_to_a_proposal,
+        "committed without a member of the set",
+        4,
+    ),
+    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS, 5),
+    Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, "too small has committed"),
+    Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
+    Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
+    Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "taken out for its lag"),
+    Mutant(leaders.a_stuck_leader_stays, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"),
+    Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged"),
+    Mutant(leaders.an_ack_does_not_wait, "rule 5", stories.join_by_log_end, "is not committed"),
+    Mutant(
+        leaders.a_leader_alone_acknowledges_what_it_has_written,
+        "rule 5",
+        replication_stories.stuck_leader_hands_over,
+        "by a leader that does not hold it",
+    ),
+    Mutant(leaders.readers_see_the_log_end, "rule 3", replication_stories.too_small_a_set, "is not committed"),
+    Mutant(
+        leaders.the_last_stable_offset_is_one_too_high,
+        "transactions",
+        producer_stories.decided_transactions_only,
+        "of one that is open",
+    ),
+    Mutant(
+        leaders.aborted_transactions_are_not_named,
+        "transactions",
+        producer_stories.decided_transactions_only,
+        "of one that is aborted",
+    ),
+    Mutant(
+        leaders.a_new_leader_tells_the_end_it_knows,
+        "KIP-207",
+        replication_stories.new_leader_does_not_know_the_end,
+        "an end that it cannot know",
+    ),
+    Mutant(
+        leaders.readers_are_not_asked_for_their_epoch,
+        "KIP-320",
+        replication_stories.reader_behind_the_end_of_its_epoch,
+        "was given records of another epoch",
+    ),
+    Mutant(
+        leaders.epochs_are_not_compared,
+        "rule 1",
+        replication_stories.words_of_an_older_epoch,
+        "of an older epoch was answered",
+    ),
+    Mutant(
+        leaders.any_incarnation_counts,
+        "rule 1",
+        replication_stories.words_of_an_earlier_life,
+        "of an earlier life was answered",
+    ),
+    Mutant(leaders.reports_of_any_stream_count, "S2", replication_stories.report_of_another_stream, MEMBER_LACKS),
+    # followers
+    Mutant(followers.a_watermark_comes_before_the_cut, "S7", stories.watermark_of_a_diverging_answer, MIXED),
+    Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "offset 8 is missing"),
+    Mutant(
+        followers.a_refused_follower_is_given_one_tick,
+        "found",
+        stories.refused_fetch_is_sent_again,
+        "the first record is committed",
+    ),
+    Mutant(
+        followers.a_fetcher_stopped_while_it_connects_goes_on,
+        "found",
+        stories.stopped_while_connecting,
+        "the node has stopped",
+        2,
+    ),
+    Mutant(
+        followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS
+    ),
+    Mutant(followers.a_follower_empties_its_log, "rule 2", stories.stale_position, MEMBER_LACKS),
+    Mutant(
+        followers.a_follower_cuts_where_the_leader_says,
+        "S15, KIP-279",
+        replication_stories.epochs_that_only_a_follower_has,
+        "the third is cut and has the new records",
+    ),
+    Mutant(
+        followers.a_log_too_short_is_not_begun_anew,
+        "rule 2",
+        replication_stories.follower_below_the_log_start,
+        "the follower is in sync",
+    ),
+    Mutant(
+        followers.a_follower_tells_nobody_what_it_holds,
+        "rule 2",
+        stories.committed_outlives_its_leader,
+        "not acknowledged in time",
+    ),
+    Mutant(followers.a_lost_stream_is_not_noticed, "healing", stories.join_by_log_end, "has fetched everything"),
+    Mutant(
+        followers.a_follower_takes_the_leaders_start_at_once,
+        "S10",
+        stories.committed_outlives_its_leader,
+        "above its leader's",
+    ),
+    # controllers
+    Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, TWO_LEADERS),
+    Mutant(controllers.a_leader_comes_from_all_replicas, "rule 6", stories.committed_outlives_its_leader, TOO_SHORT),
+    Mutant(
+        controllers.a_folder_without_its_number_is_unfenced,
+        "rule 6",
+        stories.folder_fails_before_ready,
+        "it ends before it is ready",
+    ),
+    Mutant(controllers.an_older_proposal_is_taken, "S5, KIP-497", stories.late_proposal, MEMBER_LACKS),
+    Mutant(
+        controllers.an_unfit_replica_is_admitted, "KIP-841", replication_stories.fenced_joiner, "not the one proposed"
+    ),
+    Mutant(
+        controllers.an_earlier_registration_is_admitted,
+        "KIP-903",
+        replication_stories.joiner_of_another_life,
+        "not the one proposed",
+    ),
+    Mutant(
+        controllers.the_silent_are_not_fenced, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
+    ),
+    Mutant(
+        controllers.fencing_changes_no_partition, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
+    ),
+    Mutant(
+        controllers.the_last_member_is_taken_out, "KIP-966", replication_stories.last_replica_standing, "AssertionError"
+    ),
+    Mutant(controllers.any_folder_will_do, "S9", replication_stories.last_member_is_emptied, "ending at|led from"),
+    Mutant(
+        controllers.copies_of_folders_are_not_noticed,
+        "S9",
+        replication_stories.volume_put_back_from_a_copy,
+        "ending at|led from",
+    ),
+    Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
+    Mutant(
+        controllers.nobody_comes_back_to_lead,
+        "healing",
+        replication_stories.last_replica_standing,
+        "the last one leads",
+    ),
+    # disks
+    Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
+    Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.names_are_not_synced, "durability", stories.all_machines_lose_power, LOSES),
+    Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.a_failed_sync_is_asked_again, "S14", replication_stories.failed_sync_is_not_believed_again, LOSES),
+    Mutant(
+        disks.retention_takes_what_is_not_committed,
+        "S10",
+        replication_stories.retention_stops_at_the_watermark,
+        "deleted that were not committed",
+    ),
+    Mutant(disks.a_damaged_log_leads_on, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
+    # producers
+    Mutant(
+        producers.sequences_are_not_checked, "producers", producer_stories.later_batch_comes_through, "was sent later"
+    ),
+    Mutant(
+        producers.a_duplicate_is_taken_as_new,
+        "producers",
+        producer_stories.answer_is_lost,
+        "is committed at 1 and at 2",
+    ),
+    Mutant(
+        producers.producers_outlive_the_cut,
+        "S3",
+        producer_stories.cut_takes_producers_with_it,
+        "is committed at offset 1",
+    ),
+    Mutant(
+        producers.sequences_are_given_back,
+        "S11",
+        producer_stories.sequence_of_a_lost_answer,
+        "is committed at offset 1",
+    ),
+    Mutant(
+        producers.a_failed_attempt_ends_the_doubt,
+        "producers",
+        producer_stories.sequence_of_a_lost_answer,
+        "refused as not written, yet",
+    ),
+    Mutant(
+        producers.blocks_of_ids_begin_anew,
+        "producers",
+        producer_stories.ids_outlive_the_cluster,
+        "is committed at offset 0",
+    ),
+    # the quorum
+    Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS),
+    Mutant(
+        quorum.any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"
+    ),
+    Mutant(
+        quorum.nobody_is_asked_before_an_epoch_begins,
+        "pre-vote",
+        quorum_stories.cut_off_voter_disturbs_nobody,
+        "AssertionError",
+    ),
+    Mutant(
+        quorum.a_leader_without_a_majority_leads_on,
+        "check-quorum",
+        quorum_stories.minority_leader_returns,
+        "the old leader has resigned",
+    ),
+    Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.short_log_gets_no_vote, TOO_SHORT),
+    Mutant(quorum.an_emptied_node_forms_a_cluster, "S16", quorum_stories.emptied_first_node, ""),
+    Mutant(quorum.older_epochs_are_committed_by_count, "figure 8", quorum_stories.figure_8, "of an older epoch"),
+    Mutant(quorum.one_vote_elects, "quorum", quorum_stories.two_of_three_lose_all_state, ""),
+    Mutant(quorum.one_voter_commits, "quorum", quorum_stories.minority_leader_returns, ""),
+    Mutant(quorum.logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, ""),
+)
+
+__all__ = ["MUTANTS", "Mutant"]

@@ -1,0 +1,79 @@
+"""Plant every known bug, one at a time, and see who notices: its story, and random worlds.
+
+    python -m tests.sim.mutants --worlds 20 --jobs 2       all, with so many random worlds each at most
+    python -m tests.sim.mutants --worlds 0 NAME            one, its story alone
+
+The exit code is 1 where one survives both, or where its story does not say what it should.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from tests.sim.mutants import MUTANTS
+from tests.sim.mutants.mutant import is_caught, told, worlds
+
+
+class Found(NamedTuple):
+    """What came of one planted bug. noticed: what a random world said, the last of `tried`; None: all were well."""
+
+    number: int
+    by_story: bool
+    said: str | None
+    tried: int
+    noticed: str | None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of planted bugs; all where none is given")
+    parser.add_argument("--worlds", type=int, default=20, help="random worlds for each, at most (20)")
+    parser.add_argument("--first", type=int, default=1, help="seed of the first world (1)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="side by side (one for each core)")
+    given = parser.parse_args(arguments)
+    wanted = [number for number, each in enumerate(MUTANTS) if not given.names or each.name in given.names]
+    judge = partial(examine, seeds=range(given.first, given.first + given.worlds))
+    found: list[Found] = []
+    with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=5) as pool:
+        for one in pool.imap_unordered(judge, wanted):
+            found.append(one)
+            print(f"{len(found):3}/{len(wanted)} {line(one)}", flush=True)
+    survivors = sorted(MUTANTS[one.number].name for one in found if not one.by_story and one.noticed is None)
+    wrong = sorted(str(MUTANTS[one.number]) for one in found if not one.by_story)
+    in_worlds = sum(one.noticed is not None for one in found)
+    print(
+        f"{len(found)} planted bugs: {sum(one.by_story for one in found)} caught by their stories, {in_worlds} by "
+        f"at most {given.worlds} random worlds; survived: {', '.join(survivors) or 'none'}"
+    )
+    if wrong:
+        print(f"not noticed by their story: {', '.join(wrong)}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def examine(number: int, seeds: range) -> Found:
+    """Plant one bug, in its story and in worlds until one notices."""
+    said = told(MUTANTS[number])
+    count, noticed = worlds(MUTANTS[number], seeds)
+    return Found(number, is_caught(MUTANTS[number], said), said, count, noticed)
+
+
+def line(found: Found) -> str:
+    mutant = MUTANTS[found.number]
+    story = f"{mutant.story.__name__}: {found.said or 'ends well'}"
+    if found.tried == 0:
+        world = ""
+    elif found.noticed is None:
+        world = f"\n        not in {found.tried} random worlds"
+    else:
+        world = f"\n        in random world {found.tried}: {found.noticed[:200]}"
+    return f"{'caught  ' if found.by_story else 'SURVIVED'} {mutant.name} ({mutant.rule})\n        {story[:240]}{world}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Followers that break a rule: what they believe, where they cut, what they leave undone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node import methods, replica_fetcher
+from node import partition as node_partition
+from node.duplex import run_duplex
+from replication import follower
+from replication.follower_events import AdvanceWatermark, Answered, AppendRecords, RestartAt, Waited, WantFetch
+from storage import log as storage_log
+from storage import validation
+from tests.sim.mutants.mutant import Patch
+from tidelog.types import Offset
+
+
+def a_watermark_comes_before_the_cut(patch: Patch) -> None:
+    """A diverging answer carries the leader's watermark; the follower takes it first and cuts its log when it is told
+    again."""
+    answer_of, cut_of = node_partition.Partition._diverging_answer, follower.PartitionFollower._diverged
+    told: set[int] = set()
+
+    def diverging_answer(self: Any, fetch: Any, end: Any) -> Any:
+        answer = answer_of(self, fetch, end)
+        answer.high_watermark = self.log.high_watermark
+        return answer
+
+    def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
+        if self.leader_epoch in told:
+            return cut_of(self, end, answer)
+        told.add(self.leader_epoch)
+        return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
+
+    patch.setattr(node_partition.Partition, "_diverging_answer", diverging_answer)
+    patch.setattr(follower.PartitionFollower, "_diverged", diverged)
+
+
+def an_answer_counts_for_any_fetch(patch: Patch) -> None:
+    """Answers find their partition by name and are believed whatever was asked; nobody gives up a silent stream, the
+    log does not mind an older epoch."""
+
+    async def receive(self: Any, stream: Any) -> None:
+        while (response := await stream.receive()) is not None:
+            for answer in response.partitions:
+                for found in list(self._every):
+                    if found.key.topic_id.bytes == answer.topic_id and found.key.partition == answer.partition:
+                        found.answered(answer)
+
+    def want(self: Any, partition: Any) -> None:
+        self.__dict__.setdefault("_every", {})[partition] = None
+        self._wanted[partition] = None
+        self._wake.set()
+
+    def answered(self: Any, answer: Any) -> list[Any]:
+        if answer.has_records:
+            self._open, self.state, self._watermark = None, follower.FollowerState.WRITING, answer.high_watermark
+            return [AppendRecords()]
+        return original(self, answer)
+
+    def prepare_follower(records: Any, **state: Any) -> Any:
+        return prepare(records, **{**state, "last_epoch": -1})
+
+    original, prepare = follower.PartitionFollower._answered, validation.prepare_follower
+    patch.setattr(storage_log, "prepare_follower", prepare_follower)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "_receive", receive)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "want", want)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "tick", lambda self: None)
+    patch.setattr(follower.PartitionFollower, "_answered", answered)
+
+
+def a_refused_follower_is_given_one_tick(patch: Patch) -> None:
+    """A follower that pauses after a refusal is looked at once, whether its pause is over by then or not."""
+
+    def tick(self: Any) -> None:
+        if self.leader is not None:
+            self._tick_leader(self.leader)
+        elif self.follower is not None:
+            self._follow(self.follower.handle(Waited(self._host.monotonic_ms())), None)
+
+    patch.setattr(node_partition.Partition, "tick", tick)
+
+
+def a_fetcher_stopped_while_it_connects_goes_on(patch: Patch) -> None:
+    """A fetcher closes the stream it has when it is told to stop, not the one that it is about to have."""
+
+    async def serve_one_stream(self: Any) -> None:
+        self._connected_to = self._endpoint()
+        stream = await self._transport.open_stream(self._connected_to, methods.DATA_FETCH_STREAM)
+        self._stream, self._silent_ticks = stream, 0
+        try:
+            await run_duplex(self._receive(stream), self._send(stream))
+        finally:
+            stream.close()
+
+    patch.setattr(replica_fetcher.ReplicaFetcher, "_serve_one_stream", serve_one_stream)
+
+
+def a_follower_cuts_to_its_watermark(patch: Patch) -> None:
+    """A follower begins by cutting what it does not know to be committed (KIP-101)."""
+    follow = node_partition.Partition.follow
+
+    def following(self: Any, state: Any) -> None:
+        self.log.truncate_to(self.log.high_watermark)
+        follow(self, state)
+
+    patch.setattr(node_partition.Partition, "follow", following)
+
+
+def a_follower_empties_its_log(patch: Patch) -> None:
+    """A follower whose log disagrees begins anew instead of cutting it."""
+
+    def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
+        self.state = follower.FollowerState.WRITING
+        return [RestartAt(answer.log_start, "it disagrees")]
+
+    patch.setattr(follower.PartitionFollower, "_diverged", diverged)
+
+
+def a_follower_cuts_where_the_leader_says(patch: Patch) -> None:
+    """A follower cuts at the leader's end of an epoch, without a look at its own entries (KIP-279)."""
+    patch.setattr(follower, "common_end", lambda history, log_end, answer: min(log_end, answer.end_offset))
+
+
+def a_follower_takes_whatever_epoch_it_is(patch: Patch) -> None:
+    """An answer is believed in whichever epoch it was given, wherever the log has got to."""
+
+    def answered(self: Any, answer: Any) -> list[Any]:
+        if self._open is not None:
+            self._open = follower._OpenFetch(self._open.fetch_id, self._log.log_end)
+        return original(self, Answered(*_with_epoch(answer, self.leader_epoch)))
+
+    original = follower.PartitionFollower._answered
+    patch.setattr(follower.PartitionFollower, "_answered", answered)
+
+
+def _with_epoch(answer: Any, epoch: Any) -> list[Any]:
+    return [epoch if name == "leader_epoch" else getattr(answer, name) for name in answer.__match_args__]
+
+
+def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
+    """A follower that ends below the leader's start asks again and again."""
+    patch.setattr(follower.PartitionFollower, "_refused", lambda self, answer, _: self._pause(answer.error, answer.at))
+
+
+def a_follower_tells_nobody_what_it_holds(patch: Patch) -> None:
+    """What became durable while a fetch waits is told with the next one only."""
+    patch.setattr(follower.PartitionFollower, "_held", lambda *_: [])
+
+
+def a_lost_stream_is_not_noticed(patch: Patch) -> None:
+    """A follower whose stream broke goes on waiting for its answer."""
+    patch.setattr(node_partition.Partition, "stream_broken", lambda _: None)
+
+
+def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:
+    """A follower's log start follows the leader's end instead of its start."""
+
+    def advance(self: Any, committed: Any) -> Any:
+        return original(self, follower._Committed(committed.watermark, Offset(self._log.log_end)))
+
+    original = follower.PartitionFollower._advance
+    patch.setattr(follower.PartitionFollower, "_advance", advance)

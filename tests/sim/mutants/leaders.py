@@ -1,0 +1,236 @@
+"""Leaders that break a rule: what counts in their books, when they commit, whom they admit, what they answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node import partition as node_partition
+from node import replica_manager
+from replication import isr, partition_leader
+from replication.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
+from storage import log as storage_log
+from tests.sim.mutants.mutant import Patch
+from tidelog.types import Acks, Offset
+
+
+def a_diverging_fetch_counts(patch: Patch) -> None:
+    """The positions of a fetch are entered before it is asked whether the logs agree."""
+
+    def fetched(self: Any, fetch: Any) -> list[Any]:
+        refusal = self._refusal(fetch)
+        if refusal is not None:
+            return [FetchRefused(refusal)]
+        end = self.diverging(fetch.next_offset, fetch.last_epoch)
+        self._set.agree(fetch)
+        return [FetchAgreed() if end is None else FetchDiverged(end), *self._followed(fetch.replica, fetch.at)]
+
+    patch.setattr(partition_leader.PartitionLeader, "_fetched", fetched)
+
+
+def a_replica_joins_by_its_log_end(patch: Patch) -> None:
+    """What a replica has fetched counts for joining, synced or not."""
+
+    def may_join(self: Any, replica: Any) -> bool:
+        book, view = self._books.get(replica), self._views.get(replica)
+        if book is None or view is None or not view.eligible:
+            return False
+        return bool(book.log_end >= max(self.high_watermark, self.epoch_start))
+
+    patch.setattr(isr.InSyncSet, "may_join", may_join)
+
+
+def a_refused_joiner_counts_no_more(patch: Patch) -> None:
+    """A proposal that failed is taken back at once, although a copy of it may still be under way."""
+    failed = isr.InSyncSet.proposal_failed
+
+    def proposal_failed(self: Any, based_on: Any, at: Any) -> None:
+        failed(self, based_on, at)
+        self._joiners = frozenset()
+        self._count()
+
+    patch.setattr(isr.InSyncSet, "proposal_failed", proposal_failed)
+
+
+def a_topic_is_found_by_its_name(patch: Patch) -> None:
+    """Positions find their partition without its topic's id."""
+
+    def find(self: Any, topic_id: bytes, index: int) -> Any:
+        exact = self._by_wire.get((topic_id, index))
+        return exact or next((each for each in self._partitions.values() if each.key.partition == index), None)
+
+    patch.setattr(replica_manager.ReplicaManager, "find", find)
+    patch.setattr(
+        replica_manager.ReplicaManager, "locate", lambda self, topic_id, index, _: find(self, topic_id, index)
+    )
+
+
+def a_joiner_counts_once_admitted(patch: Patch) -> None:
+    """A joiner counts from the answer to its proposal on, not from the proposal."""
+    propose = isr.InSyncSet.propose
+
+    def proposing(self: Any, at: Any, **rest: Any) -> Any:
+        proposal = propose(self, at, **rest)
+        self._joiners = frozenset()
+        self._count()
+        return proposal
+
+    patch.setattr(isr.InSyncSet, "propose", proposing)
+
+
+def a_leaver_counts_no_more(patch: Patch) -> None:
+    """A member counts only until its removal is proposed, committed or not."""
+    propose = isr.InSyncSet.propose
+
+    def proposing(self: Any, at: Any, **rest: Any) -> Any:
+        proposal = propose(self, at, **rest)
+        if proposal is not None:
+            members = {node for node, _ in proposal.members}
+            self._others_counted = tuple(node for node in self._others_counted if node in members)
+        return proposal
+
+    patch.setattr(isr.InSyncSet, "propose", proposing)
+
+
+def epochs_are_not_compared(patch: Patch) -> None:
+    """Fetches and produce requests of any leader epoch are taken."""
+    patch.setattr(partition_leader, "ensure_epoch", lambda *_: None)
+    patch.setattr(node_partition, "ensure_epoch", lambda *_: None)
+
+
+def any_incarnation_counts(patch: Patch) -> None:
+    """A leader takes positions from any process of a node, an earlier one too."""
+    patch.setattr(isr.InSyncSet, "_is_present", lambda self, replica, _: replica in self._views)
+
+
+def reports_of_any_stream_count(patch: Patch) -> None:
+    """What a follower holds is believed whichever of its streams says so, and in whichever epoch it was said."""
+
+    def hear(self: Any, report: Any) -> bool:
+        book = self._books.get(report.replica)
+        if book is None:
+            return False
+        book.held = max(book.held, min(report.held, self.log_end))
+        return True
+
+    def heard(self: Any, report: Any) -> Any:
+        return self._followed(report.replica, report.at) if self._set.hear(report) else []
+
+    patch.setattr(isr.InSyncSet, "hear", hear)
+    patch.setattr(partition_leader.PartitionLeader, "_heard", heard)
+
+
+def books_are_not_closed_by_a_disagreement(patch: Patch) -> None:
+    """A diverging fetch leaves the positions that the follower had told before."""
+    patch.setattr(isr.InSyncSet, "forget", lambda *_: None)
+
+
+def a_small_set_commits(patch: Patch) -> None:
+    """The watermark moves however small the in-sync set is."""
+    commit = isr.InSyncSet.commit
+
+    def committing(self: Any) -> Any:
+        wanted, self.min_insync = self.min_insync, 0
+        try:
+            return commit(self)
+        finally:
+            self.min_insync = wanted
+
+    patch.setattr(isr.InSyncSet, "commit", committing)
+
+
+def a_small_set_takes_records(patch: Patch) -> None:
+    """Nobody asks before an append whether enough replicas are in sync."""
+    patch.setattr(partition_leader.PartitionLeader, "ensure_enough", lambda *_: None)
+
+
+def a_shrunken_set_goes_on_waiting(patch: Patch) -> None:
+    """Who waits when the set shrinks below the minimum is not told."""
+    patch.setattr(isr.InSyncSet, "is_enough", property(lambda _: True))
+
+
+def members_are_never_behind(patch: Patch) -> None:
+    """A member stays in sync however far behind it is."""
+    patch.setattr(isr.InSyncSet, "is_behind", lambda *_: False)
+
+
+def a_stuck_leader_stays(patch: Patch) -> None:
+    """A leader never finds itself behind."""
+    is_behind = isr.InSyncSet.is_behind
+    patch.setattr(
+        isr.InSyncSet, "is_behind", lambda self, replica, at: replica != self._me and is_behind(self, replica, at)
+    )
+
+
+def an_ack_outlives_its_epoch(patch: Patch) -> None:
+    """Who waits for an offset goes on waiting when the leadership ends, and is answered in the node's next one."""
+    kept: dict[Any, Any] = {}
+    begin = partition_leader.PartitionLeader.__init__
+
+    def beginning(self: Any, **given: Any) -> None:
+        begin(self, **given)
+        self._for_commit = kept.pop((self._me, given["known"].replicas, self.name), self._for_commit)
+
+    def end(self: Any, reason: str) -> list[Any]:
+        self._ended = reason
+        kept[self._me, self._set.replicas, self.name] = self._for_commit
+        return []
+
+    patch.setattr(partition_leader.PartitionLeader, "__init__", beginning)
+    patch.setattr(partition_leader.PartitionLeader, "_end", end)
+
+
+def an_ack_does_not_wait(patch: Patch) -> None:
+    """`acks=all` is answered when the leader has the record."""
+    patch.setattr(
+        partition_leader.PartitionLeader,
+        "_await_ack",
+        lambda _, event: [Acknowledge((event.ticket,))],
+    )
+
+
+def a_leader_alone_acknowledges_what_it_has_written(patch: Patch) -> None:
+    """`acks=1` is answered when the leader has written the record, synced or not."""
+    await_ack = partition_leader.PartitionLeader._await_ack
+
+    def awaiting(self: Any, event: Any) -> Any:
+        if event.acks is Acks.LEADER:
+            return [Acknowledge((event.ticket,))]
+        return await_ack(self, event)
+
+    patch.setattr(partition_leader.PartitionLeader, "_await_ack", awaiting)
+
+
+def readers_see_the_log_end(patch: Patch) -> None:
+    """A consumer is given whatever the leader has."""
+    patch.setattr(storage_log.Log, "end_for", lambda self, _: self.log_end_offset)
+
+
+def the_last_stable_offset_is_one_too_high(patch: Patch) -> None:
+    """A reader of decided transactions is given the first record of an open one."""
+
+    def one_more(self: Any) -> Offset:
+        unstable = self.first_unstable_offset
+        return Offset(self.high_watermark if unstable is None else min(unstable + 1, self.high_watermark))
+
+    patch.setattr(storage_log.Log, "last_stable_offset", property(one_more))
+
+
+def aborted_transactions_are_not_named(patch: Patch) -> None:
+    """A reader of decided transactions is not told which were aborted."""
+    patch.setattr(storage_log.Log, "aborted_transactions", lambda *_: ())
+    fetch = storage_log.Log.fetch
+    patch.setattr(storage_log.Log, "fetch", lambda self, *asked: fetch(self, *asked)._replace(aborted=()))
+
+
+def a_new_leader_tells_the_end_it_knows(patch: Patch) -> None:
+    """A new leader answers where the committed log ends before it knows (KIP-207)."""
+    patch.setattr(partition_leader.PartitionLeader, "knows_committed_end", property(lambda _: True))
+
+
+def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
+    """A reader that stands behind the end of its epoch is not told that the logs differ (KIP-320)."""
+
+    def reader_fetched(self: Any, fetch: Any) -> None:
+        self.leading_in(fetch.leader_epoch)
+
+    patch.setattr(node_partition.Partition, "reader_fetched", reader_fetched)

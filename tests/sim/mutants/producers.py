@@ -1,0 +1,68 @@
+"""Producers, and logs that know too little of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replication import controller
+from replication.controller_events import ProducerIdBlock
+from storage import log_producers, producer_entry
+from tests.sim.mutants.mutant import Patch
+from tidelog import _producer_core
+
+
+def _sequences_are_not_checked(patch: Patch) -> None:
+    patch.setattr(producer_entry.ProducerState, "_check_sequence", lambda *_: None)
+
+
+def sequences_are_not_checked(patch: Patch) -> None:
+    """A leader appends what an idempotent producer sends, whatever came before it."""
+    _sequences_are_not_checked(patch)
+
+
+def a_duplicate_is_taken_as_new(patch: Patch) -> None:
+    """A leader does not know the batches that it has already."""
+    _sequences_are_not_checked(patch)
+    patch.setattr(producer_entry.ProducerState, "duplicate_of", lambda *_: None)
+
+
+def producers_outlive_the_cut(patch: Patch) -> None:
+    """A log that is cut remembers the batches that it has lost."""
+    patch.setattr(log_producers.LogProducers, "cut", lambda *_: None)
+    patch.setattr(log_producers.LogProducers, "cutting", lambda *_: False)
+
+
+def sequences_are_given_back(patch: Patch) -> None:
+    """A batch that is given up as not written returns its sequences, whatever earlier attempts of it did."""
+    finish = _producer_core.ProducerCore._finish
+
+    def returning(self: Any, at: Any, effects: Any, finished: Any) -> None:
+        series, alone = finished.batch.queue.series, len(finished.batch.queue.begun) == 1
+        finish(self, at, effects, finished)
+        if finished.error is not None and alone:
+            series.broken, series.sequence = False, finished.batch.stamp.sequence
+
+    patch.setattr(_producer_core.ProducerCore, "_finish", returning)
+
+
+def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
+    """A batch counts as not written as soon as one attempt is certainly not."""
+    retry = _producer_core.ProducerCore._retry
+
+    def believing(self: Any, batch: Any, cause: Any, at: Any) -> None:
+        if cause.written is False:
+            batch.doubt = None
+        retry(self, batch, cause, at)
+
+    patch.setattr(_producer_core.ProducerCore, "_retry", believing)
+
+
+def blocks_of_ids_begin_anew(patch: Patch) -> None:
+    """The controller remembers which producer ids it has given away only for as long as it lives."""
+
+    def allocate(self: Any, _request: Any) -> ProducerIdBlock:
+        first = self.__dict__.setdefault("_next_id", 0)
+        self._next_id += 1_000
+        return ProducerIdBlock(first, 1_000)
+
+    patch.setattr(controller.Controller, "_allocate_producer_ids", allocate)

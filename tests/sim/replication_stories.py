@@ -1,0 +1,592 @@
+"""What replication owes beyond the design's scenarios: the findings of Kafka's own improvement proposals, sets that are
+too small, volumes that are put back or lost, disks that are full or fail, leaderships that change without a record.
+
+Told as in stories.py. Node 0 is the quorum's only voter; a partition without a replica on it has its leader, and its
+followers, die alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node import status
+from node.methods import DATA_FETCH
+from storage.fake_disk import FakeDisk
+from storage.log import Log
+from tests.sim.machine import endpoint_of
+from tests.sim.network import Envelope
+from tests.sim.quorum_stories import wait_active
+from tests.sim.stories import (
+    TOPIC,
+    admits,
+    asks_for,
+    committed,
+    end,
+    epoch,
+    fenced,
+    held,
+    leads,
+    with_records_of,
+    write,
+)
+from tests.sim.workload import Fate
+from tests.sim.world import Simulation
+from tidelog._wire import PartitionFetched
+from tidelog.errors import (
+    DiskFull,
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    OffsetNotAvailable,
+    StaleNodeEpoch,
+)
+from tidelog.types import Millis
+from tidelog.v1 import data_pb2
+
+
+def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:
+    """A partition none of whose replicas is on node 0, and these, the leader first."""
+    p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
+    state = sim.partition(TOPIC, p)
+    return p, [state.leader, *(int(node) for node in state.replicas if node != state.leader)]
+
+
+# --- cutting: KIP-101, KIP-279 --------------------------------------------------------------------------------------
+
+
+def watermark_is_no_cut(sim: Simulation) -> None:
+    """KIP-101: a leader dies as soon as a record is committed, before a follower has heard of it. No follower cuts the
+    record, though it does not know it to be committed; a second crash, of the next leader, loses nothing."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (first, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 5)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: committed(sim, p) == 6, what="the record is committed")
+    sim.kill(first)
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="a follower leads")
+    second = sim.leader(TOPIC, p)
+    (third,) = (node for node in others if node != second)
+    sim.run_until(lambda: epoch(sim, third, p) == epoch(sim, second, p), what="the other follows")
+    assert end(sim, third, p) == 6, "a committed record was cut"
+    sim.restart(first)
+    sim.power_off(second, forget_all=True)
+    sim.restart(second)
+    sim.must_heal()
+
+
+def epochs_that_only_a_follower_has(sim: Simulation) -> None:
+    """KIP-279, scenario 15: leaders follow fast on each other, and a replica has two epochs of which the last leader
+    knows neither, beginning below where that one's first epoch ends. It is cut in as many steps as that takes."""
+    sim.start(nodes=5, topics=())
+    sim.create_topic(TOPIC, partitions=20, replicas=4, min_insync=1)
+    p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
+    a, f, d, c = (int(node) for node in sim.partition(TOPIC, p).replicas)
+    assert sim.leader(TOPIC, p) == a
+    write(sim, p, "a", 3)
+    sim.run_until(lambda: all(held(sim, node, p) == 3 for node in (f, d, c)), what="all hold the first records")
+    for node in (f, d):
+        sim.hold("Data.FetchStream", source=a, target=node, part="answer", when=with_records_of(p))
+    write(sim, p, "only c has ", 2, acks="1")
+    sim.run_until(lambda: held(sim, c, p) == 5, what="one follower has the first leader's last records")
+    kept = sim.hold("Data.FetchStream", source=c, when=asks_for(p))
+    sim.kill(a)
+    sim.run_until(lambda: leads(sim, f, p), what="the second leads")
+    write(sim, p, "b", 2, acks="1")
+    sim.run_until(lambda: held(sim, d, p) == 5, what="the third has the second's records")
+    sim.kill(f)
+    sim.run_until(lambda: leads(sim, d, p), what="the third leads")
+    write(sim, p, "c", 1, acks="1")
+    sim.kill(d)
+    sim.run_until(lambda: leads(sim, c, p), what="the fourth leads")
+    assert end(sim, c, p) == 5
+    kept.let_pass()
+    write(sim, p, "d", 5)
+    sim.restart(d)
+    sim.run_until(
+        lambda: sim.replica(d, TOPIC, p) is not None and end(sim, d, p) == end(sim, c, p) == 10,
+        what="the third is cut and has the new records",
+    )
+    sim.must_heal()
+
+
+def empty_epochs(sim: Simulation) -> None:
+    """Leaderships change without a record between them, then a leader dies with one that nobody has."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, replicas = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    for _ in range(4):
+        leader = sim.leader(TOPIC, p)
+        sim.kill(leader)
+        sim.run_until(lambda gone=leader: sim.leader(TOPIC, p) not in (gone, -1), what="another leads")  # type: ignore[misc]
+        sim.restart(leader)
+        sim.run_until(lambda: sim.isr(TOPIC, p) == set(replicas), what="all are in sync")
+    leader = sim.leader(TOPIC, p)
+    for node in replicas:
+        if node != leader:
+            sim.hold("Data.FetchStream", source=leader, target=node, part="answer", when=with_records_of(p))
+    write(sim, p, "b", 3, acks="1")
+    sim.kill(leader)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), what="another leads")
+    write(sim, p, "c", 2)
+    sim.restart(leader)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == set(replicas), what="all are in sync")
+    sim.must_heal()
+
+
+# --- sets that are too small ----------------------------------------------------------------------------------------
+
+
+def too_small_a_set(sim: Simulation) -> None:
+    """Rules 3 and 5: the in-sync set shrinks below the minimum. Who waits is told that it is written and not committed;
+    who comes later, that nothing was written; and nothing is committed, whatever `acks` was, until there are enough."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    for node in others:
+        sim.kill(node)
+    waiting = sim.produce(TOPIC, b"waits", partition=p)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader}, what="the leader is alone in sync")
+    sim.run_until(lambda: waiting.done, within=1, what="who waits is told")
+    assert isinstance(waiting.error, NotEnoughReplicasAfterAppend), f"a set that is too small has committed {waiting}"
+    late = sim.produce(TOPIC, b"late", partition=p)
+    sim.run_until(lambda: late.error is not None, within=1, what="a later record is refused")
+    assert isinstance(late.error, NotEnoughReplicas)
+    write(sim, p, "alone", 2, acks="1")
+    sim.run_for(1)
+    assert committed(sim, p) == 3, "a set that is too small has committed"
+    assert len(sim.read_committed(TOPIC, p)) == 3
+    sim.restart(others[0])
+    sim.run_until(lambda: late.done and committed(sim, p) == 7, what="all is committed")
+    sim.must_heal()
+
+
+def last_replica_standing(sim: Simulation) -> None:
+    """KIP-966: the replicas are lost one after the other, the last by a power failure. Those that went before it come
+    back first, and wait."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, replicas = away_from_the_voter(sim)
+    gone = []
+    for number in range(3):
+        write(sim, p, f"{number} ", 3)
+        leader = sim.leader(TOPIC, p)
+        sim.power_off(leader, forget_all=True)
+        gone.append(leader)
+        sim.run_until(lambda old=leader: sim.leader(TOPIC, p) != old, what="it is given up")  # type: ignore[misc]
+        sim.run_until(lambda: number == 2 or sim.leader(TOPIC, p) >= 0, what="the next leads")  # noqa: B023
+    assert sim.isr(TOPIC, p) == {gone[-1]}
+    for node in gone[:2]:
+        sim.restart(node)
+    sim.run_for(5)
+    assert sim.leader(TOPIC, p) == -1, "a replica leads that left the set before the last record"
+    sim.restart(gone[-1])
+    sim.run_until(lambda: sim.leader(TOPIC, p) == gone[-1], what="the last one leads")
+    assert set(replicas) == set(gone)
+    sim.must_heal()
+
+
+def stuck_leader_hands_over(sim: Simulation) -> None:
+    """Rule 4: a leader whose own fsync hangs resigns, and the others go on."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, *_) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    sim.stall_disk(leader)
+    sent = sim.produce(TOPIC, b"b", acks="1", partition=p)
+    sim.run_for(1)
+    assert not sent.done, "acknowledged by a leader that does not hold it"
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), within=10, what="the stuck leader resigns")
+    assert leader not in sim.isr(TOPIC, p)
+    write(sim, p, "c", 2)
+    sim.must_heal()
+
+
+def all_drain_at_once(sim: Simulation) -> None:
+    """Scenario 16: all nodes are told to stop. The last member stays in each set, and the cluster comes back whole."""
+    sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
+    for p in range(3):
+        write(sim, p, "a", 2)
+    for node in sim.nodes:
+        sim.stop(node)
+    sim.run_until(lambda: not any(machine.up for machine in sim.machines.values()), within=60, what="all have stopped")
+    for node in sim.nodes:
+        sim.restart(node)
+    wait_active(sim, within=15)
+    sim.must_heal()
+
+
+# --- what clients are told ------------------------------------------------------------------------------------------
+
+
+def new_leader_does_not_know_the_end(sim: Simulation) -> None:
+    """KIP-207: a new leader has everything that is committed, and may not know it. Until it does, it does not say where
+    the committed log ends."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (first, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 5)
+    sim.run_for(1)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: committed(sim, p) == 6, what="the record is committed")
+    sim.kill(first)
+    for node in others:
+        sim.cut_link(node, next(other for other in others if other != node))
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="a follower leads")
+    leader = next(node for node in others if leads(sim, node, p))
+    assert sim.log(leader, TOPIC, p).high_watermark == 5
+    asked = sim.client((leader,))
+    early = asked.start(asked.latest(TOPIC, p), "asks for the end")
+    sim.run_until(early.done, within=1, what="it is answered")
+    assert isinstance(early.exception(), OffsetNotAvailable), "a new leader tells an end that it cannot know"
+    for node in others:
+        sim.heal(node)
+    sim.run_until(lambda: sim.log(leader, TOPIC, p).high_watermark == 6, what="the leader knows")
+    late = asked.start(asked.latest(TOPIC, p), "asks for the end again")
+    sim.run_until(late.done, within=1, what="it is answered")
+    assert late.result() == 6
+    sim.must_heal()
+
+
+def ack_of_another_epoch(sim: Simulation) -> None:
+    """Scenario 11: a record waits for the watermark; its leader is deposed, cut, and leads again, and the watermark
+    passes that offset with another record. Nobody is told that the first was committed."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (old, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    for node in others:
+        sim.cut_link(node, old)
+    client = sim.client((old,))
+    task = client.start(client.leader(TOPIC, p), "looks the leader up")
+    sim.run_until(task.done, what="it knows")
+    waiting = sim.produce(TOPIC, b"waits", partition=p, client=client, timeout_ms=60_000)
+    sim.run_until(lambda: end(sim, old, p) == 4, what="the record is appended")
+    sim.cut(old)
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    new = next(node for node in others if leads(sim, node, p))
+    sent = sim.produce(TOPIC, b"other", partition=p, client=sim.client(others))
+    sim.heal(old)
+    sim.run_until(lambda: sent.done and end(sim, old, p) == 4 and epoch(sim, old, p) == epoch(sim, new, p))
+    sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync again")
+    sim.run_for(0.2)
+    assert waiting.fate is not Fate.ACKNOWLEDGED
+    sim.stop(new)
+    sim.must_heal()
+    assert waiting.fate is Fate.UNKNOWN
+
+
+def reader_behind_the_end_of_its_epoch(sim: Simulation) -> None:
+    """KIP-320: a reader names the epoch of the last record it has. Where the leader's records of that epoch end before
+    it, it is told so, and not given other records in their place."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (old, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 5)
+    first_epoch = int(epoch(sim, old, p))
+    sim.kill(old)
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    write(sim, p, "b", 5, asking=tuple(others))
+    client = sim.client(others)
+    task = client.start(client.truncation(TOPIC, p, 7, first_epoch), "reads on from offset 7")
+    sim.run_until(task.done, within=5, what="it is answered")
+    assert task.result() == (first_epoch, 5), "a reader was given records of another epoch"
+    sim.must_heal()
+
+
+# --- positions of other epochs and lives ----------------------------------------------------------------------------
+
+
+def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.FetchRequest:
+    """What the follower says to its leader of one partition in its present life."""
+    heard: list[Any] = []
+
+    def note(envelope: Envelope) -> bool:
+        if asks_for(p)(envelope):
+            heard.append(envelope.message)
+        return False
+
+    sim.hold("Data.FetchStream", source=follower, target=leader, when=note)
+    sim.run_until(lambda: bool(heard), what="the follower asks")
+    said = data_pb2.FetchRequest()
+    said.CopyFrom(heard[-1])
+    kept = next(asked for asked in said.partitions if asked.partition == p)
+    del said.partitions[:], said.held[:]
+    said.partitions.append(kept)
+    said.max_wait_ms = 0
+    return said
+
+
+def arrives(sim: Simulation, leader: int, said: data_pb2.FetchRequest) -> PartitionFetched | None:
+    """Such words arrive, late, at a leader. Returns its answer."""
+    client = sim.client()
+    task = client.start(client.transport.call(endpoint_of(leader), DATA_FETCH, said, timeout_ms=1_000), "is late")
+    sim.run_until(task.done, within=5, what="it is answered")
+    return next(iter(task.result().partitions), None)
+
+
+def words_of_an_older_epoch(sim: Simulation) -> None:
+    """Rule 1: a follower's fetch of an older epoch arrives in the next one. It is refused, and counts for nothing."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (first, leader, follower) = away_from_the_voter(sim)
+    write(sim, p, "a", 2)
+    said = heard_from(sim, follower, first, p)
+    sim.kill(first)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (first, -1), what="another leads")
+    if sim.leader(TOPIC, p) == follower:
+        leader, follower = follower, leader
+        said.replica.CopyFrom(heard_from(sim, follower, leader, p).replica)
+    sim.run_until(lambda: leads(sim, leader, p), what="another leads by its own books")
+    answer = arrives(sim, leader, said)
+    assert answer is not None
+    assert answer.error is not None, "a fetch of an older epoch was answered"
+    assert isinstance(status.from_proto(answer.error), FencedLeaderEpoch)
+    sim.must_heal()
+
+
+def words_of_an_earlier_life(sim: Simulation) -> None:
+    """Rule 1: a fetch of a process that is gone arrives when the node is back as another. It counts for nothing."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    write(sim, p, "a", 5)
+    said = heard_from(sim, follower, leader, p)
+    sim.kill(follower)
+    sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
+    sim.restart(follower)
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync as another process")
+    answer = arrives(sim, leader, said)
+    assert answer is not None
+    assert answer.error is not None, "a fetch of an earlier life was answered"
+    assert isinstance(status.from_proto(answer.error), StaleNodeEpoch)
+    sim.must_heal()
+
+
+def report_of_another_stream(sim: Simulation) -> None:
+    """Scenario 2, variant: what a follower said on a stream that is gone overtakes its present one. Only the stream on
+    which its fetch agreed may say what it holds."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (leader, follower, other) = away_from_the_voter(sim)
+    write(sim, p, "a", 5)
+    said = heard_from(sim, follower, leader, p)
+    sim.run_until(lambda: held(sim, follower, p) == held(sim, other, p) == 5, what="all hold everything")
+    sim.stall_disk(follower)
+    sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
+    sim.run_until(lambda: end(sim, follower, p) == held(sim, other, p) == 6, what="the follower has not synced it")
+    asked = said.partitions[0]
+    said.held.add(topic_id=asked.topic_id, partition=p, leader_epoch=asked.current_leader_epoch, held_offset=6)
+    del said.partitions[:]
+    arrives(sim, leader, said)
+    assert committed(sim, p) == 5, "another stream's report counted"
+    sim.release_disk(follower)
+    sim.must_heal()
+
+
+# --- who may join: KIP-841, KIP-903 ---------------------------------------------------------------------------------
+
+
+def unfit_joiner(sim: Simulation, *, back: bool) -> None:
+    """A leader's proposal is late; the joiner is fenced meanwhile, or back as another process."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, joiner, _) = away_from_the_voter(sim)
+    write(sim, p, "a", 5)
+    sim.cut_link(joiner, leader)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: joiner not in sim.isr(TOPIC, p), what="the follower is taken out for its lag")
+    late = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
+    sim.heal_link(joiner, leader)
+    sim.run_until(lambda: late.count > 0, what="the leader proposes to take it in again")
+    sim.cut_link(joiner, leader)
+    sim.kill(joiner)
+    sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
+    if back:
+        sim.restart(joiner)
+        sim.run_until(lambda: not fenced(sim, joiner), what="the joiner is back")
+    late.release()
+    sim.never(
+        lambda: joiner in sim.isr(TOPIC, p), seconds=0.5, what="a replica was admitted that is not the one proposed"
+    )
+    late.let_pass()
+    sim.must_heal()
+
+
+def fenced_joiner(sim: Simulation) -> None:
+    """KIP-841: a fenced node joins no set."""
+    unfit_joiner(sim, back=False)
+
+
+def joiner_of_another_life(sim: Simulation) -> None:
+    """KIP-903: a proposal names registrations; a process that is gone joins no set, though its node is back."""
+    unfit_joiner(sim, back=True)
+
+
+# --- volumes --------------------------------------------------------------------------------------------------------
+
+
+def alone_in_sync(sim: Simulation) -> tuple[int, int, FakeDisk]:
+    """A partition whose leader is the only member left and not running; and a copy of its volume of before that."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (last, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    copy = sim.machines[last].disk.twin()
+    sim.kill(last)
+    sim.restart(last)
+    sim.run_until(lambda: last in sim.isr(TOPIC, p), what="it is in sync again")
+    for node in others:
+        sim.kill(node)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {last} and leads(sim, last, p), what="the last one leads alone")
+    write(sim, p, "b", 3)
+    sim.kill(last)
+    sim.run_until(lambda: fenced(sim, last), what="the last one is fenced")
+    for node in others:
+        sim.restart(node)
+    return p, last, copy
+
+
+def nobody_leads_without(sim: Simulation, p: int, last: int, disk: FakeDisk) -> None:
+    """With another volume the last member does not lead; with its own it does."""
+    own, sim.machines[last].disk = sim.machines[last].disk, disk
+    sim.restart(last)
+    sim.run_until(lambda: not fenced(sim, last), what="it is unfenced with another volume")
+    sim.run_for(3)
+    assert sim.leader(TOPIC, p) == -1, "led from a volume without the records"
+    sim.kill(last)
+    sim.run_until(lambda: fenced(sim, last), what="it is fenced again")
+    sim.machines[last].disk = own
+
+
+def volume_put_back_from_a_copy(sim: Simulation) -> None:
+    """Scenario 9: the last member's volume is put back from an earlier copy with the same id. It does not lead, and the
+    others are not cut to it."""
+    p, last, copy = alone_in_sync(sim)
+    nobody_leads_without(sim, p, last, copy)
+
+
+def last_member_is_emptied(sim: Simulation) -> None:
+    """Scenario 9, variant: the last member's volume is replaced by an empty one. Nobody leads from nothing; with its
+    volume given back all is as it was."""
+    p, last, _ = alone_in_sync(sim)
+    nobody_leads_without(sim, p, last, FakeDisk())
+    sim.restart(last)
+    sim.must_heal()
+    assert len(sim.read_committed(TOPIC, p)) == 7
+
+
+def last_member_is_damaged(sim: Simulation) -> None:
+    """Scenario 8, variant: a bit of what the last member held rots while it is down. That is no torn tail: it does not
+    lead without what it held."""
+    p, last, _ = alone_in_sync(sim)
+    disk = sim.machines[last].disk
+    path = next(f"/data/{name}" for name in disk.list("/data") if name.startswith(f"{TOPIC}-{p}"))
+    segment = next(f"{path}/{name}" for name in disk.list(path) if name.endswith(".log"))
+    disk.flip_bit(segment, (disk.size(segment) or 0) - 5)
+    sim.restart(last)
+    sim.run_until(lambda: not fenced(sim, last), what="it is unfenced")
+    sim.run_for(3)
+    assert sim.leader(TOPIC, p) == -1, "led without what it had held"
+
+
+# --- disks ----------------------------------------------------------------------------------------------------------
+
+
+def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    node = leader if of_the_leader else follower
+    write(sim, p, "a", 3)
+    sim.fill_disk(node, room=3_000)
+    client = sim.client()
+    sent = [
+        sim.produce(TOPIC, f"b{number} ".encode() + b"." * 1_000, partition=p, client=client) for number in range(12)
+    ]
+    if of_the_leader:
+        sim.run_until(lambda: any(isinstance(one.error, DiskFull) for one in sent), what="a record finds no room")
+        sim.run_for(3)
+    else:
+        sim.run_until(lambda: all(one.done for one in sent), what="the others go on")
+        sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the full one is out")
+    sim.fill_disk(node, room=None)
+    sim.run_until(lambda: all(one.done for one in sent), what="with room all are written")
+    assert sent[-1].fate is Fate.ACKNOWLEDGED
+    assert not any(one.fate is Fate.REFUSED for one in sent)
+    sim.must_heal()
+
+
+def leader_with_a_full_disk(sim: Simulation) -> None:
+    """A leader without room refuses what it cannot write, certainly not written, and goes on when there is room."""
+    full_disk(sim, of_the_leader=True)
+
+
+def follower_with_a_full_disk(sim: Simulation) -> None:
+    """A follower without room leaves the set, the others go on; with room it catches up."""
+    full_disk(sim, of_the_leader=False)
+
+
+def failed_sync_is_not_believed_again(sim: Simulation) -> None:
+    """Scenario 14: an fsync fails, and what it was to save is gone whatever a later one says. The folder is not used
+    on: a power failure then takes nothing that was promised."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    sim.break_disk(follower, "sync", path=f"/data/{TOPIC}-{p}")
+    write(sim, p, "b", 5)
+    sim.run_for(1)
+    write(sim, p, "c", 5)
+    for node in (leader, follower):
+        sim.power_off(node, forget_all=True)
+    sim.mend_disk(follower)
+    sim.must_heal()
+
+
+def retention_stops_at_the_watermark(sim: Simulation) -> None:
+    """Scenario 10: records are old enough to go, and not committed. They stay until they are."""
+    sim.start(nodes=4, min_insync=2, partitions=12, segment_bytes="1000", retention_ms="1000")
+    p, (leader, *others) = away_from_the_voter(sim)
+    for node in others:
+        sim.cut_link(node, leader)
+    sim.cut_link(leader, others[0])
+    client = sim.client()
+    for number in range(10):
+        sim.produce(TOPIC, f"{number} ".encode() + b"." * 400, acks="1", partition=p, client=client)
+    log = sim.log(leader, TOPIC, p)
+    sim.run_until(lambda: log.log_end_offset == 10, what="the records are appended")
+    assert isinstance(log, Log)
+    log.delete_old_segments(Millis(log.folder.clock.wall_ms() + 3_600_000))  # what the upkeep does every few minutes
+    assert log.log_start_offset <= committed(sim, p), "records were deleted that were not committed"
+    sim.must_heal()
+
+
+def follower_below_the_log_start(sim: Simulation) -> None:
+    """A follower is away while what it would fetch next is deleted. It begins anew where the leader's log starts."""
+    sim.start(nodes=4, min_insync=2, partitions=12, segment_bytes="1000", retention_ms="1000")
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    sim.kill(follower)
+    write(sim, p, "." * 400, 12)
+    log = sim.log(leader, TOPIC, p)
+    assert isinstance(log, Log)
+    log.delete_old_segments(Millis(log.folder.clock.wall_ms() + 3_600_000))
+    assert log.log_start_offset > 0
+    sim.restart(follower)
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="the follower is in sync")
+    assert sim.log(follower, TOPIC, p).log_start_offset == log.log_start_offset
+    sim.must_heal()
+
+
+ALL = (
+    watermark_is_no_cut,
+    epochs_that_only_a_follower_has,
+    empty_epochs,
+    too_small_a_set,
+    last_replica_standing,
+    stuck_leader_hands_over,
+    all_drain_at_once,
+    new_leader_does_not_know_the_end,
+    ack_of_another_epoch,
+    reader_behind_the_end_of_its_epoch,
+    words_of_an_older_epoch,
+    words_of_an_earlier_life,
+    report_of_another_stream,
+    fenced_joiner,
+    joiner_of_another_life,
+    volume_put_back_from_a_copy,
+    last_member_is_emptied,
+    last_member_is_damaged,
+    leader_with_a_full_disk,
+    follower_with_a_full_disk,
+    failed_sync_is_not_believed_again,
+    retention_stops_at_the_watermark,
+    follower_below_the_log_start,
+)
