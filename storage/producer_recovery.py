@@ -121,8 +121,8 @@ def _replay(
     aborted: AbortedTransactions | None,
     read_from: Offset | None,
 ) -> list[tuple[LogSegment, BrokenChain]]:
-    """Enter what lies from `start` on, which may be below the log's start: a snapshot there knows nothing of the markers
-    and sequences between. Returns where segments cannot be read. Raises OSError."""
+    """Enter what lies from `start` on, also below the log's start: a snapshot there knows nothing of what lies between.
+    Returns where segments cannot be read. Raises OSError."""
     broken: list[tuple[LogSegment, BrokenChain]] = []
     for i, segment in enumerate(segments):
         base = segment.base_offset
