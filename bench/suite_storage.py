@@ -101,6 +101,7 @@ def appends(run: Run) -> Iterator[Figure]:
     yield Figure("follower append of 256 KiB, against the leader's", rate["follower"], "MB/s", rate["leader"], target=1)
     rate = append_rates(run, SMALL)
     for name, what in (("leader", "16 KiB"), ("idempotent", "16 KiB of an idempotent producer")):
+        # By bytes, since a batch is a little smaller than that.
         yield Figure(f"leader append of {what}", rate[name] * 1e6 / SMALL, "appends/s", target=20_000)
     yield Figure("follower append of 16 KiB, against the leader's", rate["follower"], "MB/s", rate["leader"], target=1)
     yield Figure("leader append of 16 KiB, against raw writes", rate["leader"], "MB/s", rate["raw"])
@@ -167,16 +168,13 @@ class RawFile:
 
 
 def build(size: int, *, sequence: int | None = None) -> bytes:
-    """A producer's batch of exactly that size, or of one record where that takes more: values of `VALUE_BYTES`, the
-    last one shorter. sequence: of its first record, where its producer is idempotent."""
+    """A producer's batch: as many records as fit into that size, at least one. As with any producer it is no multiple
+    of a page: bare writes of whole pages would be a sixth (256 KiB) to two fifths (16 KiB) faster. sequence: of its
+    first record, where its producer is idempotent."""
     value = random.Random(1).randbytes(VALUE_BYTES)
     values = [value] * max(1, (size - HEADER_BYTES) // (VALUE_BYTES + 20))
     while len(batch_of([*values, value], sequence)) <= size:
         values.append(value)
-    missing = size - len(batch_of([*values, b""], sequence))
-    if missing > 0:
-        excess = len(batch_of([*values, value[:missing]], sequence)) - size
-        values.append(value[: missing - excess])
     return batch_of(values, sequence)
 
 
