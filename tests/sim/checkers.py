@@ -12,8 +12,8 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - nothing is committed twice, and what an idempotent producer sent is committed in the order of its calls;
   - readers see committed records only, those of decided transactions none of an aborted or an open one; nothing is
     committed that nobody has sent;
-  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching), and its leader
-    commits older epochs through a record of its own only.
+  - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching);
+    its leader commits older epochs through a record of its own only.
 """
 
 from __future__ import annotations

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import pytest
 
-from tests.sim.mutants import MUTANTS, Mutant
-from tests.sim.mutants.mutant import is_caught, told
+from tests.replication import quorum_tales as tales
+from tests.replication.quorum_cluster import QuorumCluster
+from tests.sim.mutants import MUTANTS, Mutant, quorum
+from tests.sim.mutants.mutant import Plant, is_caught, told
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
@@ -20,3 +25,26 @@ def test_a_planted_bug_is_caught_by_its_story(mutant: Mutant) -> None:
 def test_there_are_enough_planted_bugs() -> None:
     assert len({mutant.plant for mutant in MUTANTS}) >= 30
     assert all(mutant.plant.__doc__ for mutant in MUTANTS), "each says which rule it makes weaker"
+
+
+class InCores(NamedTuple):
+    """As a Mutant, where the story needs a disk that has come just so far: cores of the quorum alone, some voting."""
+
+    plant: Plant
+    tale: Callable[[QuorumCluster], None]
+    nodes: int
+    voting: int
+    says: str
+
+
+IN_CORES = [
+    InCores(quorum.older_epochs_are_committed_by_count, tales.figure_8, 5, 5, "the leader lacks something|committed"),
+    InCores(quorum.who_was_removed_never_stands, tales.leader_that_removed_itself, 3, 2, "not within 20000 ms"),
+]
+
+
+@pytest.mark.parametrize("planted", IN_CORES, ids=lambda planted: planted.plant.__name__)
+def test_a_planted_bug_is_caught_by_cores_alone(planted: InCores, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted.plant(monkeypatch)
+    with pytest.raises(AssertionError, match=planted.says):
+        planted.tale(QuorumCluster(nodes=planted.nodes, voting=planted.voting))

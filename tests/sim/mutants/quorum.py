@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from node import cluster_formation, quorum_driver
-from replication import ballot, quorum, quorum_books
+from replication import ballot, quorum, quorum_books, quorum_log_view
 from replication.quorum_roles import Cause, Role
 from tests.sim.mutants.mutant import Patch
-from tidelog.types import LeaderEpoch, Offset
+from tidelog.types import LeaderEpoch
 
 
 def a_vote_is_not_written(patch: Patch) -> None:
@@ -19,6 +19,21 @@ def a_vote_is_not_written(patch: Patch) -> None:
         return None
 
     patch.setattr(quorum_driver.QuorumDriver, "_persist", persist)
+
+
+def a_vote_is_written_behind_its_answer(patch: Patch) -> None:
+    """The answer does not wait until the vote is on the disk."""
+
+    async def begin(self: Any, state: Any) -> None:
+        self._start(persist(self, state))
+
+    persist = quorum_driver.QuorumDriver._persist
+    patch.setattr(quorum_driver.QuorumDriver, "_persist", begin)
+
+
+def who_was_removed_never_stands(patch: Patch) -> None:
+    """Though the record that removes it may be on its disk alone."""
+    patch.setattr(quorum_log_view.LogView, "may_stand", lambda self, replica: replica in self.voters)
 
 
 def any_folder_of_a_node_votes(patch: Patch) -> None:
@@ -65,13 +80,16 @@ def an_emptied_node_forms_a_cluster(patch: Patch) -> None:
 
 
 def older_epochs_are_committed_by_count(patch: Patch) -> None:
-    """A majority that holds a record commits it, whichever epoch it is of (Raft, figure 8)."""
+    """A leader commits what a majority holds, whoever wrote it."""
 
     def committed(self: Any, log: Any) -> Any:
-        held = {replica: int(position.held) for replica, position in self._positions.items()}
-        held[self._me] = log.held
-        return Offset(min(log.voters.reached_by_majority(held), log.log_end))
+        self.epoch_start, began = 0, self.epoch_start
+        try:
+            return counted(self, log)
+        finally:
+            self.epoch_start = began
 
+    counted = quorum_books.QuorumBooks.committed
     patch.setattr(quorum_books.QuorumBooks, "committed", committed)
 
 
