@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import string
 from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
 
 from tests.sim.checkers import Checkers, ReplicaView, Violation
-from tests.sim.workload import Fate, Sent
+from tests.sim.workload import Fate, Sent, Transaction
 from tidelog.records import build_batch
 from tidelog.records.record import Record
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
@@ -63,6 +64,8 @@ class Cluster:
             members=lambda key: [(name, self.view(name)) for name in self.members],
             note=lambda words: None,
         )
+        for letter in string.ascii_lowercase:
+            self.checkers.sending(Sent("t", 0, letter.encode(), -1))
 
     def view(self, name: str) -> ReplicaView:
         epoch = LeaderEpoch(self.epochs[name])
@@ -197,3 +200,26 @@ def test_what_was_refused_or_sent_once_must_not_be_there_or_twice(cluster: Clust
     cluster.logs["a"].commit(3)
     with pytest.raises(Violation, match="is committed at 0 and at 2"):
         cluster.look("a")
+
+
+def test_a_record_that_nobody_has_sent(cluster: Cluster) -> None:
+    for name in "abc":
+        cluster.logs[name].add(b"from nowhere")
+    cluster.logs["a"].commit(3)
+    with pytest.raises(Violation, match="nobody has sent it"):
+        cluster.look("a")
+
+
+@pytest.mark.parametrize(("committed", "word"), [(None, "open"), (False, "aborted")])
+def test_a_reader_that_is_given_an_undecided_or_aborted_record(
+    cluster: Cluster, *, committed: bool | None, word: str
+) -> None:
+    ledger = cluster.checkers.ledgers[KEY]
+    transaction = Transaction(1, 0, committed=True)
+    cluster.checkers.sending(Sent("t", 0, b"y", -1, transaction=transaction))
+    record = Record(Offset(1), Millis(0), None, b"y")
+    cluster.checkers.reader_got(ledger, record, decided=True)
+    transaction.committed = committed
+    cluster.checkers.reader_got(ledger, record)
+    with pytest.raises(Violation, match=f"of one that is {word}"):
+        cluster.checkers.reader_got(ledger, record, decided=True)
