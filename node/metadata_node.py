@@ -86,13 +86,20 @@ class MetadataNode:
             Controller(
                 rng=rng,
                 check_configs=settings.check,
-                config=ControllerConfig(times.session_ms, times.drain_ms_max, config.quorum.voters),
+                config=ControllerConfig(
+                    times.session_ms,
+                    times.drain_ms_max,
+                    config.quorum.voters,
+                    times.imbalance_check_ms,
+                    times.imbalance_percent,
+                ),
             ),
             self.metadata,
             self.view,
             node_id,
             identity.incarnation,
             clock=clock,
+            transport=transport,
         )
         self._addresses = QuorumAddresses(
             node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
@@ -142,6 +149,11 @@ class MetadataNode:
     def services(self) -> Mapping[str, object]:
         """The services Quorum, Controller and Admin by their full names."""
         return self._services
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many this node's controller has held: each may have lost records."""
+        return self._controller.unclean_elections
 
     @property
     def image(self) -> ClusterImage:

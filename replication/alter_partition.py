@@ -31,7 +31,7 @@ def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionC
     state = _state_of(image, proposal)
     _refuse_old_news(state, leader, proposal)
     members = tuple(member.node_id for member in proposal.new_isr)
-    if not members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+    if not (members or state.elr) or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
         raise InvalidRequest(
             f"the in-sync set {list(members)} proposed for {state.key} is no subset of replicas {list(state.replicas)}"
         )

@@ -35,7 +35,8 @@ def three(minimum: int = 2, **configs: str) -> tuple[Controlled, int, int, int]:
     """Three nodes, one partition; its leader and the two others in the order of the replicas."""
     world = Controlled()
     world.start(1, 2, 3)
-    first, second, third = world.made(min_insync_replicas=str(minimum), **configs).replicas
+    world.create(min_insync_replicas=str(minimum), **configs)  # type: ignore[arg-type]
+    first, second, third = world.partition().replicas
     return world, first, second, third
 
 
