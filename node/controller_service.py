@@ -16,6 +16,7 @@ from node.topic_settings import TopicSettings
 from node.transport import Caller
 from replication import features
 from replication.controller_events import (
+    AllocateProducerIds,
     AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
@@ -34,18 +35,22 @@ from replication.controller_events import (
     IsrMember,
     PartitionOutcome,
     PartitionOutcomes,
+    ProducerIdBlock,
     Proposal,
     Reassignment,
     Registered,
     RegisterNode,
+    RemoveVoter,
     TopicAltered,
     TopicCreated,
     TopicDeleted,
     UpdateFeatures,
+    VoterRemoved,
 )
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
     NO_NODE,
+    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -134,6 +139,16 @@ class ControllerService:
             partitions=[_altered(partition) for partition in altered.partitions]
         )
 
+    async def allocate_producer_ids(
+        self, request: controller_pb2.AllocateProducerIdsRequest, _caller: Caller
+    ) -> controller_pb2.AllocateProducerIdsResponse:
+        """A node wants producer ids to give away."""
+        block = await self._driver.ask(
+            lambda number: AllocateProducerIds(number, NodeId(request.node_id), NodeEpoch(request.node_epoch)),
+            ProducerIdBlock,
+        )
+        return controller_pb2.AllocateProducerIdsResponse(first_producer_id=block.first, count=block.count)
+
     async def create_topic(
         self, request: admin_pb2.CreateTopicRequest, _caller: Caller
     ) -> admin_pb2.CreateTopicResponse:
@@ -216,6 +231,14 @@ class ControllerService:
             lambda number: UpdateFeatures(number, level, request.validate_only), FeaturesUpdated
         )
         return admin_pb2.UpdateFeaturesResponse(level=done.level)
+
+    async def remove_voter(
+        self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
+    ) -> admin_pb2.RemoveVoterResponse:
+        """A node that is gone for good votes no more."""
+        folder_id = FolderId(_uuid(request.folder_id)) if request.folder_id else None
+        await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), folder_id), VoterRemoved)
+        return admin_pb2.RemoveVoterResponse()
 
 
 def _outcome(told: PartitionOutcome) -> admin_pb2.PartitionOutcome:

@@ -124,7 +124,7 @@ class MetadataLog:
     def view(self) -> LogView:
         """The log as the quorum's rules see it."""
         log = self.log
-        voters, end = self._voters()
+        voters, end, before = self._voters()
         return LogView(
             log.log_start_offset,
             log.log_end_offset,
@@ -134,15 +134,21 @@ class MetadataLog:
             VoterSet.of(voters),
             end,
             self.snapshots.latest,
+            VoterSet.of(before),
         )
 
-    def _voters(self) -> tuple[tuple[Voter, ...], Offset]:
-        """The newest voters and one past their record, 0 where that is applied."""
-        for batch in reversed(self._pending):
-            for offset, record in reversed(batch.records):
-                if isinstance(record, VotersRecord):
-                    return record.voters, Offset(offset + 1)
-        return self.image.voters, Offset(0)
+    def _voters(self) -> tuple[tuple[Voter, ...], Offset, tuple[Voter, ...]]:
+        """The newest voters, one past their record, 0 where that is applied, and the voters before them."""
+        found = (
+            (record.voters, Offset(offset + 1))
+            for batch in reversed(self._pending)
+            for offset, record in reversed(batch.records)
+            if isinstance(record, VotersRecord)
+        )
+        applied = (self.image.voters, Offset(0))
+        newest, end = next(found, applied)
+        before = next(found, applied)[0]
+        return newest, end, before
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
         """Call with each new committed image, on the loop; with the present one now, if there is any."""

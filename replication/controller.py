@@ -25,6 +25,7 @@ from replication.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller_events import (
     Activated,
     AdminEvent,
+    AllocateProducerIds,
     AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
@@ -44,9 +45,11 @@ from replication.controller_events import (
     LogEndsTold,
     NodeHeard,
     PartitionOutcomes,
+    ProducerIdBlock,
     Proposal,
     Registered,
     RegisterNode,
+    RemoveVoter,
     Reply,
     Report,
     Resigned,
@@ -54,10 +57,11 @@ from replication.controller_events import (
     Ticked,
     UncleanlyElected,
     UpdateFeatures,
+    VoterRemoved,
     VotersReviewed,
 )
 from replication.image import EMPTY, NodeRegistration, PartitionState
-from replication.metadata import NodeChangeRecord, PartitionChangeRecord, VotersRecord
+from replication.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
 from tidelog.errors import (
@@ -67,13 +71,17 @@ from tidelog.errors import (
     RequestTimedOut,
     StaleNodeEpoch,
     TidelogError,
+    VoterChangePending,
 )
-from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionKey
+from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
 
 E = TypeVar("E")
 
 REVIEW_MS: Final = 1_000
 """How often it is looked for partitions that could go on: reassignments to finish, unclean elections to hold."""
+
+PRODUCER_ID_BLOCK: Final = 1_000
+"""Producer ids that a node is given at a time, as Kafka gives them: a node asks once for so many producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,10 @@ class Controller:
                 self._request(event.request_id, self._administer, event)
             case LogEndsTold():
                 self._elect(event)
+            case AllocateProducerIds():
+                self._request(event.request_id, self._allocate_producer_ids, event)
+            case RemoveVoter():
+                self._request(event.request_id, self._remove_voter, event)
             case NodeHeard() | VotersReviewed() | Activated() | Resigned():
                 self._handle_seldom(event)
             case _:
@@ -214,8 +226,16 @@ class Controller:
         if not self.active or self._committed < self._voters_end:
             return
         voters = voter_changes.next_voters(self.image, caught_up, self._config.voters)
-        if voters is None:
-            return
+        if voters is not None:
+            self._change_voters(voters)
+
+    def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
+        if self._committed < self._voters_end:
+            raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
+        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.folder_id))
+        return VoterRemoved()
+
+    def _change_voters(self, voters: tuple[Voter, ...]) -> None:
         batch = Batch(self.image)
         batch.add([VotersRecord(voters)])
         self._append(batch)
@@ -465,3 +485,14 @@ class Controller:
         self._append(batch)
         self._effects.append(UncleanlyElected(key, chosen.leader, chosen.loss))
         return key, state_of(self.image, key), chosen.loss
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    def _allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
+        """No id is ever given twice, whoever asks: a node that was restarted leaves the rest of its block unused."""
+        node = self._current(request.node_id, request.node_epoch)
+        first = self.image.next_producer_id
+        batch = Batch(self.image)
+        batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
+        self._append(batch)
+        return ProducerIdBlock(first, PRODUCER_ID_BLOCK)

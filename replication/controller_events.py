@@ -26,6 +26,7 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
     PartitionKey,
+    ProducerId,
     TopicId,
 )
 
@@ -266,6 +267,25 @@ AdminEvent: TypeAlias = (
 )
 """What an operator or a client asks to be changed."""
 
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A node wants a block of producer ids to give away."""
+
+    request_id: int
+    node_id: NodeId
+    node_epoch: NodeEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """A node that is gone for good is to vote no more. folder_id: by which folder; None: whichever does."""
+
+    request_id: int
+    node_id: NodeId
+    folder_id: FolderId | None = None
+
+
 Event: TypeAlias = (
     Activated
     | Resigned
@@ -273,11 +293,13 @@ Event: TypeAlias = (
     | Ticked
     | NodeHeard
     | VotersReviewed
+    | RemoveVoter
     | RegisterNode
     | Heartbeat
     | AlterPartition
     | LogEndsTold
     | AdminEvent
+    | AllocateProducerIds
 )
 
 # --- results ----------------------------------------------------------------------------------------------------
@@ -359,6 +381,19 @@ class FeaturesUpdated:
     level: int
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The ids from `first` on, `count` of them, are the node's to give away."""
+
+    first: ProducerId
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterRemoved:
+    """The voter is none any more."""
+
+
 Result: TypeAlias = (
     Registered
     | HeartbeatAnswer
@@ -368,6 +403,8 @@ Result: TypeAlias = (
     | PartitionOutcomes
     | TopicAltered
     | FeaturesUpdated
+    | VoterRemoved
+    | ProducerIdBlock
 )
 
 # --- effects ----------------------------------------------------------------------------------------------------

@@ -46,6 +46,9 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
             f"{'are not' if entries is None else 'are'} there"
         )
         return None
+    if site.lost_front(segments[0].base_offset, entries) is not None:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: the first segment is missing")
+        return None
     for segment in segments[:-1]:
         site.ensure_indexes(segment)
     active.close()  # an idle log needs no open file

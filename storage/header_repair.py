@@ -57,25 +57,35 @@ class EpochWitness:
         return max(self._entries[at - 1].epoch, least) if at else least
 
 
-def right_header(file: File, header: BatchHeader, link: Link, witness: EpochWitness) -> BatchHeader:
+def right_header(
+    file: File, header: BatchHeader, link: Link, witness: EpochWitness, behind: Offset | None
+) -> BatchHeader:
     """The header that a whole v2 batch should have, which leaves a hole before it or begins a new epoch; its own,
     unless that is wrong.
 
-    link: the chain before the batch, `link.epoch` being the epoch before it. Raises OSError.
+    link: the chain before the batch, `link.epoch` being the epoch before it. behind: where the next segment begins.
+    Raises OSError.
     """
     if header.base_offset > link.next_offset:
-        header = header._replace(base_offset=_right_offset(file, header, link))
+        header = header._replace(base_offset=_right_offset(file, header, link, behind))
     return header._replace(leader_epoch=_right_epoch(file, header, link, witness))
 
 
-def _right_offset(file: File, header: BatchHeader, link: Link) -> Offset:
+def _right_offset(file: File, header: BatchHeader, link: Link, behind: Offset | None) -> Offset:
     """Its own, unless the batch behind contradicts it, and would follow closely if there were no hole."""
-    following = next(_headers_behind(file, link.behind(header)._replace(next_offset=0)), None)
-    if following is not None and header.last_offset >= following.base_offset:
-        meant = Offset(link.next_offset)
-        if following.base_offset == meant + header.last_offset_delta + 1:
-            return meant
+    meant = Offset(link.next_offset)
+    following = _offset_behind(file, link.behind(header)._replace(next_offset=0), behind)
+    if following is not None and header.last_offset >= following == meant + header.last_offset_delta + 1:
+        return meant
     return header.base_offset
+
+
+def _offset_behind(file: File, link: Link, behind: Offset | None) -> Offset | None:
+    """The base offset of the next v2 batch, be it in the next segment."""
+    if link.position >= link.end:
+        return behind
+    following = next(_headers_behind(file, link), None)
+    return None if following is None else following.base_offset
 
 
 def _right_epoch(file: File, header: BatchHeader, link: Link, witness: EpochWitness) -> LeaderEpoch:
@@ -106,9 +116,10 @@ def _headers_behind(file: File, link: Link) -> Iterator[BatchHeader]:
         link = link.behind(header)
 
 
-def put_right(file: File, link: Link, witness: EpochWitness) -> str | None:
+def put_right(file: File, link: Link, witness: EpochWitness, behind: Offset | None = None) -> str | None:
     """Where the chain breaks at `link` because of the magic, epoch or offset of a batch that is sound otherwise, write
-    what it must be. Returns what was wrong, None where nothing was done. Raises OSError."""
+    what it must be. behind: where the next segment begins. Returns what was wrong, None where nothing was done. Raises
+    OSError."""
     found = file.pread(HEADER_BYTES, link.position)
     if len(found) < HEADER_BYTES:
         return None
@@ -127,9 +138,8 @@ def put_right(file: File, link: Link, witness: EpochWitness) -> str | None:
     following = next(_headers_behind(file, link.behind(meant)), None)
     if meant.leader_epoch != header.leader_epoch and following and following.leader_epoch < meant.leader_epoch:
         return None  # not one odd batch: the log is not what it should be
-    if meant.base_offset != header.base_offset and (
-        following is None or following.base_offset != meant.last_offset + 1
-    ):
+    next_offset = _offset_behind(file, link.behind(meant), behind)
+    if meant.base_offset != header.base_offset and next_offset != meant.last_offset + 1:
         return None  # nothing but the batch behind can say where this one belongs
     return write_header(file, link.position, header, meant)
 

@@ -14,7 +14,7 @@ from storage.files import Files
 from storage.loaded import Damage, Known, Progress
 from storage.segment import ALL_SUFFIXES, INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import set_aside
-from tidelog.types import Durability, Offset
+from tidelog.types import Durability, EpochStart, Offset
 
 
 def _silent(done: int, total: int, size: int) -> None:
@@ -52,6 +52,20 @@ class LoadingSite:
         has a batch, so what the leader's cleaner took is missing before it: a compacted log from Kafka is believed.
         """
         return end <= self.known.cleaned or (self.known.foreign and self.config.compact)
+
+    def lost_front(self, first: Offset, epochs: Sequence[EpochStart] | None) -> Offset | None:
+        """Where the log must begin though its first segment begins at `first`, None where that is well. epochs: of
+        their file, None where it is lost.
+
+        Deletion says where the log starts before it takes a segment, and epochs begin there: it is only believed to
+        have forgotten both where nothing was durable. Kafka says it later, and of retention nothing.
+        """
+        if self.known.foreign or epochs is None:
+            return None
+        if not epochs:
+            return self.known.log_start if self.known.log_start < first and self.protected == 0 else None
+        start = max(self.known.log_start, epochs[0].start_offset)
+        return start if start < first else None
 
     def note(self, sentence: str) -> None:
         """Say what was done."""
@@ -96,3 +110,4 @@ class LoadingSite:
         except BrokenChain as error:
             self.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
         segment.become_inactive()
+        segment.sync_indexes()

@@ -116,7 +116,14 @@ class Log:
         self.note_damage(self._producers.damage)
         self._epochs = loaded.epochs
         self._flush = FlushState(
-            folder.files, path, loaded.epoch_file, loaded.recovery_point, loaded.held, fresh=loaded.fresh
+            folder.files,
+            path,
+            loaded.epoch_file,
+            loaded.recovery_point,
+            loaded.held,
+            fresh=loaded.fresh,
+            new_names=loaded.new_names,
+            rebuilt=loaded.rebuilt,
         )
         self._fsync = config.durability is Durability.FSYNC
         self._flush_target = Offset(0)
@@ -340,7 +347,7 @@ class Log:
         try:
             return self._reader.read(offset, max_bytes, up_to, min_one_batch)
         except BrokenChain as broken:
-            raise self._damaged(broken, offset) from broken
+            raise self._damaged(broken, offset, asked=True) from broken
         except OSError as error:
             raise self.folder.fail(f"reading {self.path}", error) from error
 
@@ -355,11 +362,12 @@ class Log:
             return read
         return read._replace(aborted=self.aborted_transactions(offset, read.next_offset))
 
-    def _damaged(self, broken: BrokenChain, offset: Offset) -> CorruptLog:
-        """A read met a break in the chain of batches: find where the damage begins, and note it for a report."""
+    def _damaged(self, broken: BrokenChain, offset: Offset, *, asked: bool = False) -> CorruptLog:
+        """A read met a break in the chain of batches: find where the damage begins, and note it for a report. asked:
+        `offset` itself cannot be read."""
         segment, *behind = self._segments.from_offset(offset)
         exact = broken if isinstance(broken, Hole) else segment.check_from(offset) or broken
-        first = Offset(max(exact.next_offset, self.log_start_offset))
+        first = Offset(max(min(exact.next_offset, offset) if asked else exact.next_offset, self.log_start_offset))
         end = max(behind[0].base_offset if behind else self.log_end_offset, Offset(first + 1))
         damage = Damage(segment.path, exact.position, first, end, exact.reason)
         self.note_damage(damage)

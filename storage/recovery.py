@@ -46,9 +46,17 @@ class Recovery:
         """Segments in which a header was put right."""
 
     def run(self, segments: Sequence[LogSegment]) -> LoadedLog | None:
-        """Recover the log that lies in these segments, of which there is one at least. Returns None where all of it
-        lies below where the log starts: it is set aside then. Raises OSError."""
+        """Recover the log that lies in these segments, of which there is one at least. Returns None where none of it
+        can stay: all of it lies below where the log starts, or what came before it was lost in the making; it is set
+        aside then. Raises OSError."""
         known, site = self._known, self._site
+        front = site.lost_front(segments[0].base_offset, self._epochs.found)
+        if front is not None and front >= site.protected:
+            site.drop(segments, f"offsets {front} to {segments[0].base_offset - 1} before it are lost")
+            return None
+        if front is not None:
+            first_file = segments[0].path
+            site.lose(first_file, 0, front, segments[0].base_offset, "the segments before this one are lost")
         # A segment that ends at the recovery point was closed just then: its indexes need not be durable.
         first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
         self._check_closed(segments, first)
@@ -60,7 +68,7 @@ class Recovery:
         if log_end < known.log_start:
             site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.log_start}")
             return None
-        log_start = max(known.log_start, kept[0].base_offset)
+        log_start = known.log_start if front is not None else max(known.log_start, kept[0].base_offset)
         self._epochs.finish(log_start, log_end)
         sync_all([segment.file for segment in self._mended])
         loaded = LoadedLog(
@@ -82,6 +90,10 @@ class Recovery:
             loaded.read_from = None  # nothing was lost: snapshots say what they said
         elif site.config.durability is Durability.FSYNC:
             self._make_durable(loaded, first, rewrite_from)
+            return loaded
+        else:
+            self._rewrite(loaded.segments[first:], rewrite_from)
+        self._leave_to_flush(loaded, first)
         return loaded
 
     # --- below the recovery point ---------------------------------------------------------------------------------
@@ -94,11 +106,13 @@ class Recovery:
             site.ensure_indexes(segment)
             try:
                 end = self._end_of(segment)
-                if end < behind.base_offset and not site.may_lack(behind.base_offset):
+                if self._is_hole(segment, end, behind.base_offset):
                     reason = "the offsets before the next segment are lost"
                     site.lose(segment.path, segment.size, end, behind.base_offset, reason)
             except BrokenChain as broken:
-                site.lose(segment.path, broken.position, Offset(broken.next_offset), behind.base_offset, broken.reason)
+                if broken.next_offset != behind.base_offset or not self._cut_zeros(segment, broken.position):
+                    lost_from = Offset(broken.next_offset)
+                    site.lose(segment.path, broken.position, lost_from, behind.base_offset, broken.reason)
             segment.close()
             site.progress(done + 1, len(segments), 0)
 
@@ -162,13 +176,17 @@ class Recovery:
         rewrite_from = end = segment.size
         while position < end:
             try:
-                for header in self._scan(segment, Link(position, end, next_offset, self._epochs.before(next_offset))):
+                for header in self._scan(
+                    segment, behind, Link(position, end, next_offset, self._epochs.before(next_offset))
+                ):
                     self._take(segment, header)
                     if header.last_offset >= self._known.recovery_point:
                         rewrite_from = min(rewrite_from, header.position)
                     position, next_offset = header.end, Offset(header.last_offset + 1)
             except BrokenChain as broken:
                 position = broken.position
+                if next_offset == behind and self._cut_zeros(segment, position):
+                    break
                 if next_offset >= site.protected:
                     self._cut(segment, broken, next_offset)
                     return next_offset, min(rewrite_from, position), True
@@ -207,7 +225,7 @@ class Recovery:
                 return 0, start
         return position, next_offset
 
-    def _scan(self, segment: LogSegment, link: Link) -> Iterator[BatchHeader]:
+    def _scan(self, segment: LogSegment, behind: Offset | None, link: Link) -> Iterator[BatchHeader]:
         """The batches of a segment from `link` on, checked, their `position` being that in the file. Headers that the
         checksum does not cover are put right. Raises BrokenChain."""
         file = segment.file
@@ -216,15 +234,15 @@ class Recovery:
                 for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
                     header = batch.header._replace(position=position)
                     if header.magic == 2 and self._is_odd(header, link):
-                        meant = right_header(file, header, link, self._epochs.witness)
+                        meant = right_header(file, header, link, self._epochs.witness, behind)
                         if meant != header:
                             self._mend(segment, position, write_header(file, position, header, meant))
                             break  # the chain is read again from here
-                    self._check_distance(segment, header, link)
+                    self._check_offset(segment, header, link)
                     yield header
                     link = link.behind(header)
             except BrokenChain as broken:
-                wrong = put_right(file, link, self._epochs.witness) if broken.header is None else None
+                wrong = put_right(file, link, self._epochs.witness, behind) if broken.header is None else None
                 if wrong is None:
                     raise
                 self._mend(segment, link.position, wrong)
@@ -234,11 +252,15 @@ class Recovery:
         """Does it leave a hole before it, or begin another epoch?"""
         return header.base_offset > link.next_offset or not link.epoch == header.leader_epoch >= 0
 
-    @staticmethod
-    def _check_distance(segment: LogSegment, header: BatchHeader, link: Link) -> None:
-        """Raises BrokenChain where the offset cannot be of this segment."""
+    def _check_offset(self, segment: LogSegment, header: BatchHeader, link: Link) -> None:
+        """Raises BrokenChain where the offset cannot be right: too far for this segment, or beyond what was durable
+        behind a hole that reaches below: a log has always ended where a batch did."""
         if header.last_offset - segment.base_offset > INT32_MAX:
             raise link.broken(f"offset {header.last_offset} is too far from the base offset {segment.base_offset}")
+        if link.next_offset < self._site.protected <= header.base_offset and not self._site.config.compact:
+            raise link.broken(
+                f"the batch starts at offset {header.base_offset}, the log went on from {link.next_offset}"
+            )
 
     def _mend(self, segment: LogSegment, position: int, wrong: str) -> None:
         self._site.note(f"{segment.path}: the batch at byte {position} {wrong}; it was put right")
@@ -259,17 +281,25 @@ class Recovery:
         segment.size = broken.position
         self._site.changed = True
 
+    def _cut_zeros(self, segment: LogSegment, position: int) -> bool:
+        """Behind the last batch of a closed segment: was it preallocated, and its cut to size lost? Returns whether
+        only zeros were there, which are no loss."""
+        left = segment.file.pread(segment.size - position, position)
+        if any(left):
+            return False
+        self._site.note(f"{segment.path}: {len(left)} zeros behind its last batch, preallocated for more, were cut")
+        segment.file.truncate(position)
+        segment.size = position
+        self._mended.append(segment)
+        return True
+
     # --- durable again --------------------------------------------------------------------------------------------
 
     def _make_durable(self, loaded: LoadedLog, first: int, rewrite_from: int) -> None:
         """Write what was kept above the recovery point again, and sync it, its names and its epochs."""
         files, folder = self._site.files, self._site.folder
-        for i, segment in enumerate(loaded.segments[first:]):
-            position = rewrite_from if i == 0 else 0
-            while position < segment.size:
-                data = segment.file.pread(min(_REWRITE_BYTES, segment.size - position), position)
-                segment.file.pwritev([data], position)
-                position += len(data)
+        self._rewrite(loaded.segments[first:], rewrite_from)
+        for segment in loaded.segments[first:]:
             sync_all([segment.file])
             if segment is not loaded.segments[-1]:
                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -282,6 +312,30 @@ class Recovery:
         loaded.epoch_file.write(loaded.epochs.version, loaded.epochs.entries)
         sound = loaded.log_end if loaded.damage is None else min(loaded.log_end, loaded.damage.first_offset)
         loaded.recovery_point = loaded.held = sound
+
+    @staticmethod
+    def _rewrite(segments: Sequence[LogSegment], rewrite_from: int) -> None:
+        """Write the bytes of these again, of the first one from `rewrite_from` on: a sync that failed may have left
+        them in the page cache alone, and called clean."""
+        for i, segment in enumerate(segments):
+            position = rewrite_from if i == 0 else 0
+            while position < segment.size:
+                data = segment.file.pread(min(_REWRITE_BYTES, segment.size - position), position)
+                segment.file.pwritev([data], position)
+                position += len(data)
+
+    def _leave_to_flush(self, loaded: LoadedLog, first: int) -> None:
+        """The next flush makes durable what recovery has seen and done: a cut, a roll or a new log that the stop before
+        came in the middle of may have changed names that are not durable, however far the log was.
+
+        Epochs of v0 and v1 are written before their first byte: what is cut must not come back under them.
+        """
+        loaded.rebuilt = loaded.segments[first:-1]
+        loaded.new_names = True
+        loaded.fresh = self._known.recovery_point == 0
+        if self._site.config.magic < 2:
+            sync_all([loaded.segments[-1].file])
+            self._site.files.sync_folder(self._site.folder)
 
     def _rewrite_metadata(self) -> None:
         """No flush of this log may ever have ended: neither its metadata nor its folder's name need be durable."""

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
-from storage.files import Buffer, File, Files
+from storage.files import Buffer, File, Files, sync_paths
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
@@ -27,6 +27,7 @@ from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
+from tidelog.records.fast_paths import follow_chain
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
@@ -281,7 +282,9 @@ class LogSegment:
         max_bytes: at most so many, but with `min_one` at least one batch. at: where that batch starts, if known.
         Returns None where the segment has nothing at or above `offset`. Raises BrokenChain, OSError.
         """
+        least = offset
         if at is None:
+            least = Offset(0)
             found = self.find(offset)
             if found is None:
                 return None
@@ -289,10 +292,11 @@ class LogSegment:
         if at >= self.size:
             return None
         data = self.file.pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
-        end, next_offset, missing = _whole_batches(data, at, self.size, offset, up_to, max_bytes)
+        link = Link(at, self.size, least)
+        end, next_offset, missing = _whole_batches(data, link, offset, up_to, max_bytes)
         if end == 0 and min_one and missing:
             data = self.file.pread(missing, at)
-            end, next_offset, _ = _whole_batches(data, at, self.size, offset, up_to, missing)
+            end, next_offset, _ = _whole_batches(data, link, offset, up_to, missing)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
         return SegmentRead(records, next_offset, at + end)
 
@@ -344,7 +348,13 @@ class LogSegment:
         except CorruptIndex:
             self.rebuild_indexes()
             self.trim_indexes()
+            self.sync_indexes()
         return self.index, self.time_index
+
+    def sync_indexes(self) -> None:
+        """Make indexes durable that no flush will: a time entry that a crash left zero looks like any other. Raises
+        OSError."""
+        sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
@@ -430,17 +440,17 @@ def _add_entry(
         times.maybe_append(largest.timestamp, largest.offset)
 
 
-def _whole_batches(
-    data: bytes, at: int, file_end: int, offset: Offset, up_to: Offset, max_bytes: int
-) -> tuple[int, Offset, int]:
-    """How many bytes of `data`, which starts at byte `at` of the file, are whole batches below `up_to`.
+def _whole_batches(data: bytes, link: Link, offset: Offset, up_to: Offset, max_bytes: int) -> tuple[int, Offset, int]:
+    """How many bytes of `data`, which starts where the chain has come to, are whole batches below `up_to`.
 
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    link = before = Link(at, file_end, 0)
-    next_offset = offset
-    while link.position - at < len(data):
+    at, next_offset = link.position, offset
+    before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
+    if link.position > at:
+        next_offset = Offset(link.next_offset)
+    while link.position - at < len(data):  # older formats, and what ends the chain
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:

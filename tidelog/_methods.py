@@ -75,6 +75,9 @@ DATA_LIST_OFFSETS: Final = Method(DATA, "ListOffsets", data_pb2.ListOffsetsReque
 DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(
     DATA, "OffsetForLeaderEpoch", data_pb2.OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochResponse
 )
+DATA_INIT_PRODUCER_ID: Final = Method(
+    DATA, "InitProducerId", data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse
+)
 DATA_GET_REPLICA_LOG_INFO: Final = Method(
     DATA, "GetReplicaLogInfo", data_pb2.GetReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoResponse
 )
@@ -118,6 +121,7 @@ ADMIN_EXPLAIN_PARTITIONS: Final = Method(
 ADMIN_EXPLAIN_RESTART: Final = Method(
     ADMIN, "ExplainRestart", admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse
 )
+ADMIN_REMOVE_VOTER: Final = Method(ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
 
 CONTROLLER_REGISTER_NODE: Final = Method(
     CONTROLLER, "RegisterNode", controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
@@ -128,11 +132,20 @@ CONTROLLER_HEARTBEAT: Final = Method(
 CONTROLLER_ALTER_PARTITION: Final = Method(
     CONTROLLER, "AlterPartition", controller_pb2.AlterPartitionRequest, controller_pb2.AlterPartitionResponse
 )
+CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
+    CONTROLLER,
+    "AllocateProducerIds",
+    controller_pb2.AllocateProducerIdsRequest,
+    controller_pb2.AllocateProducerIdsResponse,
+)
 CONTROLLER_CREATE_TOPIC: Final = Method(
     CONTROLLER, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse
 )
 CONTROLLER_DELETE_TOPIC: Final = Method(
     CONTROLLER, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse
+)
+CONTROLLER_REMOVE_VOTER: Final = Method(
+    CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse
 )
 CONTROLLER_ELECT_LEADERS: Final = Method(
     CONTROLLER, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse

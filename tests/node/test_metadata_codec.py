@@ -18,6 +18,7 @@ from replication.metadata import (
     NodeRegistrationRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
@@ -44,6 +45,7 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(TopicRecord, texts, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),
+    st.builds(ProducerIdsRecord, numbers, offsets, offsets),
     st.builds(
         PartitionRecord,
         ids,

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge, TidelogError
-from tidelog.records import Record, Rules, build_batch, columns, fast_paths, record_check, records_buffer
-from tidelog.records.header import HEADER_BYTES
+from tidelog.records import Record, Rules, build_batch, chain, columns, fast_paths, record_check, records_buffer
+from tidelog.records.batch import stamp
+from tidelog.records.header import ATTRIBUTES_AT, HEADER_BYTES
 from tidelog.records.record import decode_records, encode_record
 from tidelog.records.varint import INT64_MAX, encode_varint
 from tidelog.types import Millis, Offset
@@ -287,6 +288,61 @@ def test_the_environment_can_ask_for_the_reference() -> None:
             timeout=60,
         )
         assert done.stdout.strip() == expected
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> bytes:
+    """Batches one behind the other, sound or with a few bytes of their headers changed."""
+    data, offset, epoch = bytearray(), 0, 0
+    for _ in range(draw(st.integers(0, 6))):
+        offset += draw(st.sampled_from((0, 0, 0, 3, -1)))
+        epoch += draw(st.sampled_from((0, 0, 1, -1)))
+        count = draw(st.integers(1, 4))
+        batch = bytearray(build_batch([Record(Offset(i), Millis(NOW), None, b"v") for i in range(count)]))
+        stamp(batch, 0, base_offset=offset, leader_epoch=epoch)
+        offset += count
+        data += batch
+    for at in draw(st.lists(st.integers(0, len(data) - 1), max_size=2)) if data else ():
+        data[at] = draw(st.integers(0, 255))
+    return bytes(data) + draw(st.binary(max_size=70))
+
+
+@given(chains(), st.integers(0, 600), st.integers(0, 8), st.sampled_from((0, 5, 12, INT64_MAX)))
+def test_chains_are_followed_alike(data: bytes, size_max: int, next_offset: int, up_to: int) -> None:
+    twin = compiled("_chain")
+    given_ = (data, size_max, next_offset, up_to)
+    assert twin.follow_chain(*given_) == chain.follow_chain(*given_)
+    assert twin.follow_chain(memoryview(data), *given_[1:]) == chain.follow_chain(*given_)
+
+
+FOLLOWERS = [chain.follow_chain, fast_paths.follow_chain]
+
+
+@pytest.mark.parametrize("follow", FOLLOWERS)
+def test_a_chain_is_followed_to_its_last_sound_batch(follow: Callable[..., Any]) -> None:
+    """Each way in which a second batch may not be the next one ends the walk behind the first."""
+    first, second = (
+        bytearray(build_batch([Record(Offset(i), Millis(NOW), None, b"v") for i in range(2)])) for _ in "ab"
+    )
+    for base_offset, batch in ((0, first), (2, second)):
+        stamp(batch, 0, base_offset=base_offset, leader_epoch=0)
+    whole, size = bytes(first + second), len(first)
+    behind_first = (chain.Place(0, 0, -1), chain.Place(size, 2, 0))
+    assert follow(whole, 10**6, 0, 100) == (chain.Place(size, 2, 0), chain.Place(2 * size, 4, 0))
+    assert follow(whole, 2 * size - 1, 0, 100) == behind_first, "within so many bytes"
+    assert follow(whole[:-1], 10**6, 0, 100) == behind_first, "whole"
+    assert follow(whole, 10**6, 0, 3) == behind_first, "below that offset"
+    assert follow(whole, 10**6, 1, 100) == (chain.Place(0, 1, -1),) * 2, "from that offset on"
+    for at, number in ((7, 1), (11, 36), (12, 0x80), (16, 1), (16, 3), (0, 0x80), (23, 0x80), (0, 0x7F)):
+        damaged = bytearray(whole)
+        damaged[size + at] = number
+        if (at, number) == (0, 0x7F):
+            damaged[size : size + 8] = b"\x7f" + b"\xff" * 7
+        assert follow(damaged, 10**6, 0, INT64_MAX) == behind_first, (at, number)
+    for at, bit in ((0, 1), (1, 0x80)):
+        damaged = bytearray(whole)
+        damaged[size + ATTRIBUTES_AT + at] |= bit
+        assert follow(damaged, 10**6, 0, 100) == behind_first, "attributes that mean something"
 
 
 def test_this_process_uses_what_it_says() -> None:

@@ -97,7 +97,7 @@ class Replica:
             if offset == 0 or self.entries[offset - 1].epoch != entry.epoch
         ]
         named = [(offset + 1, entry.voters) for offset, entry in enumerate(self.entries) if entry.voters is not None]
-        end, newest = named[-1] if named else (0, self.initial)
+        *_, (_, before), (end, newest) = (0, VoterSet()), (0, self.initial), *named
         return LogView(
             log_end=Offset(len(self.entries)),
             held=Offset(self.held),
@@ -105,6 +105,7 @@ class Replica:
             epochs=tuple(starts),
             voters=newest,
             voters_end=Offset(end),
+            voters_before=before,
         )
 
 

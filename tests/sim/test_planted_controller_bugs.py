@@ -158,7 +158,7 @@ PLANTED = [
     Planted(
         any_epochs_proposal_is_heard,
         stories.leader_of_another_epoch_is_not_heard,
-        "a proposal of an epoch that is over",
+        MEMBER_LACKS,
     ),
 ]
 

@@ -86,6 +86,34 @@ def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (bases[1], bases[2])
 
 
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
+def test_a_lost_first_segment_is_no_deletion(*, clean: bool) -> None:
+    """Deletion says where the log starts before it takes a file; here nothing has said so."""
+    bench, bases, _ = filled()
+    if clean:
+        bench.reopen()
+        bench.folder.close_clean()
+    lose(bench, bases[0])
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset) == (0, bases[1])
+    assert readable(bench) == [*range(bases[1], 80)]
+    assert bench.log.log_start_offset == 0, "what is lost is missed, not deleted"
+
+
+def test_a_deleted_front_is_not_missed() -> None:
+    bench, bases, _ = filled()
+    bench.reopen()
+    bench.log.advance_high_watermark(Offset(80))
+    bench.log.delete_records(bases[2])
+    assert bench.log.delete_old_segments(bench.clock.wall_ms()) == 2
+    bench.kill()
+    assert (bench.log.damage, bench.log.log_start_offset) == (None, bases[2])
+    bench.restart_clean()
+    assert (bench.log.damage, bench.log.log_start_offset) == (None, bases[2])
+
+
 def test_what_lies_between_two_lost_segments_is_read() -> None:
     bench, bases, _ = filled()
     lose(bench, bases[1])

@@ -1,4 +1,4 @@
-"""`tidelog cluster status|upgrade`."""
+"""`tidelog cluster status|upgrade|remove-voter`."""
 
 from __future__ import annotations
 
@@ -64,6 +64,20 @@ def upgrade(
         print_json({"feature_level": level, "updated": not validate_only})
     else:
         say(f"the feature level {'could be' if validate_only else 'is'} {level}")
+
+
+@app.command("remove-voter")
+def remove_voter(
+    node: Annotated[int, typer.Argument(help="Number of the node.")], bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+) -> None:
+    """Let a node that is gone for good vote no more in the metadata quorum; another takes its place."""
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            await admin.remove_voter(node)
+
+    asyncio.run(work())
+    say(f"node {node} votes no more")
 
 
 def _wrong(found: ClusterDescription) -> list[str]:

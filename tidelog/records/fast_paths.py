@@ -1,9 +1,10 @@
 """The hot loops of the v2 codec, chosen once: compiled where that was built, else the pure-Python reference.
 
-    decode_records   records of a batch        record.py           _reader.pyx
-    record_list      the same, in a list       record.py           _reader.pyx
-    check_records    deep validation           record_check.py     _reader.pyx
-    RecordsBuffer    records into a batch      records_buffer.py   _writer.pyx
+    decode_records   records of a batch            record.py           _reader.pyx
+    record_list      the same, in a list           record.py           _reader.pyx
+    check_records    deep validation               record_check.py     _reader.pyx
+    RecordsBuffer    records into a batch          records_buffer.py   _writer.pyx
+    follow_chain     batches one behind another  chain.py             _chain.pyx
 
 Kept true: both give the same values, bytes and errors; tests run against both. `TIDELOG_PURE_PYTHON=1` in the
 environment chooses the reference also where the compiled ones are there. Arrow columns are chosen in arrow_columns.py,
@@ -16,7 +17,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from tidelog.records import record, record_check, records_buffer
+from tidelog.records import chain, record, record_check, records_buffer
 from tidelog.records.header import ByteBuffer
 from tidelog.records.record import Record
 from tidelog.types import Millis
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
     record_list = _record_list
     check_records = record_check.check_records
     RecordsBuffer = records_buffer.RecordsBuffer
+    follow_chain = chain.follow_chain
 else:
     try:
         if pure_python_asked_for():
             raise ImportError
+        from tidelog.records._chain import follow_chain
         from tidelog.records._reader import check_records, decode_records, record_list
         from tidelog.records._writer import RecordsBuffer
 
@@ -58,6 +61,7 @@ else:
         record_list = _record_list
         check_records = record_check.check_records
         RecordsBuffer = records_buffer.RecordsBuffer
+        follow_chain = chain.follow_chain
         COMPILED = False
 
 

@@ -51,6 +51,8 @@ class AdminStub:
     """Why partitions cannot be written or read now, in words."""
     ExplainRestart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ExplainRestartRequest, _admin_pb2.ExplainRestartResponse]
     """What would stop working if a node stopped now, in words."""
+    RemoveVoter: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]
+    """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -75,6 +77,8 @@ class AdminAsyncStub(AdminStub):
     """Why partitions cannot be written or read now, in words."""
     ExplainRestart: _aio.UnaryUnaryMultiCallable[_admin_pb2.ExplainRestartRequest, _admin_pb2.ExplainRestartResponse]  # type: ignore[assignment]
     """What would stop working if a node stopped now, in words."""
+    RemoveVoter: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]  # type: ignore[assignment]
+    """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -168,5 +172,13 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ExplainRestartResponse, _abc.Awaitable[_admin_pb2.ExplainRestartResponse]]:
         """What would stop working if a node stopped now, in words."""
+
+    @_abc_1.abstractmethod
+    def RemoveVoter(
+        self,
+        request: _admin_pb2.RemoveVoterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RemoveVoterResponse, _abc.Awaitable[_admin_pb2.RemoveVoterResponse]]:
+        """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -50,6 +50,11 @@ class ControllerStub:
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionResponse.FromString,
                 _registered_method=True)
+        self.AllocateProducerIds = channel.unary_unary(
+                '/tidelog.v1.Controller/AllocateProducerIds',
+                request_serializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/tidelog.v1.Controller/CreateTopic',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.CreateTopicRequest.SerializeToString,
@@ -85,6 +90,11 @@ class ControllerStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
                 _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/tidelog.v1.Controller/RemoveVoter',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -104,6 +114,13 @@ class ControllerServicer:
 
     def AlterPartition(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AllocateProducerIds(self, request, context):
+        """A block of producer ids for a node to give away (KIP-730).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -151,6 +168,12 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -168,6 +191,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.AlterPartition,
                     request_deserializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionResponse.SerializeToString,
+            ),
+            'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateProducerIds,
+                    request_deserializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
             ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
@@ -203,6 +231,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.UpdateFeatures,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -286,6 +319,33 @@ class Controller:
             '/tidelog.v1.Controller/AlterPartition',
             tidelog_dot_v1_dot_controller__pb2.AlterPartitionRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__pb2.AlterPartitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AllocateProducerIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Controller/AllocateProducerIds',
+            tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -475,6 +535,33 @@ class Controller:
             '/tidelog.v1.Controller/UpdateFeatures',
             tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Controller/RemoveVoter',
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
             options,
             channel_credentials,
             insecure,

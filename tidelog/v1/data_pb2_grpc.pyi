@@ -48,6 +48,8 @@ class DataStub:
     """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
     GetReplicaLogInfo: _grpc.UnaryUnaryMultiCallable[_data_pb2.GetReplicaLogInfoRequest, _data_pb2.GetReplicaLogInfoResponse]
     """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966)."""
+    InitProducerId: _grpc.UnaryUnaryMultiCallable[_data_pb2.InitProducerIdRequest, _data_pb2.InitProducerIdResponse]
+    """An identity for an idempotent producer (KIP-98); any node gives one."""
 
 @_typing.type_check_only
 class DataAsyncStub(DataStub):
@@ -62,6 +64,8 @@ class DataAsyncStub(DataStub):
     """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
     GetReplicaLogInfo: _aio.UnaryUnaryMultiCallable[_data_pb2.GetReplicaLogInfoRequest, _data_pb2.GetReplicaLogInfoResponse]  # type: ignore[assignment]
     """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966)."""
+    InitProducerId: _aio.UnaryUnaryMultiCallable[_data_pb2.InitProducerIdRequest, _data_pb2.InitProducerIdResponse]  # type: ignore[assignment]
+    """An identity for an idempotent producer (KIP-98); any node gives one."""
 
 class DataServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -115,5 +119,13 @@ class DataServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_data_pb2.GetReplicaLogInfoResponse, _abc.Awaitable[_data_pb2.GetReplicaLogInfoResponse]]:
         """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966)."""
+
+    @_abc_1.abstractmethod
+    def InitProducerId(
+        self,
+        request: _data_pb2.InitProducerIdRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_data_pb2.InitProducerIdResponse, _abc.Awaitable[_data_pb2.InitProducerIdResponse]]:
+        """An identity for an idempotent producer (KIP-98); any node gives one."""
 
 def add_DataServicer_to_server(servicer: DataServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,219 @@
+"""Every byte of a small log's folder is flipped, every file is lost or cut in turn: the log opens with the right data,
+or says precisely what is lost (scenario 8, as far as one log shows it).
+
+What a reader is given is either what was written, or fails its checksum (a wrong leader epoch in it harms nobody; it is
+put right by recovery and the scrub). What is not there is in `Log.damage`. Records of aborted transactions are never
+shown. A file that only says what others say too costs nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+from storage.append_info import Origin
+from storage.checkpoints import RECOVERY_POINT_CHECKPOINT
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from storage.files import read_file, write_file
+from storage.held_marks import HELD_MARKS
+from storage.log import Log
+from tests.storage.kafka_vectors import READ_COMMITTED, consume
+from tests.storage.workbench import NOW, SMALL, TP, Bench, SetClock, batch
+from tidelog.errors import CorruptLog, CorruptRecord
+from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, control_batch, iter_batches
+from tidelog.types import LeaderEpoch, Offset
+
+CONFIG = replace(SMALL, segment_bytes=600, index_interval_bytes=100, segment_index_bytes=96)
+FOLDER = "/data/orders-0"
+READ_BYTES = 4096
+"""As any reader asks: more than one batch, so that each is seen to lead on to the next."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A log in some state of rest, and what it holds. batches: by first offset."""
+
+    disk: FakeDisk
+    batches: dict[int, bytes]
+    end: int
+    committed: frozenset[int]
+    durable: bool
+    """Had all of it been reported as held?"""
+
+
+def fill(bench: Bench) -> None:
+    """Plain batches, idempotent ones, transactions that commit, abort and stay open, three epochs, several segments."""
+    sequences: dict[int, int] = {}
+
+    def send(producer: int, count: int, *, txn: bool) -> None:
+        first = sequences.get(producer, 0)
+        sequences[producer] = first + count
+        builder = RecordBatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=first, is_transactional=txn)
+        for i in range(count):
+            builder.append(key=b"k", value=b"%d of %d" % (i, producer), timestamp=NOW + first)
+        append(builder.build())
+
+    def end(producer: int, *, commit: bool) -> None:
+        marker = EndTxnMarker(committed=commit, coordinator_epoch=0)
+        append(control_batch(marker, timestamp=NOW, producer_id=producer, producer_epoch=0), Origin.COORDINATOR)
+
+    def append(data: bytes, origin: Origin = Origin.CLIENT) -> None:
+        bench.log.append(data, assign_offsets=True, leader_epoch=bench.log.latest_epoch, origin=origin)
+
+    for epoch in (0, 2, 3):
+        bench.log.begin_epoch(LeaderEpoch(epoch))
+        append(batch(b"plain", b"plain too", timestamp=NOW + 10 * epoch))
+        send(1, 2, txn=False)
+        send(10 + epoch, 2, txn=True)
+        send(20 + epoch, 1, txn=True)
+        end(10 + epoch, commit=False)
+        append(batch(b"between", timestamp=NOW + 10 * epoch + 1))
+        end(20 + epoch, commit=True)
+    send(30, 1, txn=True)
+    append(batch(b"behind an open transaction"))
+
+
+@cache
+def written(state: str) -> Written:
+    bench = Bench(CONFIG)
+    fill(bench)
+    log = bench.log
+    if state != "torn":
+        log.flush()
+        bench.folder.write_checkpoints()
+    log.advance_high_watermark(log.log_end_offset)
+    batches = {int(found.base_offset): bytes(data) for data in bench.contents() for found in iter_batches(data)}
+    committed = frozenset(consume(log, READ_COMMITTED).offsets)
+    end = log.log_end_offset
+    assert len(log.segments) > 2
+    if state == "clean":
+        bench.folder.close_clean()
+    else:
+        bench.disk.kill()
+    if state == "torn":
+        write_file(bench.disk, f"/data/{HELD_MARKS}", b"")
+    return Written(bench.disk, batches, end, committed, durable=state != "torn")
+
+
+def open_log(disk: FakeDisk) -> tuple[DataFolder, Log]:
+    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
+    return folder, folder.load_logs(lambda _tp, _id: CONFIG)[TP]
+
+
+def judge(disk: FakeDisk, was: Written) -> None:
+    """Is what is left of the log right, and is what is lost told?"""
+    folder, log = open_log(disk)
+    read: set[int] = set()
+    rotten: set[int] = set()
+    for base, data in was.batches.items():
+        offsets = range(base, RecordBatch(data).last_offset + 1)
+        if not log.log_start_offset <= base < log.log_end_offset:
+            continue
+        try:
+            found = bytes(log.read(Offset(base), READ_BYTES, up_to=log.log_end_offset).records)[: len(data)]
+        except CorruptLog:
+            assert log.damage is not None
+            assert log.damage.at(Offset(base)) is not None
+            continue
+        try:
+            RecordBatch(found).ensure_valid()
+        except CorruptRecord:
+            rotten.update(offsets)  # below the recovery point: its reader finds it
+            continue
+        if not was.durable and base == max(was.batches) and found[8:] == data[8:]:
+            continue  # the last one, not held yet: nothing says where it belongs
+        assert found[:12] + found[16:] == data[:12] + data[16:], f"offset {base} is not what was written"
+        read.update(offsets)
+    lost = set(range(was.end)) - read - rotten
+    told = set() if log.damage is None else {offset for offset in lost if log.damage.at(Offset(offset)) is not None}
+    if was.durable:
+        assert lost == told, f"lost without a word: {sorted(lost - told)}"
+    else:
+        assert not read or lost == set(range(max(read) + 1, was.end)), "above what was durable, the end may be cut"
+    log.advance_high_watermark(log.log_end_offset)
+    shown = set(consume(log, READ_COMMITTED).offsets)
+    assert shown <= was.committed, f"shown, though aborted or undecided: {sorted(shown - was.committed)}"
+    if log.damage is None and not rotten and not lost:
+        assert shown == was.committed
+    folder.close()
+
+
+def files(was: Written) -> Iterator[tuple[str, bytes]]:
+    """Every file that says something of the log, with what is in it; index files without the zeros behind them."""
+    paths = [f"{FOLDER}/{name}" for name in was.disk.list(FOLDER) if name != "partition.metadata"]
+    for path in [*paths, f"/data/{HELD_MARKS}"]:
+        data = read_file(was.disk, path)
+        if data is not None:
+            yield path, data
+
+
+STATES = ["clean", "killed", "torn"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_without_damage_all_is_there(state: str) -> None:
+    was = written(state)
+    disk = was.disk.twin()
+    judge(disk, was)
+    assert len(was.committed) > 10
+    assert set(range(was.end)) - was.committed, "some are aborted, some undecided"
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "checkpoint", HELD_MARKS])
+def test_any_byte_may_rot(state: str, kind: str) -> None:
+    was = written(state)
+    flipped = 0
+    for path, data in files(was):
+        if path.endswith(kind):
+            for position in range(len(data.rstrip(b"\\0")) + 1 if kind.endswith("index") else len(data)):
+                disk = was.disk.twin()
+                disk.flip_bit(path, position, (position * 5 + len(kind)) % 8)
+                try:
+                    judge(disk, was)
+                except Exception as error:
+                    raise AssertionError(f"{state}: byte {position} of {path}: {error}") from error
+                flipped += 1
+    assert flipped or (state, kind) == ("torn", HELD_MARKS)
+
+
+def cut(share: float) -> Callable[[FakeDisk, str, bytes], None]:
+    return lambda disk, path, data: write_file(disk, path, data[: int(len(data) * share)])
+
+
+HARMS: dict[str, Callable[[FakeDisk, str, bytes], None]] = {
+    "lost": lambda disk, path, _: disk.remove(path),
+    "emptied": cut(0),
+    "cut in half": cut(0.5),
+    "cut a little": lambda disk, path, data: write_file(disk, path, data[:-1]),
+    "zeros": lambda disk, path, data: write_file(disk, path, bytes(len(data))),
+    "zeros behind": lambda disk, path, data: write_file(disk, path, data + bytes(100)),
+    "garbage": lambda disk, path, data: write_file(disk, path, random.Random(1).randbytes(len(data))),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("harm", HARMS)
+def test_any_file_may_be_lost_or_spoiled(state: str, harm: str) -> None:
+    was = written(state)
+    for path, data in files(was):
+        disk = was.disk.twin()
+        HARMS[harm](disk, path, data)
+        try:
+            judge(disk, was)
+        except Exception as error:
+            raise AssertionError(f"{state}: {path} {harm}: {error}") from error
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_no_recovery_point_costs_time_only(state: str) -> None:
+    was = written(state)
+    disk = was.disk.twin()
+    if disk.size(f"/data/{RECOVERY_POINT_CHECKPOINT}") is not None:
+        disk.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
+    judge(disk, was)
