@@ -51,8 +51,8 @@ def figure_8(cluster: QuorumCluster) -> None:
 
 
 def leader_that_removed_itself(cluster: QuorumCluster) -> None:
-    """The leader of two voters removes itself and dies before the other has the record: no shorter log gets its vote, so
-    that it stands again itself, by the set before (Raft's thesis, 4.2.2). Three nodes."""
+    """The leader of two voters removes itself and dies before the other has the record. No shorter log gets its vote;
+    it stands again itself, by the set before (Raft's thesis, 4.2.2). Three nodes."""
     leader = cluster.wait_leader()
     cluster.run(500)
     cluster.isolate(leader)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from replication.quorum_events import (
+    BeginEpoch,
+    BeginEpochAsked,
     Called,
     EndEpoch,
     EndEpochAsked,
+    Heard,
     Persist,
     ResignAsked,
     SendVote,
@@ -317,6 +320,24 @@ def test_a_successor_of_a_later_rank_waits_for_the_first() -> None:
         cluster.give(node, EndEpochAsked(node, Millis(cluster.now), farewell))
     cluster.kill(leader)
     assert cluster.wait_leader(but=leader) == first
+
+
+def test_a_leader_that_resigned_is_not_followed_again_on_the_word_of_who_has_not_heard_of_it() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    node, late = (node for node in range(3) if node != leader)
+    cluster.cut.add((leader, late))
+    cluster.give(leader, ResignAsked(Millis(cluster.now)))
+    began = cluster.now
+    cluster.settle()
+    told = Heard(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id)
+    cluster.give(node, told)
+    cluster._answers[0] = lambda _: None
+    cluster.give(node, BeginEpochAsked(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
+    assert cluster.core(node).leader_id == -1
+    assert cluster.wait_leader(but=leader) == node
+    assert cluster.now - began < 500
 
 
 def test_a_folder_that_is_not_meant_gets_no_vote_request_of_ours() -> None:

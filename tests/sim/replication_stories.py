@@ -160,7 +160,7 @@ def too_small_a_set(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def last_replica_standing(sim: Simulation) -> None:
+def last_member_loses_power(sim: Simulation) -> None:
     """KIP-966: the replicas are lost one after the other, the last by a power failure. Those that went before it come
     back first, and wait."""
     sim.start(nodes=4, min_insync=1, partitions=12)
@@ -199,7 +199,7 @@ def stuck_leader_hands_over(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def all_drain_at_once(sim: Simulation) -> None:
+def all_stop_at_once(sim: Simulation) -> None:
     """Scenario 16: all nodes are told to stop. The last member stays in each set, and the cluster comes back whole."""
     sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
     for p in range(3):
@@ -421,6 +421,7 @@ def alone_in_sync(sim: Simulation) -> tuple[int, int, FakeDisk]:
     write(sim, p, "a", 3)
     copy = sim.machines[last].disk.twin()
     sim.kill(last)
+    sim.run_until(lambda: last not in sim.isr(TOPIC, p), what="it is taken out")
     sim.restart(last)
     sim.run_until(lambda: last in sim.isr(TOPIC, p), what="it is in sync again")
     for node in others:
@@ -568,9 +569,9 @@ ALL = (
     epochs_that_only_a_follower_has,
     empty_epochs,
     too_small_a_set,
-    last_replica_standing,
+    last_member_loses_power,
     stuck_leader_hands_over,
-    all_drain_at_once,
+    all_stop_at_once,
     new_leader_does_not_know_the_end,
     ack_of_another_epoch,
     reader_behind_the_end_of_its_epoch,

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim import producer_stories, quorum_stories, replication_stories, stories
-from tests.sim.mutants import controllers, disks, followers, leaders, producers, quorum
+from tests.sim import controller_stories, producer_stories, quorum_stories, replication_stories, stories
+from tests.sim.mutants import controller_rules, controllers, disks, followers, leaders, producers, quorum
 from tests.sim.mutants.mutant import Mutant
 
 MIXED: Final = "is not what was committed there before"
 LOSES: Final = "but a crash may lose"
 MEMBER_LACKS: Final = "is in the in-sync set and (holds offsets below|has no log)"
 TWO_LEADERS: Final = r"is led by node-\d\.\d and by node-\d\.\d"
+FENCED_MEMBER: Final = "is fenced, and in the in-sync set"
 TOO_SHORT: Final = "with its log ending at"
 
 MUTANTS: Final = (
@@ -131,7 +132,7 @@ MUTANTS: Final = (
         "above its leader's",
     ),
     # controllers
-    Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, TWO_LEADERS),
+    Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, FENCED_MEMBER),
     Mutant(controllers.a_leader_comes_from_all_replicas, "rule 6", stories.committed_outlives_its_leader, TOO_SHORT),
     Mutant(
         controllers.a_folder_without_its_number_is_unfenced,
@@ -140,9 +141,7 @@ MUTANTS: Final = (
         "it ends before it is ready",
     ),
     Mutant(controllers.an_older_proposal_is_taken, "S5, KIP-497", stories.late_proposal, MEMBER_LACKS),
-    Mutant(
-        controllers.an_unfit_replica_is_admitted, "KIP-841", replication_stories.fenced_joiner, "not the one proposed"
-    ),
+    Mutant(controllers.an_unfit_replica_is_admitted, "KIP-841", replication_stories.fenced_joiner, FENCED_MEMBER),
     Mutant(
         controllers.an_earlier_registration_is_admitted,
         "KIP-903",
@@ -152,13 +151,8 @@ MUTANTS: Final = (
     Mutant(
         controllers.the_silent_are_not_fenced, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
     ),
-    Mutant(
-        controllers.fencing_changes_no_partition, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
-    ),
-    Mutant(
-        controllers.the_last_member_is_taken_out, "KIP-966", replication_stories.last_replica_standing, "AssertionError"
-    ),
-    Mutant(controllers.any_folder_will_do, "S9", replication_stories.last_member_is_emptied, "ending at|led from"),
+    Mutant(controllers.fencing_changes_no_partition, "fencing", replication_stories.watermark_is_no_cut, FENCED_MEMBER),
+    Mutant(controllers.any_folder_will_do, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
     Mutant(
         controllers.copies_of_folders_are_not_noticed,
         "S9",
@@ -169,8 +163,92 @@ MUTANTS: Final = (
     Mutant(
         controllers.nobody_comes_back_to_lead,
         "healing",
-        replication_stories.last_replica_standing,
+        replication_stories.last_member_loses_power,
         "the last one leads",
+    ),
+    Mutant(
+        controller_rules.everybody_who_leaves_is_eligible,
+        "controller",
+        controller_stories.last_replica_standing,
+        MEMBER_LACKS,
+    ),
+    Mutant(
+        controller_rules.nobody_is_eligible,
+        "controller",
+        controller_stories.last_replica_standing,
+        "one is left, another eligible",
+    ),
+    Mutant(
+        controller_rules.an_emptied_node_keeps_its_place,
+        "controller",
+        controller_stories.eligible_replica_is_emptied,
+        "it is filled and in sync",
+    ),
+    Mutant(
+        controller_rules.a_new_minimum_raises_no_epoch,
+        "controller",
+        controller_stories.shrinks_as_the_minimum_grows,
+        "committed by one where two",
+    ),
+    Mutant(
+        controller_rules.an_eligible_set_outlives_its_minimum,
+        "controller",
+        controller_stories.minimum_shrinks_beside_an_eligible_replica,
+        MEMBER_LACKS,
+    ),
+    Mutant(
+        controller_rules.whoever_is_there_leads,
+        "controller",
+        controller_stories.minimum_shrinks_beside_an_eligible_replica,
+        MEMBER_LACKS,
+    ),
+    Mutant(
+        controller_rules.an_emptied_node_keeps_its_place,
+        "controller",
+        controller_stories.unclean_election,
+        "nothing is elected from nothing",
+    ),
+    Mutant(
+        controller_rules.an_unclean_leader_keeps_the_old_sets,
+        "controller",
+        controller_stories.unclean_election,
+        MEMBER_LACKS,
+    ),
+    Mutant(
+        controller_rules.replicas_go_before_others_have_come,
+        "controller",
+        controller_stories.reassignment_under_load,
+        MEMBER_LACKS,
+    ),
+    Mutant(
+        controller_rules.the_last_member_may_go,
+        "controller",
+        controller_stories.all_drain_at_once,
+        "the last member stays",
+    ),
+    Mutant(
+        controller_rules.a_drain_waits_for_nobody,
+        "controller",
+        controller_stories.drain_under_load,
+        "it ends only when the others know",
+    ),
+    Mutant(
+        controller_rules.a_fenced_node_is_admitted,
+        "controller",
+        controller_stories.fenced_node_is_not_admitted,
+        "is fenced, and in the in-sync set",
+    ),
+    Mutant(
+        controller_rules.a_stale_incarnation_is_admitted,
+        "controller",
+        controller_stories.stale_incarnation_is_not_admitted,
+        "admitted by what its earlier life",
+    ),
+    Mutant(
+        controller_rules.any_epochs_proposal_is_heard,
+        "controller",
+        controller_stories.leader_of_another_epoch_is_not_heard,
+        MEMBER_LACKS,
     ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),

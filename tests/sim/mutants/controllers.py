@@ -87,18 +87,6 @@ def fencing_changes_no_partition(patch: Patch) -> None:
     patch.setattr(elections, "fence_changes", lambda *_: iter(()))
 
 
-def the_last_member_is_taken_out(patch: Patch) -> None:
-    """An in-sync set may become empty."""
-
-    def without(image: Any, state: Any, node_id: Any) -> Any:
-        if node_id not in state.isr:
-            return None
-        staying = tuple(node for node in state.isr if node != node_id)
-        return elections._change(state, leader=elections.choose_leader(image, state, staying), isr=staying)
-
-    patch.setattr(elections, "without", without)
-
-
 def any_folder_will_do(patch: Patch) -> None:
     """A node leads from whatever folder it has, the one with the records or another."""
 
