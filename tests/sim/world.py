@@ -17,6 +17,7 @@ from typing import Self
 
 from node.config import SNAPSHOT_BYTES
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from storage.log import Log
 from tests.sim import views
 from tests.sim.checkers import Checkers, Ledger, ReadableLog, ReplicaView, Violation
 from tests.sim.loop import MICROS, SimLoop
@@ -49,6 +50,8 @@ class Simulation:
         self.min_insync = 1
         self.healing = False  # all faults are over: whatever ends is started again
         self._machine_of: dict[Process, Machine] = {}
+        self._machine_named: dict[str, Machine] = {}
+        self._places = views.Places()
         self._newest = EMPTY
         self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
         self._logs = TraceHandler(self.trace)
@@ -105,7 +108,7 @@ class Simulation:
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
-            self.machines[number] = Machine(
+            self.machines[number] = self._machine_named[machine_name(number)] = Machine(
                 number,
                 cluster,
                 loop=self.loop,
@@ -512,12 +515,12 @@ class Simulation:
 
     # --- watching ---
 
-    def _after_callback(self, owner: Process | None) -> None:
-        machine = None if owner is None else self._machine_of.get(owner)
+    def _after_callback(self, owner: Process) -> None:
+        machine = self._machine_of.get(owner)
         if machine is None or owner is not machine.process or machine.node is None:
             return
-        image = views.image(machine.node)
-        if image.offset > self._newest.offset:
+        image = machine.node.image
+        if image is not None and image.offset > self._newest.offset:
             before, self._newest = self._newest, image
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
@@ -542,7 +545,10 @@ class Simulation:
 
     def _read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
         """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""
-        disk = next(machine.disk for machine in self.machines.values() if machine.name == node)
+        disk = self._machine_named[node].disk
+        read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
+        if read is not None:
+            return read
         with self._unwatched(disk):
             return views.read(log, start, end)
 
