@@ -18,7 +18,9 @@ replica_fetcher.py).
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from node import status
@@ -65,6 +67,7 @@ from replication.leader_events import (
     ProposalFailed,
     ProposeIsr,
     ReplicaView,
+    Session,
     StateKnown,
     Ticked,
     Ticket,
@@ -126,16 +129,37 @@ class PartitionHost(Protocol):
         """Give this partition the next tick."""
         ...
 
+    def watch(self, partition: Partition) -> None:
+        """Give this partition the next review."""
+        ...
+
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
         """The partition's log has lost what it held."""
         ...
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a follower has heard last, on which stream."""
+
+    session: Session
+    watermark: Offset
+    log_start: Offset
 
 
 class Partition:
     """See the module's words."""
 
     def __init__(
-        self, key: PartitionKey, name: TopicPartition, log: Log, folder: DataFolder, *, me: NodeId, host: PartitionHost
+        self,
+        key: PartitionKey,
+        name: TopicPartition,
+        log: Log,
+        folder: DataFolder,
+        *,
+        me: NodeId,
+        host: PartitionHost,
+        rng: random.Random,
     ) -> None:
         self.key = key
         self.name = name
@@ -143,6 +167,7 @@ class Partition:
         self.folder = folder
         self._me = me
         self._host = host
+        self._rng = rng
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         self.leader_node = NO_NODE
@@ -152,7 +177,7 @@ class Partition:
         self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
         self._followers_waiting: dict[OpenFetch, None] = {}
         self._readers_waiting: dict[OpenFetch, None] = {}
-        self._told: dict[NodeId, Offset] = {}
+        self._told: dict[NodeId, _Told] = {}
         self._watermark_ticked = Offset(0)
 
     def __str__(self) -> str:
@@ -201,7 +226,9 @@ class Partition:
         """Follow the leader that `state` names."""
         reason = f"node {state.leader} leads in epoch {state.leader_epoch}"
         self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
-        self.follower = PartitionFollower(name=self.name, leader_epoch=state.leader_epoch, log=self._view())
+        self.follower = PartitionFollower(
+            name=self.name, leader_epoch=state.leader_epoch, log=self._view(), rng=self._rng
+        )
         _log.info(
             "%s: follows node %d in epoch %d from offset %d",
             self,
@@ -228,12 +255,14 @@ class Partition:
     def go_offline(self, error: TidelogError) -> None:
         """The log cannot be used any more in this life of the process."""
         self.offline = error
+        self._host.watch(self)
         self.stop(error.message, leader=self.leader_node, leader_epoch=self.leader_epoch)
 
     def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
         """News of the partition within the epoch, or of its replicas' nodes."""
         if self.leader is not None:
             self._lead(self.leader.handle(self._known(state, min_insync, views)))
+            self._host.attend(self)
 
     def _known(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> StateKnown:
         return StateKnown(
@@ -306,6 +335,7 @@ class Partition:
         """Have everything appended made durable, where the topic asks for that."""
         if self.log.held < self.log.log_end_offset:
             self.folder.commit.request(self.log)
+            self._host.watch(self)
 
     def held_moved(self) -> None:
         """The log holds more than before."""
@@ -336,7 +366,11 @@ class Partition:
             now,
         )
         verdict, *effects = leader.handle(event)
+        told = self._told.get(follower.node_id)
+        if told is None or told.session != follower.session:
+            self._told[follower.node_id] = _Told(follower.session, Offset(-1), Offset(-1))
         self._lead(effects)
+        self._host.attend(self)
         match verdict:
             case FetchAgreed():
                 return None
@@ -378,7 +412,7 @@ class Partition:
                 f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
                 f"{offset} was asked for"
             )
-        due = fetch.due or now >= fetch.deadline or fetch.min_bytes <= 0
+        due = fetch.due or (fetch.follower is None and now >= fetch.deadline) or fetch.min_bytes <= 0
         if offset >= up_to:
             if due:
                 return self._answer(fetch, leader, LogRead(b"", offset, ()))
@@ -395,7 +429,10 @@ class Partition:
         return self._answer(fetch, leader, read)
 
     def _wait(self, fetch: OpenFetch) -> None:
-        (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
+        if fetch.follower is None:
+            self._readers_waiting[fetch] = None
+        else:
+            self._followers_waiting[fetch] = None
 
     def stop_waiting(self, fetch: OpenFetch) -> None:
         """The fetch is answered, or its stream is gone."""
@@ -407,7 +444,9 @@ class Partition:
         for fetch in fetches:
             fetch.wake()
 
-    def _answer(self, fetch: OpenFetch, leader: PartitionLeader, read: LogRead) -> PartitionFetched:
+    def _answer(
+        self, fetch: OpenFetch, leader: PartitionLeader, read: LogRead, *, waits: bool = False
+    ) -> PartitionFetched:
         watermark = leader.high_watermark
         answer = PartitionFetched(
             fetch_id=fetch.fetch_id,
@@ -418,6 +457,7 @@ class Partition:
             last_stable_offset=self.log.last_stable_offset,
             log_start_offset=self.log.log_start_offset,
             preferred_read_replica=-1,
+            waits=waits,
             records=read.records,
         )
         if read.aborted:
@@ -426,7 +466,8 @@ class Partition:
                 for entry in read.aborted
             ]
         if fetch.follower is not None:
-            self._told[fetch.follower.node_id] = watermark
+            told = self._told[fetch.follower.node_id]
+            told.watermark, told.log_start = watermark, self.log.log_start_offset
             answer.epochs = [
                 common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
             ]
@@ -448,6 +489,7 @@ class Partition:
     # --- leading: what the core wants ---
 
     def _lead(self, effects: list[LeaderEffect]) -> None:
+        self._host.watch(self)
         for effect in effects:
             match effect:
                 case CommitUpTo(offset):
@@ -472,6 +514,7 @@ class Partition:
         """The controller committed the proposal."""
         if self.leader is not None and self.leader.leader_epoch == proposal.leader_epoch:
             self._lead(self.leader.handle(answer))
+            self._host.attend(self)
 
     def proposal_failed(self, proposal: ProposeIsr) -> None:
         """The controller refused, or did not answer."""
@@ -490,23 +533,46 @@ class Partition:
             if follower.state is FollowerState.PAUSED:
                 self._host.attend(self)  # its pause is not over yet
 
+    def review(self) -> bool:
+        """A longer time goes by: the in-sync set is looked at, and what a full disk refused is tried again. Returns
+        whether that is worth doing once more, or nothing is left that time could change."""
+        if self.log.held < self.log.log_end_offset:
+            self.sync()
+            return True
+        leader = self.leader
+        if leader is None:
+            return False
+        now = self._host.monotonic_ms()
+        self._lead(leader.handle(Ticked(now)))
+        return not leader.in_sync.is_settled(now)
+
     def _tick_leader(self, leader: PartitionLeader) -> None:
-        self._lead(leader.handle(Ticked(self._host.monotonic_ms())))
-        if self._spread_watermark(leader.high_watermark) or leader.waiting:
+        now = self._host.monotonic_ms()
+        self._lead(leader.handle(Ticked(now)))
+        if self._spread_news(leader, now) or leader.waiting:
             self._host.attend(self)
 
-    def _spread_watermark(self, watermark: Offset) -> bool:
-        """Answer the followers that wait and have not heard of the watermark of one tick ago: the next records would
-        have brought it. Returns whether some have not heard of the present one."""
+    def _spread_news(self, leader: PartitionLeader, now: Millis) -> bool:
+        """Tell the followers that wait and have not heard of the watermark of one tick ago, or of where the log starts:
+        the next records would have brought it. Answer those outside the in-sync set whose time is up: they are to be
+        heard again. Returns whether some have not heard everything, or time matters to them."""
+        watermark, log_start, isr = leader.high_watermark, self.log.log_start_offset, leader.in_sync.isr
         overdue, self._watermark_ticked = self._watermark_ticked, watermark
-        missing = False
+        unfinished = False
         for fetch in list(self._followers_waiting):
             assert fetch.follower is not None, "consumers wait elsewhere"
-            told = self._told.get(fetch.follower.node_id, watermark)
-            if told < overdue:
-                fetch.answer_anyway()
-            missing |= told < watermark
-        return missing
+            node = fetch.follower.node_id
+            told = self._told[node]
+            if node not in isr:
+                unfinished = True
+                if now >= fetch.deadline:
+                    fetch.answer_anyway()
+                    continue
+            if told.watermark < overdue or told.log_start < log_start:
+                told.watermark, told.log_start = watermark, log_start
+                fetch.tell(self._answer(fetch, leader, LogRead(b"", fetch.next_offset, ()), waits=True))
+            unfinished |= told.watermark < watermark
+        return unfinished
 
     # --- following ---
 
@@ -543,6 +609,7 @@ class Partition:
             Offset(answer.log_start_offset),
             self._host.monotonic_ms(),
             () if diverging is None else self.log.epoch_entries(),
+            bool(answer.waits),
         )
         self._follow(self.follower.handle(event), answer)
 
@@ -582,6 +649,7 @@ class Partition:
         """Records at the log's beginning are gone."""
         if self.leader is not None:
             self._lead(self.leader.handle(LogStartMoved(self.log.log_start_offset)))
+            self._host.attend(self)
 
     def _change_log(
         self, effect: AppendRecords | TruncateTo | RestartAt, answer: PartitionFetched | None

@@ -113,6 +113,8 @@ class ReplicaManager:
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
         self._attended: dict[Partition, None] = {}
+        self._watched: dict[Partition, None] = {}
+        """Whom the next review is about; idle partitions are in neither."""
         self._borne: dict[Partition, Damage] = {}
         """Damage of replicas that nobody can replace."""
         self._tasks: asyncio.TaskGroup | None = None
@@ -179,7 +181,7 @@ class ReplicaManager:
         attended, self._attended = self._attended, {}
         if now >= self._next_round:
             self._next_round = Millis(now + self._config.lag_ms_max // 16)
-            self._next_round_of(attended)
+            self._review()
         for partition in attended:
             partition.tick()
         for desk in self._desks:
@@ -187,14 +189,18 @@ class ReplicaManager:
         for fetcher in self._fetchers.values():
             fetcher.tick()
 
-    def _next_round_of(self, attended: dict[Partition, None]) -> None:
-        for partition in self._partitions.values():
-            if partition.leader is not None:
-                attended[partition] = None
-            if partition.offline is None:
-                partition.sync()  # again, where a full disk refused it
-            else:
+    def _review(self) -> None:
+        watched, self._watched = self._watched, {}
+        for partition in watched:
+            if partition.offline is not None:
                 self._resign(partition)
+                again = True
+            else:
+                again = partition.review()
+            if again:
+                self._watched[partition] = None
+            else:
+                self._watched.pop(partition, None)
         for partition, damage in list(self._borne.items()):
             self.damage_found(partition.log, damage)
         if self._unopened:
@@ -255,6 +261,7 @@ class ReplicaManager:
         del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
         del self._by_name[partition.name]
         self._attended.pop(partition, None)
+        self._watched.pop(partition, None)
         self._borne.pop(partition, None)
 
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
@@ -324,7 +331,7 @@ class ReplicaManager:
 
     def _install(self, topic: TopicState, state: PartitionState, folder: DataFolder, log: Log) -> Partition:
         name = TopicPartition(topic.name, state.partition)
-        partition = Partition(state.key, name, log, folder, me=self._me, host=self)
+        partition = Partition(state.key, name, log, folder, me=self._me, host=self, rng=self._rng)
         self._partitions[partition.key] = partition
         self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
         self._by_name[partition.name] = partition
@@ -414,6 +421,10 @@ class ReplicaManager:
         """Give this partition the next tick."""
         self._attended[partition] = None
 
+    def watch(self, partition: Partition) -> None:
+        """Give this partition the next review."""
+        self._watched[partition] = None
+
     def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
@@ -450,11 +461,12 @@ class ReplicaManager:
         """Every partition with a replica here."""
         return self._partitions.values()
 
-    def open_desk(self, caller: Caller) -> FetchDesk:
+    def open_desk(self, caller: Caller, *, is_stream: bool = True) -> FetchDesk:
         """A place for the fetches of one stream. Raises NodeShuttingDown."""
         if self.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
-        desk = FetchDesk(self, caller, session=Session(next(self._sessions)), clock=self._clock, config=self._config)
+        session = Session(next(self._sessions))
+        desk = FetchDesk(self, caller, session=session, clock=self._clock, config=self._config, is_stream=is_stream)
         self._desks[desk] = None
         return desk
 

@@ -43,6 +43,7 @@ class Answered:
 
     error: why not; else `diverging`, or records (maybe none) together with the leader's watermark.
     history: the epoch entries of the follower's own log, given where `diverging` is.
+    waits: it is news of the watermark and the log start alone, and the fetch goes on waiting.
     """
 
     fetch_id: int
@@ -54,6 +55,7 @@ class Answered:
     log_start: Offset
     at: Millis
     history: tuple[EpochStart, ...] = ()
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

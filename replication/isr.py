@@ -230,6 +230,18 @@ class InSyncSet:
             marks.popleft()
         return marks[0][1] if marks[0][0] <= at else None
 
+    def is_settled(self, at: Millis) -> bool:
+        """Is there nothing that time alone could change: every member holds everything, and no change is on its way?"""
+        if self._in_flight or self._joiners or at < self._not_before or self.held < self.log_end:
+            return False
+        for replica in self.isr:
+            if replica == self._me:
+                continue
+            book = self._books.get(replica)
+            if book is None or book.held < self.log_end or not self._is_eligible(replica):
+                return False
+        return True
+
     def propose(self, at: Millis, *, heard: NodeId | None = None) -> Proposal | None:
         """The change of the set to ask for now; None where the set is right, or an answer is outstanding.
 
