@@ -134,7 +134,7 @@ async def failover(
 
     Load: `per_second` records to each partition, through the kill. Raises TimeoutError.
     """
-    async with Producer(bootstrap, linger_ms=0, on_unknown="resend") as producer:
+    async with Producer(bootstrap, linger_ms=0) as producer:
         partitions = await producer.partitions(topic)
         seen = _Acknowledged(partitions)
         began = time.perf_counter()

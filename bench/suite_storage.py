@@ -1,9 +1,15 @@
-"""One partition's log on this machine's disk: what an append and a lookup cost, beside what the bare disk costs.
+"""One partition's log on this machine's disk: what appends, reads, lookups, recovery, a start, compaction and group
+commit cost, beside what the bare machine costs for the same bytes.
 
-One thread, the operating system's files, page cache only. Contenders take turns over the same buffers, more than the
-processor's caches hold, and each counts with its best, in processor time, so that other load on the machine is not
-measured. A turn begins with a new segment and a few appends that are not counted: making files and touching the first
-page of an index are costs of a segment, not of an append.
+How it is measured, on a machine that others use too. One thread, the operating system's files, page cache only.
+Contenders take turns in one run, over the same buffers (more than the processor's caches hold), and each counts with
+its best turn, in the processor time of its thread: other programs take caches away and make the time that goes by
+longer, and the best turn is the one that they disturbed least. Where a disk is waited for (group commit, clean start),
+processor time says nothing, and the best turn is that by the clock.
+
+Appends: every turn writes into new files, raw writes too, and none of them is preallocated. Batches are whole and
+validated in depth; a turn's first few are not counted, since making files and touching the first page of an index are
+costs of a segment. Nothing is synced, but for group commit.
 """
 
 from __future__ import annotations
@@ -12,11 +18,14 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
 from bench.figure import Better, Figure, Run
 from bench.storage_cleaning import cleaning
+from bench.storage_group_commit import group_commits
+from bench.storage_reading import reading
 from bench.storage_recovery import recoveries
 from bench.storage_start import starts
 from storage.config import LogConfig
@@ -25,13 +34,24 @@ from storage.log import Log
 from storage.offset_index import OffsetIndex
 from storage.os_files import OsFiles
 from storage.time_index import TimeIndex
-from tidelog.records import Record, RecordBatch, build_batch, stamp
-from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.records import Record, RecordBatch, RecordBatchBuilder, build_batch, stamp
+from tidelog.types import (
+    Durability,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 
 NOW: Final = 1_700_000_000_000
 VALUE_BYTES: Final = 1024
 LARGE: Final = 256 << 10
 SMALL: Final = 16 << 10
+SMALLEST: Final = 1 << 10
 TURN_BYTES: Final = 32 << 20
 ROUNDS: Final = 25
 UNCOUNTED: Final = 3
@@ -43,11 +63,17 @@ Work = Callable[[], Any]
 
 def figures(run: Run) -> Iterator[Figure]:
     yield from appends(run)
+    for size, name in ((LARGE, "256 KiB"), (SMALL, "16 KiB"), (SMALLEST, "1 KiB")):
+        log = make_log(run, f"read-{size}", LogConfig(durability=Durability.PAGE_CACHE))
+        yield from reading(run, log, build(size), name, target=0.6)
     yield from lookups(run)
     recovered = make_log(run, "recovered", LogConfig(durability=Durability.PAGE_CACHE, segment_bytes=128 << 20))
     yield from recoveries(run, recovered, build(LARGE))
     yield from cleaning(run)
     yield from starts(run)
+    for size, name, target in ((SMALL, "16 KiB", 0.6), (SMALLEST, "1 KiB", None)):
+        log = make_log(run, f"committed-{size}", LogConfig())
+        yield from group_commits(run, log, build(size), name, target)
 
 
 class SystemClock:
@@ -69,25 +95,28 @@ def make_log(run: Run, name: str, config: LogConfig) -> Log:
 
 def appends(run: Run) -> Iterator[Figure]:
     """Batches of 1 KiB values, each buffer once a turn."""
-    raw, leader, follower = append_rates(run, LARGE)
-    yield Figure("leader append of 256 KiB, against raw writes", leader, "MB/s", raw, target=0.45)
-    yield Figure("follower append of 256 KiB, against raw writes", follower, "MB/s", raw, target=0.5)
-    yield Figure("follower append of 256 KiB, against the leader's", follower, "MB/s", leader, target=1)
-    raw, leader, follower = append_rates(run, SMALL)
-    yield Figure("leader append of 16 KiB", leader * 1e6 / SMALL, "appends/s", target=20_000)
-    yield Figure("follower append of 16 KiB, against the leader's", follower, "MB/s", leader, target=1)
-    yield Figure("leader append of 16 KiB, against raw writes", leader, "MB/s", raw)
+    rate = append_rates(run, LARGE)
+    yield Figure("leader append of 256 KiB, against raw writes", rate["leader"], "MB/s", rate["raw"], target=0.45)
+    yield Figure("follower append of 256 KiB, against raw writes", rate["follower"], "MB/s", rate["raw"], target=0.5)
+    yield Figure("follower append of 256 KiB, against the leader's", rate["follower"], "MB/s", rate["leader"], target=1)
+    rate = append_rates(run, SMALL)
+    for name, what in (("leader", "16 KiB"), ("idempotent", "16 KiB of an idempotent producer")):
+        # Counted by bytes, since the batches are a little smaller than that.
+        yield Figure(f"leader append of {what}", rate[name] * 1e6 / SMALL, "appends/s", target=20_000)
+    yield Figure("follower append of 16 KiB, against the leader's", rate["follower"], "MB/s", rate["leader"], target=1)
+    yield Figure("leader append of 16 KiB, against raw writes", rate["leader"], "MB/s", rate["raw"])
 
 
-def append_rates(run: Run, size: int) -> tuple[float, float, float]:
-    """MB/s of raw writes, a leader, a follower."""
+def append_rates(run: Run, size: int) -> dict[str, float]:
+    """MB/s of raw writes, a leader, a leader whose producer is idempotent, a follower."""
     count = max(2 * UNCOUNTED, TURN_BYTES // size // (8 if run.quick else 1))
     sent = build(size)
     records = RecordBatch(sent).count
     stamped = [placed(sent, Offset(i * records)) for i in range(count)]
     fresh = [bytes(bytearray(sent)) for _ in range(count)]
+    numbered = [build(size, sequence=i * records) for i in range(count)]
     log = make_log(run, f"appends-{size}", LogConfig(durability=Durability.PAGE_CACHE))
-    raw = os.open(run.scratch / f"raw-{size}", os.O_RDWR | os.O_CREAT)
+    raw = RawFile(run.scratch / f"raw-{size}")
     epochs = (EpochStart(EPOCH, Offset(0)),)
 
     def lead(buffers: Sequence[bytes]) -> None:
@@ -98,31 +127,57 @@ def append_rates(run: Run, size: int) -> tuple[float, float, float]:
         for buffer in buffers:
             log.append(buffer, assign_offsets=False, leader_epoch=EPOCH, epochs=epochs)
 
-    def write(buffers: Sequence[bytes]) -> None:
-        position = os.fstat(raw).st_size
-        for buffer in buffers:
-            os.pwritev(raw, [buffer], position)
-            position += len(buffer)
+    def empty() -> None:
+        log.truncate_fully_and_start_at(Offset(0))
 
     seconds = turns(
         run,
         {
-            "raw": (lambda: os.ftruncate(raw, 0), write, fresh),
-            "leader": (lambda: log.truncate_fully_and_start_at(Offset(0)), lead, fresh),
-            "follower": (lambda: log.truncate_fully_and_start_at(Offset(0)), follow, stamped),
+            "raw": (raw.renew, raw.write, fresh),
+            "leader": (empty, lead, fresh),
+            "idempotent": (empty, lead, numbered),
+            "follower": (empty, follow, stamped),
         },
     )
-    os.close(raw)
+    raw.close()
     log.close()
-    counted = (count - UNCOUNTED) * len(sent) / 1e6
-    return counted / seconds["raw"], counted / seconds["leader"], counted / seconds["follower"]
+    return {name: (count - UNCOUNTED) * len(sent) / 1e6 / taken for name, taken in seconds.items()}
 
 
-def build(size: int) -> bytes:
-    """A producer's batch of about that size."""
+class RawFile:
+    """A file that buffers are written to one behind the other, and nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._position = path, 0
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    def renew(self) -> None:
+        self.close()
+        self._path.unlink()
+        self._fd, self._position = os.open(self._path, os.O_RDWR | os.O_CREAT), 0
+
+    def write(self, buffers: Sequence[bytes]) -> None:
+        fd, position = self._fd, self._position
+        for buffer in buffers:
+            os.pwritev(fd, [buffer], position)
+            position += len(buffer)
+        self._position = position
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def build(size: int, *, sequence: int | None = None) -> bytes:
+    """A producer's batch of about that size, of at least one record. sequence: of its first record, where its producer
+    is idempotent."""
     record = len(build_batch([Record(Offset(0), Millis(NOW), b"key", b"v" * VALUE_BYTES)])) - 61
     value = random.Random(1).randbytes(VALUE_BYTES)
-    return build_batch([Record(Offset(i), Millis(NOW + i), b"key", value) for i in range((size - 61) // (record + 1))])
+    builder = RecordBatchBuilder()
+    if sequence is not None:
+        builder = RecordBatchBuilder(producer_id=ProducerId(1), producer_epoch=0, base_sequence=sequence)
+    for i in range(max(1, (size - 61) // (record + 1))):
+        builder.append(key=b"key", value=value, timestamp=NOW + i)
+    return builder.build()
 
 
 def placed(batch: bytes, offset: Offset) -> bytes:

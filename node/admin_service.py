@@ -149,6 +149,12 @@ class AdminService:
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
         return answer
 
+    async def remove_voter(
+        self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
+    ) -> admin_pb2.RemoveVoterResponse:
+        """Pass on."""
+        return await self._controller.call(methods.CONTROLLER_REMOVE_VOTER, request, timeout_ms=CHANGE_MS)
+
     async def _applied(self, seen: Callable[[ClusterImage], bool], what: str) -> None:
         try:
             async with asyncio.timeout(CHANGE_MS / 1_000):

@@ -15,6 +15,7 @@ from node.metadata_codec import folders_from_proto, listeners_from_proto
 from node.topic_settings import TopicSettings
 from node.transport import Caller
 from replication.controller_events import (
+    AllocateProducerIds,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
@@ -24,14 +25,18 @@ from replication.controller_events import (
     Heartbeat,
     HeartbeatAnswer,
     IsrMember,
+    ProducerIdBlock,
     Proposal,
     Registered,
     RegisterNode,
+    RemoveVoter,
     TopicCreated,
     TopicDeleted,
+    VoterRemoved,
 )
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
+    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -120,6 +125,16 @@ class ControllerService:
             partitions=[_altered(partition) for partition in altered.partitions]
         )
 
+    async def allocate_producer_ids(
+        self, request: controller_pb2.AllocateProducerIdsRequest, _caller: Caller
+    ) -> controller_pb2.AllocateProducerIdsResponse:
+        """A node wants producer ids to give away."""
+        block = await self._driver.ask(
+            lambda number: AllocateProducerIds(number, NodeId(request.node_id), NodeEpoch(request.node_epoch)),
+            ProducerIdBlock,
+        )
+        return controller_pb2.AllocateProducerIdsResponse(first_producer_id=block.first, count=block.count)
+
     async def create_topic(
         self, request: admin_pb2.CreateTopicRequest, _caller: Caller
     ) -> admin_pb2.CreateTopicResponse:
@@ -144,6 +159,14 @@ class ControllerService:
         topic_id = TopicId(_uuid(request.topic_id)) if request.topic_id else None
         await self._driver.ask(lambda number: DeleteTopic(number, request.name, topic_id), TopicDeleted)
         return admin_pb2.DeleteTopicResponse()
+
+    async def remove_voter(
+        self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
+    ) -> admin_pb2.RemoveVoterResponse:
+        """A node that is gone for good votes no more."""
+        folder_id = FolderId(_uuid(request.folder_id)) if request.folder_id else None
+        await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), folder_id), VoterRemoved)
+        return admin_pb2.RemoveVoterResponse()
 
 
 def _altered(altered: AlteredPartition) -> controller_pb2.AlteredPartition:

@@ -19,6 +19,7 @@ from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
 from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
 from node.partition import Partition
 from node.produce_desk import ProduceDesk
+from node.producer_ids import ProducerIds
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
@@ -36,9 +37,18 @@ Item = TypeVar("Item")
 class DataService:
     """See the module's words. Methods are named as the RPCs of data.proto."""
 
-    def __init__(self, manager: ReplicaManager, *, clock: Clock, config: ReplicaConfig, inspectors: Executor) -> None:
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        producer_ids: ProducerIds,
+        *,
+        clock: Clock,
+        config: ReplicaConfig,
+        inspectors: Executor,
+    ) -> None:
         """inspectors: where records are checked that take time."""
         self._manager = manager
+        self._producer_ids = producer_ids
         self._clock = clock
         self._config = config
         self._inspectors = inspectors
@@ -73,6 +83,13 @@ class DataService:
             await desk.wait_answers()
             answers += desk.collect()
         return data_pb2.ProduceResponse(partitions=answers)
+
+    async def init_producer_id(
+        self, _request: data_pb2.InitProducerIdRequest, _caller: Caller
+    ) -> data_pb2.InitProducerIdResponse:
+        """An identity for an idempotent producer. As in Kafka it is a new one in any case: a producer without a
+        transactional id counts its epochs by itself, and asks only when it has none or has used up the last."""
+        return data_pb2.InitProducerIdResponse(producer_id=await self._producer_ids.take(), producer_epoch=0)
 
     # --- fetch ---
 

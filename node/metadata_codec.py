@@ -25,6 +25,7 @@ from replication.metadata import (
     NodeStanding,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     TopicRecord,
     TopicRemovalRecord,
     Voter,
@@ -43,6 +44,7 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
     PartitionIndex,
+    ProducerId,
     TopicId,
 )
 from tidelog.v1 import common_pb2, controller_pb2
@@ -109,6 +111,9 @@ def encode_record(record: MetadataRecord) -> bytes:
             message.cluster.CopyFrom(pb.ClusterRecord(cluster_id=cluster_id, feature_level=feature_level))
         case VotersRecord(voters):
             message.voters.CopyFrom(pb.VotersRecord(voters=[_voter(voter) for voter in voters]))
+        case ProducerIdsRecord(node_id, node_epoch, next_id):
+            block = pb.ProducerIdsRecord(node_id=node_id, node_epoch=node_epoch, next_producer_id=next_id)
+            message.producer_ids.CopyFrom(block)
         case _:
             assert_never(record)
     return message.SerializeToString(deterministic=True)
@@ -148,6 +153,11 @@ def _record(message: pb.MetadataRecord) -> MetadataRecord:
             return ClusterRecord(message.cluster.cluster_id, message.cluster.feature_level)
         case "voters":
             return VotersRecord(tuple(_read_voter(voter) for voter in message.voters.voters))
+        case "producer_ids":
+            block = message.producer_ids
+            return ProducerIdsRecord(
+                NodeId(block.node_id), NodeEpoch(block.node_epoch), ProducerId(block.next_producer_id)
+            )
         case _:
             raise UnsupportedVersion(
                 "the metadata log holds a kind of record that this version does not know: a newer version wrote it; "

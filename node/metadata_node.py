@@ -42,13 +42,14 @@ from storage.data_folder import DataFolder
 from storage.executor import Executor
 from storage.files import Files
 from storage.log import Log
-from tidelog.errors import CorruptLog, DiskFull
+from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
 from tidelog.types import Endpoint, Incarnation, NodeId
 from tidelog.v1 import controller_pb2
 
 _log = logging.getLogger("node.metadata")
 
 ALTER_PARTITION_MS: Final = 3_000
+ALLOCATE_MS: Final = 3_000
 
 SNAPSHOT_AGAIN_MS: Final = 10_000
 """Pause after a snapshot for which there was no room."""
@@ -157,6 +158,14 @@ class MetadataNode:
     ) -> controller_pb2.AlterPartitionResponse:
         """Pass a leader's proposals to the active controller."""
         return await self.client.call(methods.CONTROLLER_ALTER_PARTITION, request, timeout_ms=ALTER_PARTITION_MS)
+
+    async def allocate_producer_ids(self) -> controller_pb2.AllocateProducerIdsResponse:
+        """A block of producer ids for this process to give away. Raises NodeNotAvailable before it is registered."""
+        number = self.registration.node_epoch
+        if number < 0:
+            raise NodeNotAvailable("the node is not registered yet, so that it has no producer ids: ask another node")
+        request = controller_pb2.AllocateProducerIdsRequest(node_id=self._identity.node_id, node_epoch=number)
+        return await self.client.call(methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, request, timeout_ms=ALLOCATE_MS)
 
     async def run_controller(self) -> None:
         """Let the controller see time pass. Runs for as long as the node does."""

@@ -29,6 +29,7 @@ from node.metadata_log import METADATA_TOPIC_ID, open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.metrics import NodeFigures, PartitionFigures
 from node.partition import Partition
+from node.producer_ids import ProducerIds
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Transport
@@ -277,8 +278,14 @@ class Node:
             alter_partition=metadata.alter_partition,
             config=config,
         )
-        inspectors = self._executors("records")
-        self._gates[methods.DATA].open(DataService(replicas, clock=self._clock, config=config, inspectors=inspectors))
+        data = DataService(
+            replicas,
+            ProducerIds(metadata.allocate_producer_ids),
+            clock=self._clock,
+            config=config,
+            inspectors=self._executors("records"),
+        )
+        self._gates[methods.DATA].open(data)
         return replicas
 
     # --- living -------------------------------------------------------------------------------------------------------

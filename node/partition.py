@@ -82,6 +82,7 @@ from tidelog.errors import (
     CorruptLog,
     InvalidRequest,
     LeadershipLost,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     TidelogError,
@@ -289,8 +290,11 @@ class Partition:
         and nothing else may be said of it."""
         leader = self.leading_in(leader_epoch)
         log = self.log
-        if not log.is_duplicate(records):
+        try:
             leader.ensure_enough(acks)
+        except NotEnoughReplicas:
+            if not log.is_duplicate(records):
+                raise
         info = log.append(
             records,
             assign_offsets=True,

@@ -257,6 +257,12 @@ class QuorumDriver:
             await self._wake.wait()
 
     async def _handle(self, event: Event, take: TakeFetched | None) -> None:
+        if self._view.leads and self._metadata.log.folder.offline is not None:
+            # It could append nothing, so another should lead.
+            await self._give(AppendRefused(self._clock.monotonic_ms()), None)
+        await self._give(event, take)
+
+    async def _give(self, event: Event, take: TakeFetched | None) -> None:
         assert self.core is not None
         effects = self.core.handle(event)
         self._show()

@@ -18,11 +18,12 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from replication import alter_partition, elections, registration, topics, voter_changes
 from replication.controller_events import (
     Activated,
+    AllocateProducerIds,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
@@ -35,9 +36,11 @@ from replication.controller_events import (
     Heartbeat,
     HeartbeatAnswer,
     NodeHeard,
+    ProducerIdBlock,
     Proposal,
     Registered,
     RegisterNode,
+    RemoveVoter,
     Reply,
     Report,
     Resigned,
@@ -45,19 +48,37 @@ from replication.controller_events import (
     Ticked,
     TopicCreated,
     TopicDeleted,
+    VoterRemoved,
     VotersReviewed,
 )
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.metadata import MetadataRecord, NodeChangeRecord, TopicRemovalRecord, VotersRecord
+from replication.metadata import (
+    MetadataRecord,
+    NodeChangeRecord,
+    ProducerIdsRecord,
+    TopicRemovalRecord,
+    Voter,
+    VotersRecord,
+)
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
-from tidelog.errors import NodeIdNotRegistered, NotController, RequestTimedOut, StaleNodeEpoch, TidelogError
-from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey
+from tidelog.errors import (
+    NodeIdNotRegistered,
+    NotController,
+    RequestTimedOut,
+    StaleNodeEpoch,
+    TidelogError,
+    VoterChangePending,
+)
+from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
 
 E = TypeVar("E")
 
 ConfigCheck = Callable[[Mapping[str, str]], None]
 """Raises InvalidConfig or UnsupportedVersion for topic settings that cannot be."""
+
+PRODUCER_ID_BLOCK: Final = 1_000
+"""Producer ids that a node is given at a time, as Kafka gives them: a node asks once for so many producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +149,10 @@ class Controller:
                 self._request(event.request_id, self._create_topic, event)
             case DeleteTopic():
                 self._request(event.request_id, self._delete_topic, event)
+            case AllocateProducerIds():
+                self._request(event.request_id, self._allocate_producer_ids, event)
+            case RemoveVoter():
+                self._request(event.request_id, self._remove_voter, event)
             case NodeHeard() | VotersReviewed() | Activated() | Resigned():
                 self._handle_seldom(event)
             case _:
@@ -191,8 +216,16 @@ class Controller:
         if not self.active or self._committed < self._voters_end:
             return
         voters = voter_changes.next_voters(self.image, caught_up, self._config.voters)
-        if voters is None:
-            return
+        if voters is not None:
+            self._change_voters(voters)
+
+    def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
+        if self._committed < self._voters_end:
+            raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
+        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.folder_id))
+        return VoterRemoved()
+
+    def _change_voters(self, voters: tuple[Voter, ...]) -> None:
         batch = _Batch(self.image)
         batch.add([VotersRecord(voters)])
         self._append(batch)
@@ -371,3 +404,14 @@ class Controller:
         batch.add([TopicRemovalRecord(topic.topic_id)])
         self._append(batch)
         return TopicDeleted(topic.topic_id)
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    def _allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
+        """No id is ever given twice, whoever asks: a node that was restarted leaves the rest of its block unused."""
+        node = self._current(request.node_id, request.node_epoch)
+        first = self.image.next_producer_id
+        batch = _Batch(self.image)
+        batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
+        self._append(batch)
+        return ProducerIdBlock(first, PRODUCER_ID_BLOCK)

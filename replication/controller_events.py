@@ -16,6 +16,7 @@ from replication.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
     Endpoint,
+    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -24,6 +25,7 @@ from tidelog.types import (
     Offset,
     PartitionEpoch,
     PartitionKey,
+    ProducerId,
     TopicId,
 )
 
@@ -170,6 +172,24 @@ class AlterPartition:
     proposals: tuple[Proposal, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A node wants a block of producer ids to give away."""
+
+    request_id: int
+    node_id: NodeId
+    node_epoch: NodeEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """A node that is gone for good is to vote no more. folder_id: by which folder; None: whichever does."""
+
+    request_id: int
+    node_id: NodeId
+    folder_id: FolderId | None = None
+
+
 Event: TypeAlias = (
     Activated
     | Resigned
@@ -177,11 +197,13 @@ Event: TypeAlias = (
     | Ticked
     | NodeHeard
     | VotersReviewed
+    | RemoveVoter
     | RegisterNode
     | Heartbeat
     | CreateTopic
     | DeleteTopic
     | AlterPartition
+    | AllocateProducerIds
 )
 
 # --- results ----------------------------------------------------------------------------------------------------
@@ -231,7 +253,22 @@ class AlteredPartitions:
     partitions: tuple[AlteredPartition, ...]
 
 
-Result: TypeAlias = Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """The ids from `first` on, `count` of them, are the node's to give away."""
+
+    first: ProducerId
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterRemoved:
+    """The voter is none any more."""
+
+
+Result: TypeAlias = (
+    Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions | VoterRemoved | ProducerIdBlock
+)
 
 # --- effects ----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from replication.metadata import (
     NodeStanding,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     TopicRecord,
     TopicRemovalRecord,
     Voter,
@@ -44,6 +45,7 @@ from tidelog.types import (
     PartitionEpoch,
     PartitionIndex,
     PartitionKey,
+    ProducerId,
     TopicId,
 )
 
@@ -124,7 +126,8 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied."""
+    """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied;
+    `next_producer_id` the first that no node has been given."""
 
     offset: Offset
     cluster_id: str
@@ -133,6 +136,7 @@ class ClusterImage:
     nodes: Mapping[NodeId, NodeRegistration]
     topics: Mapping[TopicId, TopicState]
     topic_ids: Mapping[str, TopicId]
+    next_producer_id: ProducerId = ProducerId(0)
 
     def partition(self, key: PartitionKey) -> PartitionState | None:
         """The partition, or None where its topic or the index does not exist."""
@@ -234,6 +238,7 @@ class _Draft:
         self._nodes: dict[NodeId, NodeRegistration] | None = None
         self._topics: dict[TopicId, TopicState] | None = None
         self._topic_ids: dict[str, TopicId] | None = None
+        self._next_producer_id = image.next_producer_id
         self._open: dict[TopicId, _Topic] = {}
 
     def image(self) -> ClusterImage:
@@ -249,6 +254,7 @@ class _Draft:
             old.nodes if self._nodes is None else self._nodes,
             old.topics if self._topics is None else self._topics,
             old.topic_ids if self._topic_ids is None else self._topic_ids,
+            self._next_producer_id,
         )
 
     def apply(self, offset: Offset, record: MetadataRecord) -> None:
@@ -271,6 +277,12 @@ class _Draft:
                 self._cluster_id, self._feature_level = record.cluster_id, record.feature_level
             case VotersRecord():
                 self._voters = record.voters
+            case ProducerIdsRecord(_, _, next_producer_id):
+                if next_producer_id <= self._next_producer_id:
+                    raise _contradiction(
+                        offset, f"producer ids below {self._next_producer_id} were given away, not {next_producer_id}"
+                    )
+                self._next_producer_id = next_producer_id
             case _:
                 assert_never(record)
         self.offset = Offset(offset + 1)

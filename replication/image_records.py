@@ -11,14 +11,17 @@ from collections.abc import Iterator
 
 from replication.image import ClusterImage, NodeRegistration, PartitionState
 from replication.metadata import (
+    NO_REGISTRATION,
     ClusterRecord,
     MetadataRecord,
     NodeRegistrationRecord,
     NodeStanding,
     PartitionRecord,
+    ProducerIdsRecord,
     TopicRecord,
     VotersRecord,
 )
+from tidelog.types import NO_NODE
 
 
 def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
@@ -31,6 +34,8 @@ def records_of(image: ClusterImage) -> Iterator[MetadataRecord]:
         yield TopicRecord(topic.name, topic.topic_id, topic.configs)
         for state in topic.partitions:
             yield _partition(state)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(NO_NODE, NO_REGISTRATION, image.next_producer_id)
 
 
 def _registration(node: NodeRegistration) -> NodeRegistrationRecord:

@@ -22,6 +22,7 @@ from tidelog.types import (
     PartitionEpoch,
     PartitionIndex,
     PartitionKey,
+    ProducerId,
     TopicId,
 )
 
@@ -164,6 +165,15 @@ class PartitionChangeRecord:
         return PartitionKey(self.topic_id, self.partition)
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    """A block of producer ids was given to a node: every id below `next_producer_id` is taken (KIP-730)."""
+
+    node_id: NodeId
+    node_epoch: NodeEpoch
+    next_producer_id: ProducerId
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | VotersRecord
@@ -173,6 +183,7 @@ MetadataRecord: TypeAlias = (
     | TopicRemovalRecord
     | PartitionRecord
     | PartitionChangeRecord
+    | ProducerIdsRecord
 )
 
 LocatedRecord: TypeAlias = tuple[Offset, MetadataRecord]

@@ -18,6 +18,8 @@ from collections.abc import Collection
 from replication.image import ClusterImage, NodeRegistration
 from replication.metadata import Voter
 from replication.voters import ReplicaKey
+from tidelog.errors import InvalidRequest, VoterNotFound
+from tidelog.types import FolderId, NodeId
 
 
 def next_voters(image: ClusterImage, caught_up: Collection[ReplicaKey], wanted: int) -> tuple[Voter, ...] | None:
@@ -27,6 +29,24 @@ def next_voters(image: ClusterImage, caught_up: Collection[ReplicaKey], wanted: 
     voters the cluster should have; a set that has more keeps them.
     """
     return _moved(image) or _without_emptied(image) or _grown(image, caught_up, wanted)
+
+
+def without_voter(image: ClusterImage, node_id: NodeId, folder_id: FolderId | None) -> tuple[Voter, ...]:
+    """The set without a voter whose node is gone. folder_id: None means whichever votes.
+
+    Raises VoterNotFound, InvalidRequest where the node is alive, or is the only voter.
+    """
+    leaving = [voter for voter in image.voters if voter.node_id == node_id and folder_id in (None, voter.folder_id)]
+    if not leaving:
+        names = ", ".join(str(voter.node_id) for voter in image.voters)
+        raise VoterNotFound(f"node {node_id} does not vote by that folder; the voters are nodes {names}")
+    node = image.nodes.get(node_id)
+    if node is not None and not node.fenced:
+        raise InvalidRequest(f"node {node_id} is alive: it would be added again; stop it first")
+    left = tuple(voter for voter in image.voters if voter is not leaving[0])
+    if not left:
+        raise InvalidRequest(f"node {node_id} is the only voter: without it the metadata would be lost")
+    return left
 
 
 def home_folder(node: NodeRegistration) -> ReplicaKey:

@@ -58,6 +58,8 @@ class AbstractIndex:
         self._mapping: Mapping | None = None
         self._buffer: Buffer = b""
         self._writable = False
+        self._room = 0
+        """Entries that the disk has room for, as far as was asked."""
         self._closed = False
         self._odd_bytes = 0
         if fresh:
@@ -114,12 +116,14 @@ class AbstractIndex:
             self.make_writable()
         if self.entries >= self.max_entries:
             raise IndexFull(f"{self.path} has no room for more than {self.max_entries} entries")
-        mapping = self._mapping
+        mapping, entries = self._mapping, self.entries
         assert mapping is not None, "a writable index is mapped"
-        position = self.entries * self.ENTRY.size
-        mapping.reserve(position + self.ENTRY.size)
-        mapping.write(position, self.ENTRY.pack(*fields))
-        self.entries += 1
+        data = self.ENTRY.pack(*fields)
+        position = entries * len(data)
+        if entries >= self._room:
+            mapping.reserve(position + len(data))
+        mapping.write(position, data)
+        self.entries = entries + 1
 
     # --- search ---------------------------------------------------------------------------------------------------
 
@@ -155,8 +159,11 @@ class AbstractIndex:
         KafkaStorageError where the index is closed."""
         if not self._writable:
             self.make_writable()
-        assert self._mapping is not None, "a writable index is mapped"
-        self._mapping.reserve(min(self.entries + count, self.max_entries) * self.ENTRY.size)
+        wanted = min(self.entries + count, self.max_entries)
+        if wanted > self._room:
+            assert self._mapping is not None, "a writable index is mapped"
+            self._mapping.reserve(wanted * self.ENTRY.size)
+            self._room = wanted
 
     def make_writable(self) -> None:
         """Lengthen the file to its full size and map it for writing. Raises OSError, KafkaStorageError."""
@@ -215,6 +222,7 @@ class AbstractIndex:
             self._mapping = None
             self._buffer = b""
         self._writable = False
+        self._room = 0
 
     def _is_closed(self) -> KafkaStorageError:
         return KafkaStorageError(f"{self.path} is closed: open its log again")

@@ -19,6 +19,7 @@ from storage.files import File
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import view
+from tidelog.records.chain import Place
 from tidelog.records.header import (
     HEADER_BYTES,
     LENGTHS_MIN,
@@ -84,6 +85,10 @@ class Link(NamedTuple):
             header.base_offset + header.last_offset_delta + 1,
             header.leader_epoch if header.magic == _MAGIC_MAX else self.epoch,
         )
+
+    def at(self, place: Place) -> Link:
+        """Where the chain is at a place in a buffer that begins where it is now (`follow_chain`)."""
+        return Link(self.position + place.position, self.end, place.next_offset, place.epoch)
 
     def broken(self, reason: str, header: BatchHeader | None = None) -> BrokenChain:
         """The error for a chain that ends here."""

@@ -79,6 +79,10 @@ class LogChain:
         self._begun = True
         self._holes = 0
 
+    def segment_went(self) -> None:
+        """A .log file was deleted meanwhile, by retention or compaction: what follows need not follow."""
+        self._begun = False
+
     def end_segment(self, path: str) -> Iterator[Finding]:
         """The .log file has ended."""
         if self._holes and not self._may_lack(self._first_hole[0]):

@@ -75,7 +75,10 @@ def dump_small(files: Files, path: str) -> Events:
     """A file of any kind but log and index. Raises OSError."""
     name = path.rpartition("/")[2]
     kind = kind_of(name)
-    yield FileFound(path, kind, files.size(path) or 0)
+    size = files.size(path)
+    if size is None:
+        return  # it was there when the folder was listed
+    yield FileFound(path, kind, size)
     if kind == "snapshot":
         yield from _snapshot(files, path)
     elif kind == "epochs":
@@ -111,8 +114,11 @@ def aborted(files: Files, path: str, base: int) -> tuple[tuple[AbortedFound, ...
 
 
 def _snapshot(files: Files, path: str) -> Events:
+    data = read_file(files, path)
+    if data is None:
+        return
     try:
-        producers = decode_snapshot(read_file(files, path) or b"", path)
+        producers = decode_snapshot(data, path)
     except CorruptLog as error:
         yield damage(path, error.message.removeprefix(f"{path} "), _DERIVED)
         return

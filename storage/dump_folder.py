@@ -79,16 +79,25 @@ def _is_log(names: Sequence[str]) -> bool:
 def _data_folder(files: Files, path: str, names: Sequence[str], *, records: bool) -> Events:
     folders = [name for name in names if files.is_folder(f"{path}/{name}")]
     for name in names:
-        if name not in folders and name != ".lock":
-            yield from _file(files, f"{path}/{name}", records=records)
+        if name not in folders and name != ".lock" and not name.endswith(ASIDE):
+            yield from _unless_gone(_file(files, f"{path}/{name}", records=records))
+    yield from _out_of_use(files, path, names)
     for name in folders:
         out_of_use = _OUT_OF_USE.fullmatch(name)
         if out_of_use is not None:
             cause = "set aside" if out_of_use["why"] == "stray" else f"in its name: {out_of_use['why']}"
             yield note(f"{path}/{name}", f"the folder is out of use ({cause})", "look into it by naming it")
         elif _LOG_FOLDER.fullmatch(name):
-            yield from dump_log_folder(files, f"{path}/{name}", records=records)
+            yield from _unless_gone(dump_log_folder(files, f"{path}/{name}", records=records))
     yield from _missing(files, path, folders)
+
+
+def _unless_gone(events: Events) -> Events:
+    """The events of a file or folder, up to where it is gone: a node at work deletes, and puts new files in place."""
+    try:
+        yield from events
+    except FileNotFoundError:
+        return
 
 
 def _missing(files: Files, path: str, folders: Sequence[str]) -> Events:
@@ -156,10 +165,10 @@ def dump_log_folder(files: Files, folder: str, *, records: bool) -> Events:
     tally = _Tally()
     for name in names:
         if not _SEGMENT_FILE.fullmatch(name) and not name.endswith(ASIDE) and snapshot_offset(name) is None:
-            yield from tally.told(_file(files, f"{folder}/{name}", records=records))
+            yield from tally.told(_unless_gone(_file(files, f"{folder}/{name}", records=records)))
     yield from tally.told(_out_of_use(files, folder, names))
     for name in segments:
-        yield from tally.told(dump_segment(files, f"{folder}/{name}", names, chain, records=records))
+        yield from tally.told(_segment(files, f"{folder}/{name}", names, chain, records=records))
     for name in names:
         match = _SEGMENT_FILE.fullmatch(name)
         if match and f"{match['base']}{LOG_SUFFIX}" not in segments:
@@ -182,12 +191,19 @@ def _out_of_use(files: Files, folder: str, names: Sequence[str]) -> Events:
             yield note(folder, f"{len(found)} {suffix} file(s), {size} bytes, {what}: {some}", step)
 
 
+def _segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, records: bool) -> Events:
+    try:
+        yield from dump_segment(files, path, names, chain, records=records)
+    except FileNotFoundError:
+        chain.segment_went()
+
+
 def _snapshots(files: Files, folder: str, names: Sequence[str], log_end: int | None) -> Events:
     for name in names:
         offset = snapshot_offset(name)
         if offset is None:
             continue
-        yield from dump_small(files, f"{folder}/{name}")
+        yield from _unless_gone(dump_small(files, f"{folder}/{name}"))
         if log_end is not None and offset > log_end:
             yield note(
                 f"{folder}/{name}",

@@ -106,8 +106,18 @@ class FlushState:
     )
 
     def __init__(
-        self, files: Files, path: str, epoch_file: EpochFile, recovery_point: Offset, synced: Offset, *, fresh: bool
+        self,
+        files: Files,
+        path: str,
+        epoch_file: EpochFile,
+        recovery_point: Offset,
+        synced: Offset,
+        *,
+        fresh: bool = False,
+        new_names: bool = False,
+        rebuilt: Sequence[LogSegment] = (),
     ) -> None:
+        """fresh, new_names, rebuilt: as loading leaves them (loaded.py)."""
         self._files = files
         self._order = SyncOrder()
         self._path = path
@@ -116,8 +126,9 @@ class FlushState:
         """Recovery after a crash reads from here on."""
         self.synced = synced
         """Everything below is on the disk. Recovery may leave the recovery point of a page-cache log below it."""
-        self.new_names = self.new_folder = fresh
-        self.rolled: list[LogSegment] = []
+        self.new_folder = fresh
+        self.new_names = fresh or new_names
+        self.rolled: list[LogSegment] = list(rebuilt)
         """Closed segments whose trimmed indexes are not durable yet."""
         self.tickets: list[FlushTicket] = []
         """Under way."""

@@ -93,7 +93,11 @@ class LoadedLog:
     notes: list[str] = field(default_factory=list)
     """What was cut, rebuilt or set aside, in sentences for the node's log."""
     fresh: bool = False
-    """The folder was made just now: its names are not durable yet."""
+    """The folder may have been made just now: neither its names nor its own need be durable yet."""
+    new_names: bool = False
+    """Names in it may be neither durable nor durably gone."""
+    rebuilt: list[LogSegment] = field(default_factory=list)
+    """Closed segments whose indexes were built anew and are not durable yet."""
     holes_below: Offset = Offset(0)
     """Below it the cleaner has been."""
     read_from: Offset | None = None

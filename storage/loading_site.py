@@ -110,3 +110,4 @@ class LoadingSite:
         except BrokenChain as error:
             self.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
         segment.become_inactive()
+        segment.sync_indexes()

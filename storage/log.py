@@ -116,7 +116,14 @@ class Log:
         self.note_damage(self._producers.damage)
         self._epochs = loaded.epochs
         self._flush = FlushState(
-            folder.files, path, loaded.epoch_file, loaded.recovery_point, loaded.held, fresh=loaded.fresh
+            folder.files,
+            path,
+            loaded.epoch_file,
+            loaded.recovery_point,
+            loaded.held,
+            fresh=loaded.fresh,
+            new_names=loaded.new_names,
+            rebuilt=loaded.rebuilt,
         )
         self._fsync = config.durability is Durability.FSYNC
         self._flush_target = Offset(0)

@@ -19,6 +19,7 @@ from storage.append_info import LogAppendInfo
 from storage.config import INT32_MAX, LogConfig
 from storage.epoch_cache import LeaderEpochCache
 from storage.epoch_notes import note_epochs
+from storage.files import Files
 from storage.flush import FlushState
 from storage.log_producers import LogProducers
 from storage.producer_entry import ProducerBatch
@@ -33,6 +34,11 @@ class OwnLog(Protocol):
 
     config: LogConfig
     log_end_offset: Offset
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def path(self) -> str: ...
 
     def rolled(self, notes: Sequence[str]) -> None:
         """Another segment takes the appends: flush up to it in the background. notes: what was in its way."""
@@ -86,6 +92,8 @@ class LogWriter:
         except OSError:
             if before is not None:
                 self._epochs.restore(before)
+            if segment.base_offset > log.log_end_offset:
+                self._take_back(segment)
             raise
         log.log_end_offset = Offset(info.last_offset + 1)
         if batches:
@@ -96,6 +104,15 @@ class LogWriter:
         first offset."""
         log_end = self._log.log_end_offset
         return log_end if info.last_offset - log_end <= INT32_MAX else max(info.first_offset, log_end)
+
+    def _take_back(self, segment: LogSegment) -> None:
+        """A segment was begun behind a hole, and nothing could be written to it: the log goes on where it ended, or the
+        next segment would begin below this one. Raises OSError."""
+        log, before = self._log, self._segments.last_below(segment.base_offset)
+        self._producers.cutting(log.log_end_offset)
+        self._segments.remove_behind(before)
+        self._flush.note_cut(before)
+        log.files.sync_folder(log.path)
 
     def _write_apart(
         self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]
@@ -126,7 +143,7 @@ class LogWriter:
             return closed
         self._producers.rolling(base_offset)
         segment, notes = self._segments.add(base_offset, self._log.config, now)
-        self._producers.rolled(closed.base_offset, base_offset)
         self._flush.note_roll(closed)
+        self._producers.rolled(closed.base_offset, base_offset)
         self._log.rolled(notes)
         return segment

@@ -123,8 +123,9 @@ class OsMapping:
         self._reserved = start + length
 
     def write(self, position: int, data: bytes) -> None:
-        assert position + len(data) <= self._reserved, "written without room reserved"
-        self._view[position : position + len(data)] = data
+        end = position + len(data)
+        assert end <= self._reserved, "written without room reserved"
+        self._map[position:end] = data
 
     def close(self) -> None:
         self._view.release()

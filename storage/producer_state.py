@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storage.append_info import Origin
@@ -43,13 +42,11 @@ class StartedTransaction(NamedTuple):
     first_offset: Offset
 
 
-@dataclass(slots=True)
-class ProducerChanges:
-    """What batches change once they are in the log."""
+class ProducerChanges(NamedTuple):
+    """What batches change once they are in the log. transactions: as they begin and end in it."""
 
-    states: dict[ProducerId, ProducerState] = field(default_factory=dict)
-    transactions: list[CompletedTransaction | StartedTransaction] = field(default_factory=list)
-    """As they begin and end in the log."""
+    states: dict[ProducerId, ProducerState]
+    transactions: Sequence[CompletedTransaction | StartedTransaction]
 
 
 class ProducerStateManager:
@@ -118,23 +115,27 @@ class ProducerStateManager:
         Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; in
         replication nothing.
         """
-        changes = ProducerChanges()
+        states: dict[ProducerId, ProducerState] = {}
+        transactions: list[CompletedTransaction | StartedTransaction] = []
         for batch in batches:
             producer_id = batch.header.producer_id
-            state = changes.states.get(producer_id) or self._producers.get(producer_id)
+            state = states.get(producer_id) or self._producers.get(producer_id)
             if state is None:
                 state = ProducerState(producer_id)
+            elif (simply := state.followed_by(batch)) is not None:
+                states[producer_id] = simply
+                continue
             elif origin is Origin.CLIENT:
                 earlier = state.duplicate_of(batch)
                 if earlier is not None:
                     return Duplicate(earlier.first_offset, earlier.last_offset, earlier.timestamp)
             after, completed = state.after(batch, origin)
             if completed is not None:
-                changes.transactions.append(completed)
+                transactions.append(completed)
             if after.transaction_start >= 0 and after.transaction_start != state.transaction_start:
-                changes.transactions.append(StartedTransaction(producer_id, after.transaction_start))
-            changes.states[producer_id] = after
-        return changes
+                transactions.append(StartedTransaction(producer_id, after.transaction_start))
+            states[producer_id] = after
+        return ProducerChanges(states, transactions)
 
     def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
         """Enter what was checked: its batches are in the log now. Returns the transactions that they have aborted."""
@@ -160,6 +161,10 @@ class ProducerStateManager:
         """Enter a batch that lies in the log already. Returns the transactions that it has aborted."""
         producer_id = batch.header.producer_id
         before = self._producers.get(producer_id) or ProducerState(producer_id)
+        simply = before.followed_by(batch)
+        if simply is not None:
+            self._producers[producer_id] = simply
+            return ()
         after, completed = before.after(batch, Origin.REPLICATION)
         self._producers[producer_id] = after
         if completed is not None:

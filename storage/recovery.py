@@ -90,6 +90,10 @@ class Recovery:
             loaded.read_from = None  # nothing was lost: snapshots say what they said
         elif site.config.durability is Durability.FSYNC:
             self._make_durable(loaded, first, rewrite_from)
+            return loaded
+        else:
+            self._rewrite(loaded.segments[first:], rewrite_from)
+        self._leave_to_flush(loaded, first)
         return loaded
 
     # --- below the recovery point ---------------------------------------------------------------------------------
@@ -102,7 +106,7 @@ class Recovery:
             site.ensure_indexes(segment)
             try:
                 end = self._end_of(segment)
-                if end < behind.base_offset and not site.may_lack(behind.base_offset):
+                if self._is_hole(segment, end, behind.base_offset):
                     reason = "the offsets before the next segment are lost"
                     site.lose(segment.path, segment.size, end, behind.base_offset, reason)
             except BrokenChain as broken:
@@ -278,12 +282,8 @@ class Recovery:
     def _make_durable(self, loaded: LoadedLog, first: int, rewrite_from: int) -> None:
         """Write what was kept above the recovery point again, and sync it, its names and its epochs."""
         files, folder = self._site.files, self._site.folder
-        for i, segment in enumerate(loaded.segments[first:]):
-            position = rewrite_from if i == 0 else 0
-            while position < segment.size:
-                data = segment.file.pread(min(_REWRITE_BYTES, segment.size - position), position)
-                segment.file.pwritev([data], position)
-                position += len(data)
+        self._rewrite(loaded.segments[first:], rewrite_from)
+        for segment in loaded.segments[first:]:
             sync_all([segment.file])
             if segment is not loaded.segments[-1]:
                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -296,6 +296,30 @@ class Recovery:
         loaded.epoch_file.write(loaded.epochs.version, loaded.epochs.entries)
         sound = loaded.log_end if loaded.damage is None else min(loaded.log_end, loaded.damage.first_offset)
         loaded.recovery_point = loaded.held = sound
+
+    @staticmethod
+    def _rewrite(segments: Sequence[LogSegment], rewrite_from: int) -> None:
+        """Write the bytes of these again, of the first one from `rewrite_from` on: a sync that failed may have left
+        them in the page cache alone, and called clean."""
+        for i, segment in enumerate(segments):
+            position = rewrite_from if i == 0 else 0
+            while position < segment.size:
+                data = segment.file.pread(min(_REWRITE_BYTES, segment.size - position), position)
+                segment.file.pwritev([data], position)
+                position += len(data)
+
+    def _leave_to_flush(self, loaded: LoadedLog, first: int) -> None:
+        """The next flush makes durable what recovery has seen and done: a cut, a roll or a new log that the stop before
+        came in the middle of may have changed names that are not durable, however far the log was.
+
+        Epochs of v0 and v1 are written before their first byte: what is cut must not come back under them.
+        """
+        loaded.rebuilt = loaded.segments[first:-1]
+        loaded.new_names = True
+        loaded.fresh = self._known.recovery_point == 0
+        if self._site.config.magic < 2:
+            sync_all([loaded.segments[-1].file])
+            self._site.files.sync_folder(self._site.folder)
 
     def _rewrite_metadata(self) -> None:
         """No flush of this log may ever have ended: neither its metadata nor its folder's name need be durable."""

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
-from storage.files import Buffer, File, Files
+from storage.files import Buffer, File, Files, sync_paths
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
@@ -27,6 +27,7 @@ from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.errors import TidelogError
 from tidelog.records.batches import view
+from tidelog.records.fast_paths import follow_chain
 from tidelog.records.header import HEADER_BYTES, BatchHeader, peek_header
 from tidelog.types import NO_TIMESTAMP, Millis, Offset
 
@@ -347,7 +348,13 @@ class LogSegment:
         except CorruptIndex:
             self.rebuild_indexes()
             self.trim_indexes()
+            self.sync_indexes()
         return self.index, self.time_index
+
+    def sync_indexes(self) -> None:
+        """Make indexes durable that no flush will: a time entry that a crash left zero looks like any other. Raises
+        OSError."""
+        sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
 
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
@@ -439,8 +446,11 @@ def _whole_batches(data: bytes, link: Link, offset: Offset, up_to: Offset, max_b
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
     Checks the chain of headers: raises BrokenChain.
     """
-    at, before, next_offset = link.position, link, offset
-    while link.position - at < len(data):
+    at, next_offset = link.position, offset
+    before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
+    if link.position > at:
+        next_offset = Offset(link.next_offset)
+    while link.position - at < len(data):  # older formats, and what ends the chain
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:

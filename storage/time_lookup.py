@@ -8,7 +8,7 @@ Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain
@@ -17,6 +17,7 @@ from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
+from tidelog.records.record import Record
 from tidelog.types import LeaderEpoch, Millis, Offset
 
 LATEST: Final = -1
@@ -68,14 +69,19 @@ def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) 
 def _record_in(
     segment: LogSegment, header: BatchHeader, timestamp: int, start: Offset, up_to: Offset
 ) -> TimestampedOffset | None:
+    for record in _records(segment, header):
+        if record.timestamp >= timestamp and start <= record.offset < up_to:
+            return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+    return None
+
+
+def _records(segment: LogSegment, header: BatchHeader) -> Iterator[Record]:
+    """Raises BrokenChain, CorruptRecord, OSError."""
     batch = batch_at(segment.file.pread(header.size, header.position))
     try:
-        for record in batch.records():
-            if record.timestamp >= timestamp and start <= record.offset < up_to:
-                return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+        yield from batch.records()
     except TidelogError as error:
         raise _whose_fault(batch, header, error) from error
-    return None
 
 
 def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
@@ -107,14 +113,25 @@ def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to:
 
 
 def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
-    """The largest timestamp of the batches that reach into start <= offset < up_to; -1 for none."""
-    largest, position = -1, 0
+    """The largest timestamp of the records with start <= offset < up_to; -1 for none."""
+    largest = -1
     if segment.base_offset >= start:  # what lies below the last index entry is in the time index, too
         position = segment.start_for(Offset(up_to - 1))
         largest = segment.time_index.before(up_to).timestamp
+    else:
+        position = segment.start_for(start)
+    first = segment.base_offset < start
     for header in segment.walk(position):
         if header.base_offset >= up_to:
             break
-        if header.last_offset >= start:
+        if header.last_offset < start:
+            continue
+        # only the first batch can begin below the start; a wrapper of v0 or v1 does not say where it begins
+        cut = (first and (header.magic < 2 or header.base_offset < start)) or header.last_offset >= up_to
+        first = False
+        if not cut:
             largest = max(largest, header.max_timestamp)
+        elif header.max_timestamp > largest:
+            inside = (record.timestamp for record in _records(segment, header) if start <= record.offset < up_to)
+            largest = max(largest, *inside, -1)
     return largest

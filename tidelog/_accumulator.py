@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from tidelog._sequences import PLAIN, Series, Stamp
 from tidelog.delivery import Outcome
 from tidelog.errors import TidelogError
-from tidelog.records import RecordBatchBuilder
+from tidelog.records import RecordBatchBuilder, set_producer
 from tidelog.records.record import Header
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Codec, LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
 
@@ -45,18 +46,22 @@ class PendingBatch:
     """Records of one partition that share one fate."""
 
     __slots__ = (
+        "_encoded",
+        "attempt",
         "attempts",
         "batch_id",
         "cause",
         "created_ms",
         "doubt",
-        "encoded",
         "expires_ms",
+        "finished",
         "outcome",
+        "place",
         "queue",
         "records",
         "sealed",
         "size",
+        "stamp",
     )
 
     def __init__(self, batch_id: int, queue: PartitionQueue, created_ms: Millis, expires_ms: Millis) -> None:
@@ -75,7 +80,13 @@ class PendingBatch:
         """Why the last attempt failed."""
         self.doubt: TidelogError | None = None
         """Why nobody could tell about an earlier attempt; stays, whatever later attempts are told."""
-        self.encoded: bytes | None = None
+        self.attempt: Attempt | None = None
+        """The attempt that decides: None while no stream has the batch."""
+        self.finished = False
+        self.stamp = PLAIN
+        self.place = -1
+        """Its place among the numbered batches of the partition."""
+        self._encoded: tuple[Stamp, bytes] | None = None
 
     @property
     def memory(self) -> int:
@@ -84,12 +95,33 @@ class PendingBatch:
 
     def encode(self, codec: Codec, level: int | None) -> bytes:
         """The record batch, made once however often it is sent. Raises what the builder raises."""
-        if self.encoded is None:
-            builder = RecordBatchBuilder(codec, level=level)
+        stamp = self.stamp
+        if self._encoded is None:
+            builder = RecordBatchBuilder(
+                codec,
+                level=level,
+                producer_id=stamp.producer_id,
+                producer_epoch=stamp.epoch,
+                base_sequence=stamp.sequence,
+            )
             builder.extend(self.records)
-            self.encoded = builder.build()
+            self._encoded = stamp, builder.build()
             self.records = []
-        return self.encoded
+        elif self._encoded[0] != stamp:  # numbered anew
+            batch = bytearray(self._encoded[1])
+            set_producer(
+                batch,
+                0,
+                producer_id=stamp.producer_id,
+                producer_epoch=stamp.epoch,
+                base_sequence=stamp.sequence,
+            )
+            self._encoded = stamp, bytes(batch)
+        return self._encoded[1]
+
+    def drop(self) -> None:
+        """It has its outcome: nothing of its content is needed any more."""
+        self.records, self._encoded = [], None
 
 
 @dataclass(slots=True, eq=False)
@@ -98,8 +130,15 @@ class PartitionQueue:
 
     topic_partition: TopicPartition
     batches: deque[PendingBatch] = field(default_factory=deque)
-    """Waiting ones, the one in flight not among them; only the last may be open."""
-    in_flight: InFlight | None = None
+    """Waiting ones, those that were begun not among them; only the last may be open."""
+    begun: list[PendingBatch] = field(default_factory=list)
+    """Given to a node's stream at least once, and without an outcome; in order, and all before `batches`."""
+    series: Series | None = None
+    """The numbers of an idempotent producer's batches; None: sent without idempotence."""
+    laid_by: Series | None = None
+    """The numbers used before it was sent without."""
+    idempotent: bool = False
+    """How it is to be written to; `series` follows when nothing is under way."""
     queued_bytes: int = 0
     topic_id: TopicId | None = None
     leader: NodeId = NO_NODE
@@ -114,6 +153,11 @@ class PartitionQueue:
     """When the core looks at the queue again, at the latest."""
 
     @property
+    def depth(self) -> int:
+        """Batches without an outcome."""
+        return len(self.begun) + len(self.batches)
+
+    @property
     def open_batch(self) -> PendingBatch | None:
         """The batch that still takes records."""
         if self.batches and not self.batches[-1].sealed:
@@ -122,9 +166,11 @@ class PartitionQueue:
 
 
 @dataclass(slots=True, eq=False)
-class InFlight:
-    """The one batch of a partition that a node's stream has been given."""
+class Attempt:
+    """One try to have a batch appended: it was given to a node's stream."""
 
+    attempt_id: int
+    """Never used again: an answer names it, however late it comes."""
     batch: PendingBatch
     node: NodeId
     leader_epoch: LeaderEpoch
@@ -134,6 +180,8 @@ class InFlight:
     """When the leader is looked up although nothing failed."""
     sent_ms: Millis | None = None
     """When it was handed to the network: from there on nobody can tell without an answer."""
+    follows_open: bool = False
+    """When it was sent, an earlier batch had no outcome yet: that one may be missing, rather than lost."""
 
     @property
     def sent(self) -> bool:

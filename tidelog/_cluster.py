@@ -26,7 +26,9 @@ from tidelog.errors import (
     InconsistentClusterId,
     InvalidConfig,
     LeaderNotAvailable,
+    NodeNotAvailable,
     NodeShuttingDown,
+    NotController,
     RequestTimedOut,
     TidelogError,
     UnknownTopicOrPartition,
@@ -35,6 +37,7 @@ from tidelog.types import (
     NO_NODE,
     Endpoint,
     LeaderEpoch,
+    Millis,
     NodeAddress,
     NodeId,
     TopicId,
@@ -48,6 +51,8 @@ BACKOFF_MS: Final = 100
 """Pause between two rounds of questions (Kafka's `retry.backoff.ms`)."""
 AGE_MS_MAX: Final = 300_000
 """Metadata are asked for again after this time without any cause (Kafka's `metadata.max.age.ms`)."""
+STALE_MS: Final = 4_000
+"""A node that has no news for so long, while somebody looks for some, may be cut off: another one is asked next."""
 UNKNOWN_TOPIC_MS: Final = 3_000
 """How long "unknown topic" may be the answer of a node that has not yet heard of a new topic."""
 
@@ -224,6 +229,10 @@ class Cluster:
         self._answered: list[asyncio.Future[None]] = []
         self._listeners: list[Callable[[TidelogError | None], None]] = []
         self._last: Endpoint | None = None
+        self._left: Endpoint | None = None
+        """A node that had no news for long: asked last."""
+        self._no_news_ms: Millis | None = None
+        """When the node asked last first had no news."""
 
     def on_change(self, listener: Callable[[TidelogError | None], None]) -> None:
         """Call `listener(None)` after each answer, `listener(error)` after a round in which no node answered."""
@@ -299,7 +308,7 @@ class Cluster:
         for endpoint in self.candidates():
             try:
                 answer: Answer = await self.transport.call(endpoint, method, request, timeout_ms=timeout_ms)
-            except (ConnectionFailed, RequestTimedOut, NodeShuttingDown) as error:
+            except (ConnectionFailed, RequestTimedOut, NodeShuttingDown, NodeNotAvailable, NotController) as error:
                 failures.append(error)
             else:
                 self._last = endpoint
@@ -310,6 +319,9 @@ class Cluster:
         """Whom to ask, in which order: the last to answer, the other known nodes, the bootstrap addresses."""
         known = list(dict.fromkeys([*self.view.nodes.values(), *self._bootstrap]))
         self._rng.shuffle(known)
+        if self._left in known:
+            known.remove(self._left)
+            known.append(self._left)
         if self._last in known:
             known.remove(self._last)
             known.insert(0, self._last)
@@ -326,13 +338,24 @@ class Cluster:
             if not future.done():
                 future.set_exception(error)
 
+    def _mind_silence(self, *, news: bool) -> None:
+        """Leave a node that has had no news for long: it answers from what it knew when it was cut off."""
+        at = self.clock.monotonic_ms()
+        if news:
+            self._no_news_ms = None
+        elif self._no_news_ms is None:
+            self._no_news_ms = at
+        elif at - self._no_news_ms >= STALE_MS:
+            self._left, self._last, self._no_news_ms = self._last, None, None
+
     async def _ask_once(self) -> None:
         waiting, self._answered = self._answered, []
         failure: TidelogError | None = None
         try:
             request = admin_pb2.GetMetadataRequest(topics=list(self._topics))
             answer = await self.call_any(methods.ADMIN_GET_METADATA, request)
-            self.view = self.view.merged(answer, self._last or self._bootstrap[0])
+            before, self.view = self.view, self.view.merged(answer, self._last or self._bootstrap[0])
+            self._mind_silence(news=self.view.metadata_offset > before.metadata_offset)
         except TidelogError as error:
             failure = error
             self._last = None

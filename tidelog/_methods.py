@@ -75,6 +75,9 @@ DATA_LIST_OFFSETS: Final = Method(DATA, "ListOffsets", data_pb2.ListOffsetsReque
 DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(
     DATA, "OffsetForLeaderEpoch", data_pb2.OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochResponse
 )
+DATA_INIT_PRODUCER_ID: Final = Method(
+    DATA, "InitProducerId", data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse
+)
 
 ADMIN_GET_METADATA: Final = Method(ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
 ADMIN_CREATE_TOPIC: Final = Method(ADMIN, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
@@ -82,6 +85,7 @@ ADMIN_DELETE_TOPIC: Final = Method(ADMIN, "DeleteTopic", admin_pb2.DeleteTopicRe
 ADMIN_DESCRIBE_CLUSTER: Final = Method(
     ADMIN, "DescribeCluster", admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse
 )
+ADMIN_REMOVE_VOTER: Final = Method(ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
 
 CONTROLLER_REGISTER_NODE: Final = Method(
     CONTROLLER, "RegisterNode", controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
@@ -92,11 +96,20 @@ CONTROLLER_HEARTBEAT: Final = Method(
 CONTROLLER_ALTER_PARTITION: Final = Method(
     CONTROLLER, "AlterPartition", controller_pb2.AlterPartitionRequest, controller_pb2.AlterPartitionResponse
 )
+CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
+    CONTROLLER,
+    "AllocateProducerIds",
+    controller_pb2.AllocateProducerIdsRequest,
+    controller_pb2.AllocateProducerIdsResponse,
+)
 CONTROLLER_CREATE_TOPIC: Final = Method(
     CONTROLLER, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse
 )
 CONTROLLER_DELETE_TOPIC: Final = Method(
     CONTROLLER, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse
+)
+CONTROLLER_REMOVE_VOTER: Final = Method(
+    CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse
 )
 
 QUORUM_INTRODUCE: Final = Method(QUORUM, "Introduce", quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)

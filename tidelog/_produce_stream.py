@@ -12,12 +12,12 @@ from typing import Final, Protocol
 
 from tidelog import _methods as methods
 from tidelog import _wire as wire
-from tidelog._accumulator import InFlight, PendingBatch
+from tidelog._accumulator import Attempt
 from tidelog._network import Transport
 from tidelog._node_stream import NodeStream
 from tidelog._status import from_proto
 from tidelog.errors import TidelogError
-from tidelog.types import Acks, Endpoint, NodeId, RecordError
+from tidelog.types import Acks, Endpoint, RecordError
 from tidelog.v1 import data_pb2
 
 MESSAGE_BYTES: Final = 256 * 1024
@@ -29,33 +29,32 @@ class Books(Protocol):
 
     acks: Acks
 
-    def take(self, batch: PendingBatch, node: NodeId) -> tuple[InFlight, bytes] | None:
-        """The batch and its bytes, to be put on the wire now; None: leave it."""
+    def take(self, attempt: Attempt) -> bytes | None:
+        """The batch, to be put on the wire now; None: leave it."""
         ...
 
-    def node_timeout_ms(self, given: InFlight) -> int:
+    def node_timeout_ms(self, attempt: Attempt) -> int:
         """How long the node may wait for the acks."""
         ...
 
-    def acknowledged(self, batch_id: int, base_offset: int, append_time: int) -> None:
+    def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
         """The node has done as asked."""
         ...
 
-    def refused(self, batch_id: int, error: TidelogError) -> None:
+    def refused(self, attempt_id: int, error: TidelogError) -> None:
         """The node has answered with an error."""
         ...
 
-    def lost(self, batch_id: int, cause: TidelogError) -> None:
+    def lost(self, attempt_id: int, cause: TidelogError) -> None:
         """No answer will come on this stream."""
         ...
 
 
-class ProduceStream(NodeStream[PendingBatch, wire.ProduceRequest, data_pb2.ProduceResponse]):
+class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
     """Batches for one node at one address."""
 
-    def __init__(self, node: NodeId, endpoint: Endpoint, transport: Transport, books: Books) -> None:
+    def __init__(self, endpoint: Endpoint, transport: Transport, books: Books) -> None:
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
-        self._node = node
         self._books = books
         self._unanswered: set[int] = set()
 
@@ -68,26 +67,26 @@ class ProduceStream(NodeStream[PendingBatch, wire.ProduceRequest, data_pb2.Produ
     def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
         entries: list[wire.PartitionProduce] = []
         size, timeout_ms = 0, 0
-        while self._outbox and (not entries or size + self._outbox[0].size <= MESSAGE_BYTES):
-            batch = self._outbox.popleft()
-            taken = self._books.take(batch, self._node)
-            if taken is None:
+        while self._outbox and (not entries or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
+            attempt = self._outbox.popleft()
+            records = self._books.take(attempt)
+            if records is None:
                 continue
-            given, records = taken
-            topic_id = batch.queue.topic_id
+            queue = attempt.batch.queue
+            topic_id = queue.topic_id
             assert topic_id is not None, "a leader is known only together with the topic's id"
             entries.append(
                 wire.PartitionProduce(
-                    batch_id=batch.batch_id,
+                    batch_id=attempt.attempt_id,
                     topic_id=topic_id.bytes,
-                    partition=batch.queue.topic_partition.partition,
-                    leader_epoch=given.leader_epoch,
+                    partition=queue.topic_partition.partition,
+                    leader_epoch=attempt.leader_epoch,
                     records=records,
                 )
             )
-            self._unanswered.add(batch.batch_id)
+            self._unanswered.add(attempt.attempt_id)
             size += len(records)
-            wanted = self._books.node_timeout_ms(given)
+            wanted = self._books.node_timeout_ms(attempt)
             timeout_ms = min(timeout_ms, wanted) if timeout_ms else wanted
         return entries, timeout_ms
 
@@ -105,12 +104,12 @@ class ProduceStream(NodeStream[PendingBatch, wire.ProduceRequest, data_pb2.Produ
             else:
                 self._books.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
 
-    def _failed(self, unsent: Sequence[PendingBatch], cause: TidelogError) -> None:
+    def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
         unanswered, self._unanswered = sorted(self._unanswered), set()
-        for batch_id in unanswered:
-            self._books.lost(batch_id, cause)
-        for batch in unsent:
-            self._books.lost(batch.batch_id, cause)
+        for attempt_id in unanswered:
+            self._books.lost(attempt_id, cause)
+        for attempt in unsent:
+            self._books.lost(attempt.attempt_id, cause)
 
 
 def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:

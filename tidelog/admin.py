@@ -172,6 +172,15 @@ class Admin(Service):
         request = admin_pb2.DeleteTopicRequest(name=name, topic_id=topic_id.bytes if topic_id else b"")
         await self._change(methods.ADMIN_DELETE_TOPIC, request)
 
+    async def remove_voter(self, node_id: int, *, folder_id: FolderId | None = None) -> None:
+        """Let a node that is gone for good vote no more in the metadata quorum; another node takes its place by itself.
+
+        folder_id: only if it votes by that folder. Raises VoterNotFound, InvalidRequest where the node is alive or the
+        only voter, VoterChangePending.
+        """
+        request = admin_pb2.RemoveVoterRequest(node_id=node_id, folder_id=folder_id.bytes if folder_id else b"")
+        await self._change(methods.ADMIN_REMOVE_VOTER, request)
+
     async def list_topics(self) -> list[TopicDescription]:
         """Every topic, by name."""
         answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(all_topics=True))

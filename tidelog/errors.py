@@ -369,6 +369,17 @@ class OutOfOrderSequenceNumber(
     """An idempotent producer's sequence leaves a gap: an earlier batch is missing."""
 
 
+class UnknownProducerId(
+    TidelogError,
+    code=59,
+    kafka_name="UNKNOWN_PRODUCER_ID",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The leader knows nothing of an idempotent producer whose batch is not its first: its records have expired."""
+
+
 class InvalidProducerEpoch(
     TidelogError,
     code=47,
@@ -470,6 +481,18 @@ class NodeIdNotRegistered(
     TidelogError, code=102, kafka_name="BROKER_ID_NOT_REGISTERED", status="NOT_FOUND", retry=Retry.NEVER, written=False
 ):
     """No node of this id is registered."""
+
+
+class VoterNotFound(
+    TidelogError, code=126, kafka_name="VOTER_NOT_FOUND", status="NOT_FOUND", retry=Retry.NEVER, written=False
+):
+    """The metadata quorum has no such voter."""
+
+
+class VoterChangePending(
+    TidelogError, code=1012, kafka_name=None, status="UNAVAILABLE", retry=Retry.LATER, written=False
+):
+    """The voters of the metadata quorum change one at a time, and the last change is not committed yet."""
 
 
 class InvalidUpdateVersion(

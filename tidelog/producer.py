@@ -9,18 +9,19 @@ metadata (_cluster.py).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from random import Random
 from typing import Any, Final, Literal
 
+from tidelog import _methods as methods
 from tidelog._accumulator import (
     OBJECT_BYTES,
     RECORD_BYTES,
+    Attempt,
     Headers,
-    InFlight,
     PartitionQueue,
-    PendingBatch,
     as_bytes,
     checked_headers,
     record_size,
@@ -29,17 +30,20 @@ from tidelog._cluster import TopicView
 from tidelog._network import Clock, Transport
 from tidelog._options import acks_of, at_least, codec_of
 from tidelog._produce_stream import ProduceStream
-from tidelog._producer_core import (
+from tidelog._producer_core import ProducerCore
+from tidelog._producer_events import (
     Acknowledged,
     Event,
     FindLeader,
     Finished,
     Flushed,
     Give,
+    InitProducerId,
     LeaderKnown,
     Lost,
     Policy,
-    ProducerCore,
+    ProducerIdKnown,
+    ProducerIdRefused,
     Refused,
     Ticked,
 )
@@ -68,8 +72,13 @@ from tidelog.types import (
     Millis,
     NodeId,
     Offset,
+    ProducerId,
 )
+from tidelog.v1 import data_pb2
 
+_log = logging.getLogger("tidelog.producer")
+
+MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
 """Part of the waiting time that the node gets, so that its own answer comes before the producer gives up."""
 
@@ -77,7 +86,7 @@ NODE_SHARE: Final = 0.9
 class _Route:
     """Where the records of one topic go: its present partitions, and the largest record they take."""
 
-    __slots__ = ("batch_bytes", "partitioner", "queues", "record_bytes_max", "topic_bytes_max")
+    __slots__ = ("batch_bytes", "idempotent", "partitioner", "queues", "record_bytes_max", "topic_bytes_max")
 
     def __init__(
         self,
@@ -86,7 +95,9 @@ class _Route:
         batch_bytes: int,
         topic_bytes_max: int,
         record_bytes_max: int,
+        idempotent: bool,
     ) -> None:
+        self.idempotent = idempotent
         self.queues = queues
         self.partitioner = partitioner
         self.batch_bytes = batch_bytes
@@ -114,12 +125,16 @@ class Producer(Service):
     """Writes records to topics. Use it inside `async with`: leaving the block sends what waits.
 
     bootstrap: addresses of some nodes, "host:port,host:port". acks: "all" (every in-sync replica holds the record),
-    1 (the leader does) or 0 (no answer). compression: none, gzip, snappy, lz4 or zstd. linger_ms: how long a batch
-    waits for more records. batch_bytes: when it is full, uncompressed. buffer_bytes: what all waiting records may take.
-    record_bytes_max: largest record. max_block_ms: how long a call waits for memory or metadata. request_timeout_ms:
-    how long one answer may take. delivery_timeout_ms: within which every record has its outcome. on_unknown: what
-    happens to records when nobody can tell whether they are committed: "raise" CommitUnknown, or "resend" them, in
-    order and before later ones, until they are acknowledged, so that they may be in the log twice.
+    1 (the leader does) or 0 (no answer). enable_idempotence: what may be written already is sent again until it is
+    acknowledged, and each record is in the log once, in the order of the calls, however often it was sent. It needs
+    acks="all" and a topic whose message.format is v2; where one is missing, records are sent without, and the producer
+    says so in its log (`is_idempotent` tells too). compression: none, gzip, snappy, lz4 or zstd. linger_ms: how long a
+    batch waits for more records. batch_bytes: when it is full, uncompressed. buffer_bytes: what all waiting records may
+    take. record_bytes_max: largest record. max_block_ms: how long a call waits for memory or metadata.
+    request_timeout_ms: how long one answer may take. delivery_timeout_ms: within which every record has its outcome;
+    well below the nodes' `producer.id.expiration.ms`, which is a day unless it was changed. on_unknown: what
+    happens to records sent without idempotence when nobody can tell whether they are committed: "raise" CommitUnknown,
+    or "resend" them, in order and before later ones, until they are acknowledged, so that they may be in the log twice.
     transport, clock, rng: the machine's own, unless given.
 
     The defaults are those of Kafka's producer, except for larger batches and memory.
@@ -130,6 +145,7 @@ class Producer(Service):
         bootstrap: str | list[str] | tuple[str, ...],
         *,
         acks: str | int | Acks = "all",
+        enable_idempotence: bool = True,
         compression: str | Codec = Codec.NONE,
         compression_level: int | None = None,
         linger_ms: int = 5,
@@ -155,6 +171,9 @@ class Producer(Service):
         if on_unknown not in ("raise", "resend"):
             raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
         self.acks = acks_of(acks)
+        self._idempotent = enable_idempotence and self.acks is Acks.ALL
+        if enable_idempotence and not self._idempotent:
+            _log.info("acks=%d: records are sent without idempotence, which needs acks=all", self.acks)
         self._codec, self._level = codec_of(compression), compression_level
         RecordBatchBuilder(self._codec, level=compression_level)  # refuses a level that the codec does not have
         self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
@@ -214,12 +233,10 @@ class Producer(Service):
         The fast path of a writer with many records under way. Order within a partition is the order of the calls.
         Raises as `send` does before a record is queued. A cancelled call has queued nothing.
         """
-        if self._pause_due:  # a batch is full: let it go out
-            self._pause_due = False
-            await self._clock.sleep_ms(0)
-        delivery = self._put(topic, value, key, headers, partition, timestamp)
-        if delivery is not None:
-            return delivery
+        if not self._pause_due:
+            delivery = self._put(topic, value, key, headers, partition, timestamp)
+            if delivery is not None:
+                return delivery
         return await self._put_later(topic, value, key, headers, partition, timestamp)
 
     def send_nowait(
@@ -241,9 +258,7 @@ class Producer(Service):
             if topic in self._routes:
                 raise self._exhausted("is full")
             _ = self._cluster
-            raise InvalidRequest(
-                f"the metadata of topic {topic!r} are not there yet: await partitions({topic!r}) first"
-            )
+            raise self._not_known(topic)
         return delivery
 
     async def partitions(self, topic: str) -> int:
@@ -269,6 +284,16 @@ class Producer(Service):
         finally:
             self._abandon("the producer was closed")
             await super().close()
+
+    def is_idempotent(self, topic: str) -> bool:
+        """Whether records of the topic, whose metadata are known, are sent with idempotence: each is in the log once.
+
+        Raises InvalidRequest where its metadata are not there yet (`await partitions(topic)` gets them).
+        """
+        route = self._routes.get(topic)
+        if route is None:
+            raise self._not_known(topic)
+        return route.idempotent
 
     @property
     def buffered_bytes(self) -> int:
@@ -350,6 +375,9 @@ class Producer(Service):
         try:
             async with asyncio.timeout(left / 1000):
                 async with self._turn:
+                    if self._pause_due:  # a batch is full: let it go out; who calls meanwhile waits behind this call
+                        self._pause_due = False
+                        await self._clock.sleep_ms(0)
                     while True:
                         delivery = self._put(topic, value, key, headers, partition, timestamp, first=True)
                         if delivery is not None:
@@ -373,6 +401,10 @@ class Producer(Service):
                 f"a record for topic {topic!r} takes {size} bytes, {name} allows {limit}: send it in pieces, or raise "
                 "the limit. Nothing was queued."
             )
+
+    @staticmethod
+    def _not_known(topic: str) -> InvalidRequest:
+        return InvalidRequest(f"the metadata of topic {topic!r} are not there yet: await partitions({topic!r}) first")
 
     def _exhausted(self, what: str) -> BufferExhausted:
         return BufferExhausted(
@@ -398,17 +430,30 @@ class Producer(Service):
         while todo:
             effect = todo.popleft()
             match effect:
-                case Give(batch, node):
-                    cause = self._give(batch, node)
+                case Give(attempt):
+                    cause = self._give(attempt)
                     if cause is not None:
-                        todo.extend(self._core.handle(Lost(batch.batch_id, cause, self._clock.monotonic_ms())))
+                        todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
                 case Finished():
                     effect.tell()
                     self._room.set()
                 case FindLeader(topic_partition):
                     if self._tasks is not None:
                         self._cluster.ask(topic_partition.topic)
+                case InitProducerId():
+                    if self._tasks is not None:
+                        self._spawn(self._init_producer_id(effect), "get a producer id")
         self._set_timer()
+
+    async def _init_producer_id(self, used_up: InitProducerId) -> None:
+        request = data_pb2.InitProducerIdRequest(producer_id=used_up.producer_id, producer_epoch=used_up.epoch)
+        try:
+            answer = await self._cluster.call_any(methods.DATA_INIT_PRODUCER_ID, request)
+        except TidelogError as error:
+            self._handle(ProducerIdRefused(error, self._clock.monotonic_ms()))
+            return
+        given = ProducerIdKnown(ProducerId(answer.producer_id), answer.producer_epoch, self._clock.monotonic_ms())
+        self._handle(given)
 
     def _set_timer(self) -> None:
         alarm = self._core.next_alarm()
@@ -419,17 +464,19 @@ class Producer(Service):
             delay = max(0, alarm - self._clock.monotonic_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
 
-    def _give(self, batch: PendingBatch, node: NodeId) -> TidelogError | None:
+    def _give(self, attempt: Attempt) -> TidelogError | None:
+        node = attempt.node
         endpoint = self._cluster.view.nodes.get(node)
         if endpoint is None:
             return LeaderNotAvailable(
-                f"{batch.queue.topic_partition} is led by node {node}, which no node names as alive: is it starting?"
+                f"{attempt.batch.queue.topic_partition} is led by node {node}, which no node names as alive: is it "
+                "starting?"
             )
         stream = self._streams.get((node, endpoint))
-        if stream is None or not stream.give(batch):
+        if stream is None or not stream.give(attempt):
             assert self._transport is not None
-            stream = self._streams[node, endpoint] = ProduceStream(node, endpoint, self._transport, self)
-            stream.give(batch)
+            stream = self._streams[node, endpoint] = ProduceStream(endpoint, self._transport, self)
+            stream.give(attempt)
             self._spawn(stream.run(), f"produce to {endpoint}")
         return None
 
@@ -447,13 +494,26 @@ class Producer(Service):
         known = self._routes.get(view.name)
         self._views[view.name] = view
         topic_bytes_max = int(view.configs.get("max.message.bytes", self._record_bytes_max))
-        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max) - HEADER_BYTES
-        if known is not None and len(known.queues) == len(view.partitions) and known.topic_bytes_max == topic_bytes_max:
+        segment_bytes = int(view.configs.get("segment.bytes", topic_bytes_max))  # a batch must fit into a segment
+        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max, segment_bytes) - HEADER_BYTES
+        idempotent = self._idempotent and view.configs.get(MESSAGE_FORMAT, "v2") == "v2"
+        if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == (
+            len(view.partitions),
+            batch_bytes,
+            topic_bytes_max,
+            idempotent,
+        ):
             return known
-        queues = [self._core.queue(view.name, index) for index in range(len(view.partitions))]
+        if self._idempotent and not idempotent:
+            _log.warning(
+                "topic %r has message.format=%s: its records are sent without idempotence, which needs v2",
+                view.name,
+                view.configs[MESSAGE_FORMAT],
+            )
+        queues = [self._core.queue(view.name, index, idempotent=idempotent) for index in range(len(view.partitions))]
         partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
         least = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
-        route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least)
+        route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least, idempotent)
         for queue in queues:
             self._tell_leader(queue, None)
         return route
@@ -482,36 +542,36 @@ class Producer(Service):
 
     # --- what the streams report --------------------------------------------------------------------------------
 
-    def take(self, batch: PendingBatch, node: NodeId) -> tuple[InFlight, bytes] | None:
-        """For the streams: the batch and its bytes, to be put on the wire now; None: leave it."""
+    def take(self, attempt: Attempt) -> bytes | None:
+        """For the streams: the batch, to be put on the wire now; None: leave it."""
         at = self._clock.monotonic_ms()
-        if not self._core.is_wanted(batch, node):
+        if not self._core.is_wanted(attempt):
             return None
         try:
-            records = batch.encode(self._codec, self._level)
+            records = attempt.batch.encode(self._codec, self._level)
         except TidelogError as error:
-            self._handle(Refused(batch.batch_id, error, at))
+            self._handle(Refused(attempt.attempt_id, error, at))
             return None
-        given = self._core.take(batch, node, at)
+        taken = self._core.take(attempt, at)
         self._wake.set()  # its timer is another one now
-        return None if given is None else (given, records)
+        return records if taken else None
 
-    def node_timeout_ms(self, given: InFlight) -> int:
+    def node_timeout_ms(self, attempt: Attempt) -> int:
         """For the streams: how long the node may wait for the acks."""
-        return max(1, int((given.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
+        return max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
 
-    def acknowledged(self, batch_id: int, base_offset: int, append_time: int) -> None:
+    def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
         """For the streams: the node has done as asked."""
         at = self._clock.monotonic_ms()
-        self._handle(Acknowledged(batch_id, Offset(base_offset), Millis(append_time), at))
+        self._handle(Acknowledged(attempt_id, Offset(base_offset), Millis(append_time), at))
 
-    def refused(self, batch_id: int, error: TidelogError) -> None:
+    def refused(self, attempt_id: int, error: TidelogError) -> None:
         """For the streams: the node has answered with an error."""
-        topic_partition = self._core.partition_of(batch_id)
+        topic_partition = self._core.partition_of(attempt_id)
         if topic_partition is not None:
             self._cluster.note_leader(topic_partition, error.leader)
-        self._handle(Refused(batch_id, error, self._clock.monotonic_ms()))
+        self._handle(Refused(attempt_id, error, self._clock.monotonic_ms()))
 
-    def lost(self, batch_id: int, cause: TidelogError) -> None:
+    def lost(self, attempt_id: int, cause: TidelogError) -> None:
         """For the streams: no answer will come."""
-        self._handle(Lost(batch_id, cause, self._clock.monotonic_ms()))
+        self._handle(Lost(attempt_id, cause, self._clock.monotonic_ms()))

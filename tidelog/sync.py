@@ -18,7 +18,7 @@ from tidelog.admin import ClusterDescription, TopicDescription
 from tidelog.consumer import ConsumerRecord, Place
 from tidelog.delivery import Delivery, SendResult
 from tidelog.records.record import Header
-from tidelog.types import NO_LEADER_EPOCH, Offset, TopicId, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, FolderId, Offset, TopicId, TopicPartition
 
 Client = TypeVar("Client", bound=Service)
 
@@ -166,6 +166,10 @@ class Admin(_Face[_admin.Admin]):
                 validate_only=validate_only,
             )
         )
+
+    def remove_voter(self, node_id: int, *, folder_id: FolderId | None = None) -> None:
+        """See `tidelog.Admin.remove_voter`."""
+        self._thread.run(self._client.remove_voter(node_id, folder_id=folder_id))
 
     def delete_topic(self, name: str, *, topic_id: TopicId | None = None) -> None:
         """Delete a topic and all its records."""

@@ -35,7 +35,7 @@ class Findings:
     altered: int
     """Acknowledged, but another key, number or value was read there."""
     duplicates: int
-    """Further copies of a record: a batch of unknown outcome that was sent again, and had been written."""
+    """Further copies of a record: a batch that was sent again, and appended again."""
     out_of_order: int
     """Records whose first occurrence comes after that of a later record of the same key."""
     read_twice: int
@@ -46,10 +46,11 @@ class Findings:
 
     @property
     def faults(self) -> list[str]:
-        """What breaks a promise; empty: all are kept. Duplicates break none until producers are idempotent."""
+        """What breaks a promise; empty: all are kept."""
         wrong = {
             "acknowledged records are missing": self.missing,
             "acknowledged records came back altered": self.altered,
+            "copies of records were written": self.duplicates,
             "records are out of order within their key": self.out_of_order,
             "offsets were read twice": self.read_twice,
             "records were read that nobody was told of": self.unexpected,
@@ -140,12 +141,18 @@ def _ordered(committed: DataFrame) -> DataFrame:
 
 def _examples(compared: DataFrame, ordered: DataFrame) -> tuple[str, ...]:
     absent = compared.where("missing OR altered").orderBy(*PLACE).limit(EXAMPLES_MAX).collect()
+    twice = ordered.where("copies > 1").orderBy("place").limit(EXAMPLES_MAX).collect()
     late = ordered.where("late").orderBy("place").limit(EXAMPLES_MAX).collect()
     return (
         *(
             f"{row['key']} n={row['n']} crc={row['crc']:08x}, acknowledged at {row['partition']}@{row['offset']}: "
             + ("not there" if row["missing"] else _told(row["found"]))
             for row in absent
+        ),
+        *(
+            f"{row['key']} n={row['n']}, first at {row['place']['partition']}@{row['place']['offset']}: "
+            f"read {row['copies']} times"
+            for row in twice
         ),
         *(
             f"{row['key']} n={row['n']}, first at {row['place']['partition']}@{row['place']['offset']}: "

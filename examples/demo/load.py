@@ -1,8 +1,8 @@
 """The load: items of the input become records at a steady pace, each known by its key and number, until told to stop.
 
-Kept true: records of one key are handed over in the order of their numbers; a batch of unknown outcome is sent again
-before any later one of its partition (the producer's `on_unknown="resend"`), so that the order holds on first
-occurrences; every record is in the ledger once it is acknowledged, and one that fails is counted and remembered.
+Kept true: records of one key are handed over in the order of their numbers, and the producer is idempotent, so that
+each is written once and in that order; every record is in the ledger once it is acknowledged, and one that fails is
+counted and remembered.
 Open loop: a record is due by the clock, or when the input has it, whether or not the cluster keeps up; only the
 producer's memory bounds it.
 """

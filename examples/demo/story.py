@@ -107,7 +107,7 @@ async def run(
     story = Story()
     async with (
         Admin(cluster.bootstrap) as admin,
-        Producer(cluster.bootstrap, acks="all", on_unknown="resend", request_timeout_ms=10_000) as producer,
+        Producer(cluster.bootstrap, acks="all", request_timeout_ms=10_000) as producer,
     ):
         await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=REPLICAS, configs=CONFIGS)
         scene = _Scene(cluster, admin, meter, progress, story)

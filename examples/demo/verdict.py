@@ -50,7 +50,7 @@ def tell(run: report.Run, progress: Progress) -> None:
         ("", ">"),
         [
             ("records sent / acknowledged / read", f"{story.sent:,} / {findings.acknowledged:,} / {findings.read:,}"),
-            ("duplicates (batches of unknown outcome, sent again)", f"{findings.duplicates:,}"),
+            ("duplicates", f"{findings.duplicates:,}"),
             (
                 f"failover: node {story.killed_node}, partitions {_listed(story.killed_partitions)}",
                 f"{failover.seconds:.2f} s",
@@ -71,7 +71,7 @@ def tell(run: report.Run, progress: Progress) -> None:
     else:
         progress.say(
             f"PASSED after {run.seconds:.0f} s: every one of {findings.acknowledged:,} acknowledged records was read "
-            f"at its offset with its bytes, each of {story.keys:,} keys in order",
+            f"at its offset with its bytes, each of {story.keys:,} keys in order and without a copy",
             style="bold green",
         )
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from node.grpc_server import GrpcServer
 from node.transport import Caller
+from tests.client.producer_states import ProducerStates
 from tidelog import _wire as wire
 from tidelog._real import RealClock
 from tidelog._status import to_proto
@@ -27,6 +28,7 @@ from tidelog.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    VoterNotFound,
 )
 from tidelog.records import RecordBatch, iter_batches, stamp
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
@@ -81,6 +83,7 @@ class MemoryPartition:
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """Producer and first offset of aborted transactions."""
     grown: asyncio.Event = field(default_factory=asyncio.Event)
+    producers: ProducerStates = field(default_factory=ProducerStates)
 
     @property
     def end(self) -> int:
@@ -109,6 +112,17 @@ class MemoryPartition:
         self.batches.append(bytes(batch))
         self.grown.set()
         self.grown = asyncio.Event()
+        return base
+
+    def produce(self, records: Any) -> int:
+        """Append what a producer sends, as a leader does: an idempotent one's batches once and in order."""
+        sent = RecordBatch(records)
+        numbers = (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.count)
+        first_copy = self.producers.judge(*numbers)
+        if first_copy is not None:
+            return first_copy
+        base = self.append(records)
+        self.producers.appended(*numbers, base)
         return base
 
     def epoch_end(self, epoch: int) -> common_pb2.EpochEnd:
@@ -141,6 +155,7 @@ class MemoryNode:
         self.on_produce: Callable[[wire.PartitionProduce], object] = lambda entry: None
         """Called before each append; may return SILENCE, an error to answer, or "break" (before) / "lose" (after)."""
         self.on_fetch: Callable[[data_pb2.FetchPartition], object] = lambda entry: None
+        self.on_init_producer_id: Callable[[data_pb2.InitProducerIdRequest], object] = lambda request: None
         self.produced: list[list[int]] = []
         self.fetches: list[data_pb2.FetchPartition] = []
         self.waiting: dict[tuple[bytes, int], asyncio.Task[None]] = {}
@@ -171,7 +186,7 @@ class MemoryNode:
                 try:
                     if isinstance(wish, TidelogError):
                         raise wish
-                    answer.base_offset = self.cluster.led(self, entry).append(entry.records)
+                    answer.base_offset = self.cluster.led(self, entry).produce(entry.records)
                 except TidelogError as error:
                     answer.error.CopyFrom(to_proto(error))
                     answer.record_errors.extend(
@@ -184,6 +199,13 @@ class MemoryNode:
 
     async def produce(self, request: Any, caller: Caller) -> Any:
         raise NotImplementedError
+
+    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, caller: Caller) -> Any:
+        wish = self.on_init_producer_id(request)
+        if isinstance(wish, TidelogError):
+            raise wish
+        self.cluster.producer_ids += 1
+        return data_pb2.InitProducerIdResponse(producer_id=self.cluster.producer_ids, producer_epoch=0)
 
     async def fetch(self, request: Any, caller: Caller) -> Any:
         raise NotImplementedError
@@ -290,6 +312,12 @@ class MemoryNode:
         self.cluster.delete(request.name)
         return admin_pb2.DeleteTopicResponse()
 
+    async def remove_voter(self, request: admin_pb2.RemoveVoterRequest, caller: Caller) -> Any:
+        if request.node_id not in self.cluster.voters:
+            raise VoterNotFound(f"node {request.node_id} does not vote")
+        self.cluster.voters.remove(request.node_id)
+        return admin_pb2.RemoveVoterResponse()
+
     async def describe_cluster(self, request: Any, caller: Caller) -> Any:
         nodes = [
             admin_pb2.NodeStatus(
@@ -314,6 +342,8 @@ class MemoryCluster:
         self.topics: dict[str, MemoryTopic] = {}
         self.version = 0
         self.cluster_id = "memory"
+        self.producer_ids = 0
+        self.voters = [node.node_id for node in self.nodes]
         self._ids = 0
 
     @property

@@ -176,6 +176,13 @@ def test_errors_are_one_clear_sentence(
     assert tidelog.out == b""
 
 
+def test_a_voter_that_is_gone_is_removed(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    assert tidelog("cluster", "remove-voter", "0") == 0
+    assert 0 not in cluster.voters
+    assert tidelog("cluster", "remove-voter", "7") != 0
+    assert "node 7 does not vote" in tidelog.err
+
+
 def test_lines_sent_before_a_mistake_are_told_of(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders")
     assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nno separator\nb:2\n") == 1

@@ -55,6 +55,36 @@ async def a_partition_led_elsewhere(cluster: LocalCluster, topic: str) -> tuple[
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_leader_that_dies_or_hangs_costs_an_idempotent_producer_nothing(
+    healed: LocalCluster, how: signal.Signals
+) -> None:
+    """Several batches are under way when their leader goes: all is acknowledged, and read once and in order."""
+
+    async def story() -> None:
+        place, leader = await a_partition_led_elsewhere(healed, f"idempotent-{how.name}")
+        deliveries = []
+        async with (
+            Producer(healed.bootstrap, linger_ms=0, batch_bytes=400) as producer,
+            Consumer(healed.bootstrap) as consumer,
+        ):
+            consumer.assign([place])
+            for number in range(2_000):
+                deliveries.append(await producer.enqueue(place.topic, b"%d" % number, partition=place.partition))
+                if number == 500:
+                    await deliveries[0]
+                    os.kill(healed.nodes[leader].pid, how)
+            await producer.flush()
+            offsets = [delivery.result().offset for delivery in deliveries]
+            read: list[int] = []
+            while len(read) < 2_000:
+                read += [int(record.value or b"") for record in await consumer.poll()]
+        assert read == list(range(2_000))
+        assert offsets == list(range(2_000))
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_leader_that_dies_or_hangs_costs_at_most_the_record_under_way(
     healed: LocalCluster, how: signal.Signals
 ) -> None:
@@ -76,7 +106,10 @@ def test_a_leader_that_dies_or_hangs_costs_at_most_the_record_under_way(
                     refused.append(error)
                     unknown.append(number)
 
-        async with Producer(healed.bootstrap, linger_ms=0) as producer, Consumer(healed.bootstrap) as consumer:
+        async with (
+            Producer(healed.bootstrap, linger_ms=0, enable_idempotence=False) as producer,
+            Consumer(healed.bootstrap) as consumer,
+        ):
             consumer.assign([place])
             await write(producer, range(50))
             writing = start(write(producer, range(50, 400)))

@@ -21,6 +21,7 @@ from tidelog.errors import (
     InvalidRequest,
     InvalidRequiredAcks,
     InvalidTimestamp,
+    NodeNotAvailable,
     NotEnoughReplicas,
     RecordTooLarge,
     TidelogError,
@@ -137,7 +138,7 @@ def test_a_stream_that_breaks_leaves_the_outcome_unknown_and_nothing_is_sent_aga
     async def story() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders")
-            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            async with Producer(cluster.bootstrap, linger_ms=0, enable_idempotence=False) as producer:
                 await producer.send("orders", b"1")
                 cluster.nodes[0].on_produce = lambda entry: how
                 with pytest.raises(CommitUnknown) as caught:
@@ -157,7 +158,9 @@ def test_resending_what_is_unknown_is_in_order_and_may_double() -> None:
             cluster.create("orders")
             wishes = iter([None, "lose", "break"])
             cluster.nodes[0].on_produce = lambda entry: next(wishes, None)
-            async with Producer(cluster.bootstrap, linger_ms=0, on_unknown="resend") as producer:
+            async with Producer(
+                cluster.bootstrap, linger_ms=0, enable_idempotence=False, on_unknown="resend"
+            ) as producer:
                 for number in range(4):
                     await producer.send("orders", str(number).encode())
             assert cluster.values("orders") == [b"0", b"1", b"1", b"2", b"3"]
@@ -170,7 +173,9 @@ def test_a_silent_node_is_given_up_after_the_request_timeout() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 2)
             cluster.nodes[0].on_produce = lambda entry: SILENCE if entry.partition == 0 else None
-            async with Producer(cluster.bootstrap, linger_ms=0, request_timeout_ms=300) as producer:
+            async with Producer(
+                cluster.bootstrap, linger_ms=0, enable_idempotence=False, request_timeout_ms=300
+            ) as producer:
                 stuck = start(producer.send("orders", b"1", partition=0))
                 assert (await producer.send("orders", b"2", partition=1)).offset == 0, "other partitions go on"
                 with pytest.raises(CommitUnknown, match="did not answer"):
@@ -226,6 +231,20 @@ def test_a_record_too_large_is_refused_before_anything_is_queued() -> None:
             async with Producer(cluster.bootstrap, record_bytes_max=100) as producer:
                 with pytest.raises(RecordTooLarge, match="record_bytes_max allows 100"):
                     await producer.enqueue("orders", b"x" * 100)
+
+    run(story())
+
+
+def test_batches_fit_into_a_segment_of_their_topic() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders", configs={"segment.bytes": "1000"})
+            async with Producer(cluster.bootstrap, linger_ms=50) as producer:
+                for _ in range(20):
+                    await producer.enqueue("orders", b"x" * 200)
+            sizes = [len(data) for data in cluster.topics["orders"].partitions[0].batches]
+            assert max(sizes) <= 1000
+            assert len(sizes) < 20
 
     run(story())
 
@@ -459,5 +478,107 @@ def test_deliveries_can_be_awaited_by_many_and_asked_later() -> None:
                 assert [result.offset for result in both] == [0, 0]
                 delivery.add_done_callback(lambda done: called.append(done.result().offset))
                 assert called == [0, 0]
+
+    run(story())
+
+
+@pytest.mark.parametrize("how", ["break", "lose"])
+def test_an_idempotent_producer_sends_again_what_may_be_written_and_it_is_there_once(how: str) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            wishes = iter([None, how, how, None, how])
+            cluster.nodes[0].on_produce = lambda entry: next(wishes, None)
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                assert await producer.partitions("orders") == 1
+                assert producer.is_idempotent("orders")
+                sent = [await producer.send("orders", str(number).encode()) for number in range(5)]
+            assert [result.offset for result in sent] == list(range(5))
+            assert cluster.values("orders") == [b"0", b"1", b"2", b"3", b"4"]
+            batches = [RecordBatch(data) for data in cluster.topics["orders"].partitions[0].batches]
+            assert [(batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in batches] == [
+                (1, 0, sequence) for sequence in range(5)
+            ]
+
+    run(story())
+
+
+def test_full_batches_overtake_nothing_when_a_stream_breaks_under_them() -> None:
+    """Five batches are under way when the stream breaks behind the second: all come again, each is there once."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            count = 0
+
+            def third_loses(entry: object) -> object:
+                nonlocal count
+                count += 1
+                return "lose" if count % 3 == 0 else None
+
+            cluster.nodes[0].on_produce = third_loses
+            async with Producer(cluster.bootstrap, batch_bytes=1_500, linger_ms=0, retry_backoff_ms=5) as producer:
+                deliveries = [
+                    await producer.enqueue("orders", f"{number}".encode().ljust(200)) for number in range(200)
+                ]
+                await producer.flush()
+            assert [delivery.result().offset for delivery in deliveries] == list(range(200))
+            assert [int(value or b"") for value in cluster.values("orders")] == list(range(200))
+
+    run(story())
+
+
+def test_a_silent_leader_keeps_an_idempotent_producer_waiting_no_longer_than_the_delivery_timeout() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(
+                cluster.bootstrap, linger_ms=0, request_timeout_ms=200, delivery_timeout_ms=700
+            ) as producer:
+                await producer.send("orders", b"1")
+                cluster.nodes[0].on_produce = lambda entry: SILENCE
+                with pytest.raises(CommitUnknown, match="did not answer"):
+                    await producer.send("orders", b"2")
+                cluster.nodes[0].on_produce = lambda entry: None
+                assert (await producer.send("orders", b"3")).offset == 1
+            last = RecordBatch(cluster.topics["orders"].partitions[0].batches[-1])
+            assert (last.producer_epoch, last.base_sequence) == (1, 0), "the sequence of 2 is never used again"
+
+    run(story())
+
+
+def test_where_idempotence_cannot_be_the_producer_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("old", configs={"message.format": "v1"})
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                with pytest.raises(InvalidRequest, match="await partitions"):
+                    producer.is_idempotent("old")
+                await producer.send("old", b"1")
+                await producer.send("orders", b"1")
+                assert (producer.is_idempotent("old"), producer.is_idempotent("orders")) == (False, True)
+            async with Producer(cluster.bootstrap, linger_ms=0, acks=1) as producer:
+                await producer.send("orders", b"2")
+                assert not producer.is_idempotent("orders")
+            ids = [
+                RecordBatch(cluster.topics[topic].partitions[0].batches[-1]).producer_id for topic in ("old", "orders")
+            ]
+            assert ids == [-1, -1]
+
+    with caplog.at_level(logging.INFO, "tidelog.producer"):
+        run(story())
+    assert "topic 'old' has message.format=v1: its records are sent without idempotence" in caplog.text
+    assert "acks=1: records are sent without idempotence" in caplog.text
+
+
+def test_an_id_is_had_from_a_node_that_has_one() -> None:
+    async def story() -> None:
+        async with memory_cluster(3) as cluster:
+            cluster.create("orders")
+            for node in cluster.nodes[:2]:
+                node.on_init_producer_id = lambda request: NodeNotAvailable("not registered yet")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                assert (await producer.send("orders", b"1")).offset == 0
 
     run(story())

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tidelog._accumulator import OBJECT_BYTES, PendingBatch, record_size
-from tidelog._producer_core import (
-    LOOK_MS,
-    MOVED_MS,
-    OVERDUE_MS,
-    Acknowledged,
-    Effect,
-    Finished,
-    Flushed,
-    Give,
-    LeaderKnown,
-    Lost,
-    Policy,
-    ProducerCore,
-    Refused,
-    Ticked,
-)
+from tests.client.producer_desk import POLICY, Desk, error_of
+from tidelog._accumulator import Attempt, PendingBatch
+from tidelog._producer_core import LOOK_MS, MOVED_MS, OVERDUE_MS
+from tidelog._producer_events import Flushed, Policy
 from tidelog.errors import (
     CommitUnknown,
     ConnectionFailed,
@@ -43,104 +28,7 @@ from tidelog.errors import (
     RequestTimedOut,
     TidelogError,
 )
-from tidelog.types import (
-    NO_NODE,
-    Acks,
-    Endpoint,
-    LeaderEpoch,
-    Millis,
-    NodeAddress,
-    NodeId,
-    Offset,
-    PartitionIndex,
-    TopicId,
-    TopicPartition,
-)
-
-TOPIC_ID = TopicId(UUID(int=1))
-POLICY = Policy(
-    acks=Acks.ALL,
-    linger_ms=5,
-    batch_bytes=1000,
-    request_timeout_ms=10_000,
-    delivery_timeout_ms=30_000,
-    retry_backoff_ms=100,
-    retry_backoff_ms_max=1_000,
-)
-
-
-class Desk:
-    """A core with a clock, and what it said."""
-
-    def __init__(self, policy: Policy = POLICY, seed: int = 1) -> None:
-        self.core = ProducerCore(policy, random.Random(seed))
-        self.now = 1_000
-        self.gives: list[Give] = []
-        self.finished: list[Finished] = []
-        self.sought: list[TopicPartition] = []
-
-    def key(self, partition: int = 0) -> TopicPartition:
-        return TopicPartition("orders", PartitionIndex(partition))
-
-    def put(self, value: bytes = b"v", partition: int = 0) -> PendingBatch:
-        """As the producer does it."""
-        queue = self.core.queue("orders", partition)
-        size = record_size(None, value, ())
-        batch = queue.open_batch
-        if batch is None or batch.size + size > self.core.policy.batch_bytes:
-            batch = self.core.open_batch(queue, Millis(self.now))
-        batch.records.append((None, value, Millis(1), ()))
-        batch.size += size
-        batch.outcome.records += 1
-        batch.outcome.asked = True
-        queue.queued_bytes += size
-        self.core.memory.used += size + OBJECT_BYTES
-        return batch
-
-    def note(self, effects: list[Effect]) -> list[Effect]:
-        for effect in effects:
-            if isinstance(effect, Give):
-                self.gives.append(effect)
-            elif isinstance(effect, Finished):
-                effect.tell()
-                self.finished.append(effect)
-            else:
-                self.sought.append(effect.topic_partition)
-        return effects
-
-    def tick(self, ms: int = 0) -> list[Effect]:
-        """Time passes, alarm by alarm."""
-        end = self.now + ms
-        effects = self.note(self.core.handle(Ticked(Millis(self.now))))
-        while (alarm := self.core.next_alarm()) is not None and alarm <= end:
-            self.now = max(self.now, alarm)
-            effects += self.note(self.core.handle(Ticked(Millis(self.now))))
-        self.now = end
-        return effects
-
-    def lead(self, node: int = 1, epoch: int = 0, partition: int = 0, cause: TidelogError | None = None) -> None:
-        event = LeaderKnown(self.key(partition), TOPIC_ID, NodeId(node), LeaderEpoch(epoch), Millis(self.now), cause)
-        self.note(self.core.handle(event))
-
-    def send(self) -> PendingBatch:
-        """Put the newest given batch on the wire."""
-        give = self.gives[-1]
-        assert self.core.take(give.batch, give.node, Millis(self.now)) is not None
-        return give.batch
-
-    def acknowledge(self, batch: PendingBatch, offset: int = 0) -> None:
-        self.note(self.core.handle(Acknowledged(batch.batch_id, Offset(offset), Millis(-1), Millis(self.now))))
-
-    def refuse(self, batch: PendingBatch, error: TidelogError) -> None:
-        self.note(self.core.handle(Refused(batch.batch_id, error, Millis(self.now))))
-
-    def lose(self, batch: PendingBatch, error: TidelogError) -> None:
-        self.note(self.core.handle(Lost(batch.batch_id, error, Millis(self.now))))
-
-
-def error_of(batch: PendingBatch) -> TidelogError:
-    assert batch.outcome.error is not None
-    return batch.outcome.error
+from tidelog.types import NO_NODE, Acks, Endpoint, LeaderEpoch, Millis, NodeAddress, NodeId
 
 
 def test_a_batch_lingers_for_company_then_goes_to_the_leader() -> None:
@@ -175,7 +63,7 @@ def test_one_batch_of_a_partition_is_in_flight_and_partitions_do_not_wait_for_ea
     desk.tick(500)
     assert [give.batch.queue.topic_partition.partition for give in desk.gives] == [0, 1]
     first = desk.gives[0].batch
-    assert desk.core.take(first, NodeId(1), Millis(desk.now)) is not None
+    assert desk.core.take(desk.gives[0], Millis(desk.now))
     desk.acknowledge(first, offset=7)
     assert (first.outcome.done, first.outcome.base_offset) == (True, 7)
     assert len(desk.gives) == 3
@@ -337,8 +225,9 @@ def test_a_batch_not_yet_on_the_wire_follows_the_leader() -> None:
     desk.tick(5)
     desk.lead(2, epoch=1)
     assert [give.node for give in desk.gives] == [1, 2]
-    assert desk.core.take(batch, NodeId(1), Millis(desk.now)) is None, "the old stream must leave it"
-    assert desk.core.take(batch, NodeId(2), Millis(desk.now)) is not None
+    assert not desk.core.take(desk.gives[0], Millis(desk.now)), "the old stream must leave it"
+    assert desk.core.take(desk.gives[1], Millis(desk.now))
+    assert desk.gives[1].batch is batch
 
 
 def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
@@ -454,7 +343,7 @@ class ProducerMachine(RuleBasedStateMachine):
         self.batches: list[PendingBatch] = []
         self.order: dict[int, list[int]] = {0: [], 1: []}
         self.log: dict[int, list[int]] = {0: [], 1: []}
-        self.on_wire: list[PendingBatch] = []
+        self.on_wire: list[Attempt] = []
         self.epoch = {0: 0, 1: 0}
 
     @rule(partition=st.integers(0, 1), size=st.integers(0, 200))
@@ -477,27 +366,27 @@ class ProducerMachine(RuleBasedStateMachine):
     @rule(arrives=st.booleans())
     def wire(self, arrives: bool) -> None:
         """Every batch that a stream may still take goes on the wire, and perhaps into the log."""
-        for give in self.desk.gives:
-            if self.desk.core.take(give.batch, give.node, Millis(self.desk.now)) is not None:
-                self.on_wire.append(give.batch)
-                if arrives:
-                    self.log[give.batch.queue.topic_partition.partition].append(give.batch.batch_id)
+        for attempt in self.desk.wire():
+            self.on_wire.append(attempt)
+            if arrives:
+                self.log[attempt.batch.queue.topic_partition.partition].append(attempt.batch.batch_id)
 
     @rule(data=st.data())
     def answer(self, data: Any) -> None:
         if not self.on_wire:
             return
-        batch = self.on_wire.pop(data.draw(st.integers(0, len(self.on_wire) - 1)))
+        attempt = self.on_wire.pop(data.draw(st.integers(0, len(self.on_wire) - 1)))
+        batch = attempt.batch
         partition = batch.queue.topic_partition.partition
         written = batch.batch_id in self.log[partition]
         how = data.draw(st.sampled_from(["truth", "lost", "error"]))
         if how == "lost":
-            self.desk.lose(batch, ConnectionLost("broke"))
+            self.desk.lose(attempt, ConnectionLost("broke"))
         elif how == "truth" and written:
-            self.desk.acknowledge(batch, self.log[partition].index(batch.batch_id))
+            self.desk.acknowledge(attempt, self.log[partition].index(batch.batch_id))
         else:
             possible = [error for error in ERRORS if error.written is None or not written]
-            self.desk.refuse(batch, data.draw(st.sampled_from(possible)))
+            self.desk.refuse(attempt, data.draw(st.sampled_from(possible)))
 
     @invariant()
     def one_in_flight_and_memory_counted(self) -> None:

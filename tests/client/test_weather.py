@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -97,9 +97,9 @@ async def read(consumer: Consumer, cluster: MemoryCluster, done: asyncio.Event) 
     return found
 
 
-@pytest.mark.parametrize("on_unknown", ["raise", "resend"])
+@pytest.mark.parametrize("kind", ["raise", "resend", "idempotent"])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_was_told_is_true(seed: int, on_unknown: Literal["raise", "resend"]) -> None:
+def test_what_was_told_is_true(seed: int, kind: str) -> None:
     async def story() -> None:
         rng = random.Random(seed)
         async with memory_cluster(3) as cluster:
@@ -114,7 +114,8 @@ def test_what_was_told_is_true(seed: int, on_unknown: Literal["raise", "resend"]
                     delivery_timeout_ms=2_000,
                     retry_backoff_ms=20,
                     retry_backoff_ms_max=100,
-                    on_unknown=on_unknown,
+                    enable_idempotence=kind == "idempotent",
+                    on_unknown="resend" if kind == "resend" else "raise",
                     rng=rng,
                 ) as producer,
                 Consumer(cluster.bootstrap, max_wait_ms=50, request_timeout_ms=500, rng=rng) as consumer,
@@ -134,12 +135,12 @@ def test_what_was_told_is_true(seed: int, on_unknown: Literal["raise", "resend"]
             }
             assert found == logs
             assert logs[0][last.offset] == 1_000_000, "fair weather again: everything works"
-            judge(sent, logs, on_unknown)
+            judge(sent, logs, kind)
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-def judge(sent: list[tuple[int, int, Delivery]], logs: dict[int, list[int]], on_unknown: str) -> None:
+def judge(sent: list[tuple[int, int, Delivery]], logs: dict[int, list[int]], kind: str) -> None:
     outcomes = {"acknowledged": 0, "unknown": 0, "not written": 0}
     for partition, number, delivery in sent:
         copies = logs[partition].count(number)
@@ -147,14 +148,15 @@ def judge(sent: list[tuple[int, int, Delivery]], logs: dict[int, list[int]], on_
         if error is None:
             outcomes["acknowledged"] += 1
             assert logs[partition][delivery.result().offset] == number
-            assert copies == 1 or on_unknown == "resend"
+            assert copies == 1 or kind == "resend"
         elif error.written is None:
             outcomes["unknown"] += 1
-            assert copies <= 1 or on_unknown == "resend"
+            assert copies <= 1 or kind == "resend"
         else:
             outcomes["not written"] += 1
             assert copies == 0, f"it is written, though {error!r}"
     for log in logs.values():
         firsts = list(dict.fromkeys(log))
         assert firsts == sorted(firsts), "in the order of the calls"
+        assert kind == "resend" or firsts == log, "once"
     assert outcomes["acknowledged"] > 0

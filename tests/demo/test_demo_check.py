@@ -68,12 +68,13 @@ def test_another_record_or_other_bytes_at_the_place_are_no_substitute(judge: Jud
     assert len(findings.examples) == 2
 
 
-def test_a_batch_sent_again_is_counted_and_allowed(judge: Judge) -> None:
+def test_a_batch_appended_again_is_a_fault(judge: Judge) -> None:
     """Records 10 to 14 are written, their answer is lost, they are sent again: the ledger knows the second copy."""
     again = [moved(row, row[4] + 5) for row in LOG[10:]]
     findings = judge([*LOG[:10], *again], [*LOG[:15], *again])
-    assert findings.faults == []
+    assert findings.faults == ["5 copies of records were written"]
     assert (findings.duplicates, findings.read) == (5, 45)
+    assert "k0 n=2, first at 0@10: read 2 times" in findings.examples
 
 
 def test_a_batch_sent_again_after_a_later_one_is_out_of_order(judge: Judge) -> None:
@@ -92,7 +93,7 @@ def test_a_batch_sent_again_after_a_later_one_is_out_of_order(judge: Judge) -> N
 def test_order_is_judged_on_first_occurrences(judge: Judge) -> None:
     """A copy that comes late is a duplicate, whatever stands between; one that comes early makes the others late."""
     late_copy = moved(LOG[0], 40)
-    assert judge(LOG, [*LOG, late_copy]).faults == []
+    assert judge(LOG, [*LOG, late_copy]).faults == ["1 copies of records were written"]
     shifted = [moved(row, row[4] + 1) for row in LOG]
     early_copy = moved(LOG[35], 0)
     assert judge(shifted, [early_copy, *shifted]).out_of_order == 7

@@ -28,7 +28,6 @@ from tidelog.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
-    UnsupportedForMessageFormat,
 )
 from tidelog.records import build_batch
 from tidelog.records.record import Record
@@ -110,7 +109,8 @@ def test_each_bad_request_has_its_own_error_and_writes_nothing(single: LocalClus
         (CorruptRecord, {"records": damaged(70)}),  # a record
         (InvalidRequest, {"records": batch()[:-1]}),  # no whole batch
         (CorruptRecord, {"records": b"no batch at all, but long enough to look like one: " * 3}),
-        (UnsupportedForMessageFormat, {"records": damaged(16)[:16] + b"\x01" + damaged(16)[17:]}),
+        (CorruptRecord, {"records": batch()[:16] + b"\x01" + batch()[17:]}),  # no message of format v1
+        (CorruptRecord, {"records": batch()[:16] + b"\x07" + batch()[17:]}),  # no format at all
         (RecordTooLarge, {"records": batch(b"x" * 3000)}),
         (UnknownTopicId, {"records": batch(), "topic_id": uuid.uuid4().bytes}),
         (InvalidRequest, {"records": batch(), "topic_id": b"short"}),

@@ -68,6 +68,9 @@ class EchoData:
         finally:
             self.gone.set()
 
+    async def init_producer_id(self, request: data_pb2.InitProducerIdRequest, caller: Caller) -> Any:
+        raise NotImplementedError
+
     async def produce(self, request: wire.ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
         if request.acks == 1:
             raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)

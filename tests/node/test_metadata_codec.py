@@ -18,6 +18,7 @@ from replication.metadata import (
     NodeRegistrationRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     TopicRecord,
     TopicRemovalRecord,
     Voter,
@@ -42,6 +43,7 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans()),
     st.builds(TopicRecord, texts, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),
+    st.builds(ProducerIdsRecord, numbers, offsets, offsets),
     st.builds(
         PartitionRecord,
         ids,

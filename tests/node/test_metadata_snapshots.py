@@ -21,8 +21,8 @@ from tests.node.test_metadata_log import EPOCH, Later
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, TidelogError
-from tidelog.types import LeaderEpoch, Millis, Offset
-from tidelog.v1 import admin_pb2, quorum_pb2
+from tidelog.types import LeaderEpoch, Millis, NodeId, Offset
+from tidelog.v1 import admin_pb2, controller_pb2, quorum_pb2
 
 STAMP = Millis(1_700_000_000_000)
 
@@ -34,11 +34,15 @@ def test_a_snapshot_makes_the_image_that_it_was_made_of() -> None:
         world.create(min_insync_replicas="2")
         world.create("gone")
         world.call(1, methods.ADMIN_DELETE_TOPIC, admin_pb2.DeleteTopicRequest(name="gone"))
+        registered = world.image().nodes[NodeId(1)]
+        block = controller_pb2.AllocateProducerIdsRequest(node_id=1, node_epoch=registered.node_epoch)
+        world.call(0, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, block)
         world.kill(2)
         world.empty(2)
         world.start(2)
         world.wait_whole()
         image = world.image()
+    assert image.next_producer_id == 1_000
     located = list(enumerate(records_of(image)))
     assert replace(apply(EMPTY, located), offset=image.offset) == image  # type: ignore[arg-type]
     snapshot = SnapshotId(image.offset, LeaderEpoch(1))

@@ -6,7 +6,7 @@ import pytest
 
 from node import methods
 from tests.node.metadata_world import MetadataWorld
-from tidelog.errors import NotController
+from tidelog.errors import NotController, VoterNotFound
 from tidelog.v1 import admin_pb2, controller_pb2
 
 
@@ -180,3 +180,16 @@ def test_all_nodes_lose_power_while_the_cluster_is_formed() -> None:
             world.start(0, 1, 2)
             world.wait_whole()
             assert voters(world) == [0, 1, 2]
+
+
+def test_a_voter_that_is_gone_for_good_is_removed_and_another_takes_its_place() -> None:
+    with MetadataWorld(nodes=4, voters=3) as world:
+        world.begin()
+        world.kill(2)
+        world.run_until(lambda: world.unfenced(1) == {0, 1, 3})
+        world.call(3, methods.ADMIN_REMOVE_VOTER, admin_pb2.RemoveVoterRequest(node_id=2))
+        world.run_until(lambda: voters(world) == [0, 1, 3], what="another takes its place")
+        with pytest.raises(VoterNotFound):
+            world.call(1, methods.ADMIN_REMOVE_VOTER, admin_pb2.RemoveVoterRequest(node_id=2))
+        world.kill(0)
+        assert wait_leader(world) in (1, 3)

@@ -17,6 +17,7 @@ from node import methods, status
 from node.data_service import DataService
 from node.log_care import LogCare
 from node.methods import Answer, Method, Request, WireMessage
+from node.producer_ids import ProducerIds
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
@@ -30,7 +31,7 @@ from storage.upkeep_config import UpkeepConfig
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog._wire import FetchResponse, PartitionProduce, ProduceRequest
-from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError
+from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut, TidelogError
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import (
     NO_NODE,
@@ -270,7 +271,9 @@ class Cluster:
             config=self.config,
         )
         machine.manager = manager
-        machine.service = DataService(manager, clock=clock, config=self.config, inspectors=machine.inspectors)
+        machine.service = DataService(
+            manager, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
+        )
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
         care = LogCare(
             logs,
@@ -498,6 +501,11 @@ def batch(*values: bytes) -> bytes:
     for value in values:
         builder.append(key=None, value=value, timestamp=1_700_000_000_000)
     return builder.build()
+
+
+async def no_blocks() -> Any:
+    """For nodes without a controller: they have no producer ids to give."""
+    raise NotController("these nodes have no controller: nobody gives them producer ids")
 
 
 def key_of(index: int = 0) -> PartitionKey:

@@ -35,6 +35,7 @@ from tidelog.records import (
     iter_batches,
     record_bytes_max,
     set_log_append_time,
+    set_producer,
     stamp,
     walk_headers,
 )
@@ -201,6 +202,18 @@ def test_stamping_moves_the_batch_and_keeps_its_checksum() -> None:
     assert [record.offset for record in second.records()] == [1000, 1001, 1002]
     assert second.position == position
     assert bytes(second.buffer) == bytes(buffer[position:])
+
+
+def test_a_batch_can_be_given_other_numbers_of_its_producer() -> None:
+    records = [Record(Offset(0), Millis(NOW), b"k", b"v" * 50)]
+    first = build_batch(records, Codec.GZIP, producer_id=7, producer_epoch=1, base_sequence=40)
+    again = bytearray(b"before" + first)
+    set_producer(again, 6, producer_id=8, producer_epoch=2, base_sequence=0)
+    assert bytes(again[6:]) == build_batch(records, Codec.GZIP, producer_id=8, producer_epoch=2, base_sequence=0)
+    with pytest.raises(UnsupportedForMessageFormat):
+        set_producer(
+            bytearray(build_message_set(records, magic=1)), 0, producer_id=8, producer_epoch=2, base_sequence=0
+        )
 
 
 def test_log_append_time_takes_the_place_of_every_timestamp() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from replication.controller_events import DeleteTopic
+from replication.controller import PRODUCER_ID_BLOCK
+from replication.controller_events import AllocateProducerIds, DeleteTopic, ProducerIdBlock
 from replication.image import EMPTY, ClusterImage, apply
 from replication.metadata import LOST_FOLDER, PartitionChangeRecord
 from tests.replication.controlled import Controlled, folder
@@ -92,6 +94,12 @@ class ControllerMachine(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         self.world.ask(DeleteTopic(self.world.request_id(), name))
 
+    @rule(node=nodes)
+    def allocate_producer_ids(self, node: int) -> None:
+        number = self.world.numbers.get(NodeId(node))
+        if number is not None:
+            self.world.ask(AllocateProducerIds(self.world.request_id(), NodeId(node), number))
+
     @precondition(lambda self: any(state.leader != NO_NODE for state in self.world.image.partitions()))
     @rule(data=st.data())
     def propose(self, data: st.DataObject) -> None:
@@ -131,6 +139,13 @@ class ControllerMachine(RuleBasedStateMachine):
         self.world.activate(node, incarnation=node * 1_000 + self.lives[node])
 
     # --- what must hold ---
+
+    @invariant()
+    def no_producer_id_is_given_twice(self) -> None:
+        blocks = [reply for reply in self.world.replies.values() if isinstance(reply, ProducerIdBlock)]
+        firsts = sorted(block.first for block in blocks)
+        assert all(later - first >= PRODUCER_ID_BLOCK for first, later in itertools.pairwise(firsts))
+        assert all(first + PRODUCER_ID_BLOCK <= self.world.image.next_producer_id for first in firsts)
 
     @invariant()
     def replayed_is_live(self) -> None:

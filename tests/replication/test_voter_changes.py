@@ -5,9 +5,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replication.controller_events import Activated, NodeHeard, Registered, Resigned, Ticked, VotersReviewed
+from replication.controller_events import (
+    Activated,
+    NodeHeard,
+    Registered,
+    RemoveVoter,
+    Resigned,
+    Ticked,
+    VotersReviewed,
+)
 from replication.voters import ReplicaKey
 from tests.replication.controlled import SESSION_MS, Controlled, folder
+from tidelog.errors import InvalidRequest, VoterChangePending, VoterNotFound
 from tidelog.types import Incarnation, Millis, NodeId
 
 
@@ -91,3 +100,32 @@ def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None
     controlled.handle(Ticked(Millis(controlled.now + 10)))
     fenced = {node.node_id: node.fenced for node in controlled.replayed().nodes.values()}
     assert fenced == {1: False, 2: True}
+
+
+def removed(controlled: Controlled, node: int, folder_number: int | None = None) -> object:
+    folder_id = None if folder_number is None else folder(folder_number)
+    return controlled.ask(RemoveVoter(controlled.request_id(), NodeId(node), folder_id))
+
+
+def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its_place() -> None:
+    controlled = cluster(0, 1, 2, 3)
+    everybody = (key(0), key(1), key(2), key(3))
+    for _ in range(3):
+        review(controlled, *everybody)
+    assert isinstance(removed(controlled, 2), InvalidRequest), "it is alive"
+    assert isinstance(removed(controlled, 3), VoterNotFound)
+    controlled.pass_time(SESSION_MS + 400, 0, 1, 3)
+    assert isinstance(removed(controlled, 2, folder_number=7), VoterNotFound)
+    controlled.hold_commits = True
+    assert removed(controlled, 2) is None, "not committed yet"
+    assert isinstance(removed(controlled, 2), VoterChangePending | None)
+    controlled.hold_commits = False
+    controlled.commit()
+    assert review(controlled, *everybody) == [key(0), key(1), key(3)]
+
+
+def test_the_only_voter_cannot_be_removed() -> None:
+    controlled = cluster(0, 1)
+    review(controlled, key(0))
+    controlled.pass_time(SESSION_MS + 400, 1)
+    assert isinstance(removed(controlled, 0), InvalidRequest)

@@ -9,6 +9,7 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - a leader begins with everything that was committed before, and a member of the in-sync set has it
     (both for `durability=fsync`, where no crash may take it away);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
+  - nothing is committed twice, and what an idempotent producer sent is committed in the order of its calls;
   - readers see committed records only;
   - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching).
 """
@@ -78,6 +79,8 @@ class Ledger:
     end: int = 0
     batches: dict[int, bytes] = field(default_factory=dict)  # by base offset
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, data records only
+    offsets: dict[bytes, int] = field(default_factory=dict)  # by value: each is committed once
+    last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: what came last
     leaders: dict[int, str] = field(default_factory=dict)  # by epoch: which life of which node
 
 
@@ -98,6 +101,7 @@ class Checkers:
     ) -> None:
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
+        self._numbered: dict[bytes, Sent] = {}
         self.reads = 0
         self._read = read
         self._members = members
@@ -250,7 +254,8 @@ class Checkers:
                 ledger.batches[base] = data
                 ledger.end = int(batch.next_offset)
                 if not batch.is_control:
-                    ledger.values.update((int(record.offset), record.value) for record in batch.records())
+                    for record in batch.records():
+                        self._committed(ledger, int(record.offset), record.value)
             elif known != data:
                 raise Violation(
                     f"{replica.name} on {node}: offset {base} (epoch {batch.partition_leader_epoch}) is not what was "
@@ -259,11 +264,28 @@ class Checkers:
         if position < end:
             raise Violation(f"{replica.name} on {node}: offset {position} is missing, below {end}, which is committed")
 
+    def _committed(self, ledger: Ledger, offset: int, value: bytes | None) -> None:
+        """A record is committed: it was not before, and an idempotent producer's come in the order of its calls."""
+        ledger.values[offset] = value
+        if value is None or ledger.name.startswith("__"):  # the metadata log: no client writes to it
+            return
+        if value in ledger.offsets:
+            raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {ledger.offsets[value]} and at {offset}")
+        ledger.offsets[value] = offset
+        sent = self._numbered.get(value)
+        if sent is not None:
+            last = ledger.last_of.get(sent.producer)
+            if last is not None and last.number > sent.number:
+                raise Violation(f"{ledger.name}: {sent} is committed at {offset}, behind {last}, which was sent later")
+            ledger.last_of[sent.producer] = sent
+
     # --- what clients are told ---
 
     def sending(self, sent: Sent) -> None:
         """A client begins to send; its answer is judged when it comes."""
         self.sent.append(sent)
+        if sent.producer:
+            self._numbered[sent.value] = sent
         sent.on_done.append(self._answered)
 
     def _answered(self, sent: Sent) -> None:
@@ -295,20 +317,15 @@ class Checkers:
     # --- at the end ---
 
     def all_sent_are_accounted_for(self) -> None:
-        """Each acknowledged record is committed exactly once; those certainly refused are not there; none is twice."""
+        """Each acknowledged record is committed; those certainly refused are not there."""
         for key, ledger in self.ledgers.items():
             if ledger.name.startswith("__"):  # the metadata log: no client writes to it
                 continue
             mine = [s for s in self.sent if s.topic_id == key.topic_id.bytes and s.partition == key.partition]
-            committed: dict[bytes | None, int] = {}
-            for offset, value in sorted(ledger.values.items()):
-                if value in committed and value is not None:
-                    raise Violation(f"{ledger.name}: {value!r} is committed at {committed[value]} and at {offset}")
-                committed[value] = offset
             for sent in mine:
-                if sent.fate is Fate.ACKNOWLEDGED and sent.acks == -1 and sent.value not in committed:
+                if sent.fate is Fate.ACKNOWLEDGED and sent.acks == -1 and sent.value not in ledger.offsets:
                     raise Violation(f"{ledger.name}: acknowledged and lost: {sent}")
-                if sent.fate is Fate.REFUSED and sent.value in committed:
+                if sent.fate is Fate.REFUSED and sent.value in ledger.offsets:
                     raise Violation(f"{ledger.name}: refused as not written, yet committed: {sent}")
 
 

@@ -77,6 +77,7 @@ class Machine:
         self.life = 0
         self.folders = FOLDERS[:folders]
         self.disk_broken = self.first_folder_broken = False
+        self.was_full = False  # at some time in the present life
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
@@ -108,6 +109,7 @@ class Machine:
         """Start the process; the machine has power."""
         assert not self.up, f"{self.name} runs already"
         self.life += 1
+        self.was_full = self.disk.capacity is not None
         process = self.process = Process(self.name, self.life)
         self._network.machines_off.discard(self.name)
         self._executors = []
@@ -156,11 +158,12 @@ class Machine:
     def _is_excused(self, failure: BaseException | None) -> bool:
         """May a process end like that? Without its metadata log, yes, and without any folder before it is ready; with a
         full disk it may refuse to start, or lose a folder that was full in the middle of emptying a log."""
+        was_full = self.was_full or self.disk.capacity is not None
         if isinstance(failure, KafkaStorageError):
             getting_ready = self.node is None or not self.node.figures().ready
-            return self.first_folder_broken or self.disk.capacity is not None or (self.disk_broken and getting_ready)
+            return self.first_folder_broken or was_full or (self.disk_broken and getting_ready)
         starting = self.node is None or self.node.replicas is None
-        return isinstance(failure, DiskFull) and starting and self.disk.capacity is not None
+        return isinstance(failure, DiskFull) and starting and was_full
 
     def _executor(self, name: str, workers: int = 1) -> Executor:
         """An executor of this life, as node/node.py asks for one."""

@@ -318,6 +318,9 @@ class SimTransport:
             raise
         return connection.client
 
+    async def close(self) -> None:
+        """Nothing of it outlives its streams, which their owners close."""
+
 
 class Exchange:
     """One unary call: a request, its copies, and the first answer that comes back."""

@@ -92,6 +92,7 @@ class Plan:
     seconds: float
     topics: tuple[TopicPlan, ...]
     producers: int
+    idempotent: int  # producers that are
     readers: int
     pace: float  # a producer pauses up to so many seconds between two records
     folders: int  # data folders of each node
@@ -125,7 +126,8 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
         size,
         seconds,
         topics,
-        producers=rng.randint(2, 4),
+        producers=rng.randint(1, 3),
+        idempotent=rng.randint(1, 2),
         readers=rng.randint(1, 2),
         pace=rng.choice((0.05, 0.2, 0.5)),
         folders=rng.choice((1, 1, 2)),

@@ -10,6 +10,7 @@ from functools import partial
 from tests.sim.loop import SimulationError
 from tests.sim.nemesis import Nemesis
 from tests.sim.plan import Plan, make_plan
+from tests.sim.producers import SimProducer
 from tests.sim.workload import Client, Fate, Sent
 from tests.sim.world import Simulation
 from tidelog.errors import InvalidReplicationFactor, TopicExists
@@ -39,12 +40,15 @@ class Workload:
     def __init__(self, sim: Simulation, plan: Plan) -> None:
         self._sim = sim
         self._stopping = False
-        self._running = plan.producers + plan.churn
+        self._running = plan.producers + plan.idempotent + plan.churn
         self._pace = plan.pace
         self._targets = [(topic.name, number) for topic in plan.topics for number in range(topic.partitions)]
         for _ in range(plan.producers):
             client = sim.client()
             client.start(self._produce(client), "produces")
+        for _ in range(plan.idempotent):
+            client = sim.client()
+            client.start(self._produce_once_each(client), "produces with idempotence")
         if plan.churn:
             client = sim.client()
             client.start(self._churn(client, min(plan.nodes, 3)), "makes and deletes a topic")
@@ -68,6 +72,30 @@ class Workload:
             self._sim.checkers.sending(sent)
             await client.produce(sent)
             await client.sleep(rng.uniform(0, self._pace))
+        self._running -= 1
+
+    async def _produce_once_each(self, client: Client) -> None:
+        """Bursts of records, several batches of a partition under way at a time; some are given up early."""
+        rng = client.rng
+        producer = SimProducer(
+            client,
+            self._sim.checkers,
+            None,
+            batch_bytes=rng.choice((300, 1_500)),
+            linger_ms=rng.choice((0, 5)),
+            request_timeout_ms=rng.choice((800, 3_000)),
+            delivery_timeout_ms=rng.choice((3_000, 10_000, 30_000)),
+        )
+        await producer.start()
+        count = 0
+        while not self._stopping:
+            topic, partition = rng.choice(self._targets)
+            for _ in range(rng.choice((1, 3, 12))):
+                count += 1
+                value = f"{producer.name}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
+                await producer.enqueue(topic, value, partition)
+            await client.sleep(rng.uniform(0, 2 * self._pace))
+        await producer.stop()
         self._running -= 1
 
     async def _churn(self, client: Client, replicas: int) -> None:

@@ -15,15 +15,17 @@ from node import methods, replica_fetcher, replica_manager
 from node import partition as node_partition
 from node import registration as node_registration
 from node.duplex import run_duplex
-from replication import elections, follower, isr, partition_leader, registration
+from replication import controller, elections, follower, isr, partition_leader, registration
+from replication.controller_events import ProducerIdBlock
 from replication.follower_events import AdvanceWatermark, AppendRecords, Waited, WantFetch
 from replication.leader_events import FetchAgreed, FetchDiverged, FetchRefused
 from replication.registration import Judged
-from storage import flush, validation
+from storage import flush, log_producers, producer_entry, validation
 from storage import log as storage_log
 from storage.files import sync_all
-from tests.sim import stories
+from tests.sim import producer_stories, stories
 from tests.sim.world import Simulation
+from tidelog import _producer_core
 from tidelog.errors import KafkaStorageError
 from tidelog.types import NO_NODE
 
@@ -224,6 +226,63 @@ def a_folder_without_its_number_is_unfenced(patch: Patch) -> None:
     patch.setattr(node_registration.Registration, "_get_ready", get_ready)
 
 
+def _sequences_are_not_checked(patch: Patch) -> None:
+    patch.setattr(producer_entry.ProducerState, "_check_sequence", lambda *_: None)
+
+
+def sequences_are_not_checked(patch: Patch) -> None:
+    """A leader appends what an idempotent producer sends, whatever came before it."""
+    _sequences_are_not_checked(patch)
+
+
+def a_duplicate_is_taken_as_new(patch: Patch) -> None:
+    """A leader does not know the batches that it has already."""
+    _sequences_are_not_checked(patch)
+    patch.setattr(producer_entry.ProducerState, "duplicate_of", lambda *_: None)
+
+
+def producers_outlive_the_cut(patch: Patch) -> None:
+    """A log that is cut remembers the batches that it has lost."""
+    patch.setattr(log_producers.LogProducers, "cut", lambda *_: None)
+    patch.setattr(log_producers.LogProducers, "cutting", lambda *_: False)
+
+
+def sequences_are_given_back(patch: Patch) -> None:
+    """A batch that is given up as not written returns its sequences, whatever earlier attempts of it did."""
+    finish = _producer_core.ProducerCore._finish
+
+    def returning(self: Any, at: Any, effects: Any, finished: Any) -> None:
+        series, alone = finished.batch.queue.series, len(finished.batch.queue.begun) == 1
+        finish(self, at, effects, finished)
+        if finished.error is not None and alone:
+            series.broken, series.sequence = False, finished.batch.stamp.sequence
+
+    patch.setattr(_producer_core.ProducerCore, "_finish", returning)
+
+
+def a_failed_attempt_ends_the_doubt(patch: Patch) -> None:
+    """A batch counts as not written as soon as one attempt is certainly not."""
+    retry = _producer_core.ProducerCore._retry
+
+    def believing(self: Any, batch: Any, cause: Any, at: Any) -> None:
+        if cause.written is False:
+            batch.doubt = None
+        retry(self, batch, cause, at)
+
+    patch.setattr(_producer_core.ProducerCore, "_retry", believing)
+
+
+def blocks_of_ids_begin_anew(patch: Patch) -> None:
+    """The controller remembers which producer ids it has given away only for as long as it lives."""
+
+    def allocate(self: Any, _request: Any) -> ProducerIdBlock:
+        first = self.__dict__.setdefault("_next_id", 0)
+        self._next_id += 1_000
+        return ProducerIdBlock(first, 1_000)
+
+    patch.setattr(controller.Controller, "_allocate_producer_ids", allocate)
+
+
 MIXED = "is not what was committed there before"
 LOSES = "but a crash may lose"
 MEMBER_LACKS = "is in the in-sync set and (holds offsets below|has no log)"
@@ -258,6 +317,12 @@ PLANTED = [
     Planted(a_flush_counts_beyond_a_cut, stories.flush_across_a_cut, LOSES),
     Planted(names_are_not_synced, stories.all_machines_lose_power, LOSES),
     Planted(unsynced_bytes_count_as_held, stories.all_machines_lose_power, LOSES),
+    Planted(sequences_are_not_checked, producer_stories.later_batch_comes_through, "which was sent later"),
+    Planted(a_duplicate_is_taken_as_new, producer_stories.answer_is_lost, "is committed at 1 and at 2"),
+    Planted(producers_outlive_the_cut, producer_stories.cut_takes_producers_with_it, "is committed at offset 1"),
+    Planted(sequences_are_given_back, producer_stories.sequence_of_a_lost_answer, "is committed at offset 1"),
+    Planted(a_failed_attempt_ends_the_doubt, producer_stories.sequence_of_a_lost_answer, "refused as not written, yet"),
+    Planted(blocks_of_ids_begin_anew, producer_stories.ids_outlive_the_cluster, "is committed at offset 0"),
 ]
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim import quorum_stories, stories
+from tests.sim import producer_stories, quorum_stories, stories
 from tests.sim.world import Simulation
 
+STORIES = [*stories.ALL, *quorum_stories.ALL, *producer_stories.ALL]
 
-@pytest.mark.parametrize("story", [*stories.ALL, *quorum_stories.ALL], ids=lambda story: story.__name__)
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_story(sim: Simulation, story: Callable[[Simulation], None]) -> None:
     story(sim)

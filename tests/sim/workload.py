@@ -62,6 +62,10 @@ class Sent:
     topic_id: bytes = b""
     error: TidelogError | None = None
     attempts: int = 0
+    producer: str = ""
+    """Which idempotent producer sends it; empty: a plain one."""
+    number: int = -1
+    """What that producer counts it as: records are queued in this order."""
     on_done: list[Callable[[Sent], None]] = field(default_factory=list)
     drive: Callable[..., None] | None = None  # the world's `run_until`
 
@@ -99,8 +103,8 @@ class Client:
         self.process = Process(name)
         self.loop = loop
         self.rng = rng
-        self._bootstrap = list(bootstrap)
-        self._transport: SimTransport = network.transport(name)
+        self.bootstrap = list(bootstrap)
+        self.transport: SimTransport = network.transport(name)
         self._streams: dict[Endpoint, MessageStream[Any, Any]] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._batch_ids = itertools.count(1)
@@ -121,13 +125,13 @@ class Client:
 
     async def metadata(self, *topics: str) -> admin_pb2.GetMetadataResponse:
         """Of whichever node answers first, asked in an order of chance."""
-        nodes = self._bootstrap.copy()
+        nodes = self.bootstrap.copy()
         self.rng.shuffle(nodes)
         failure: TidelogError | None = None
         for endpoint in nodes:
             request = admin_pb2.GetMetadataRequest(topics=list(topics))
             try:
-                return await self._transport.call(endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=CALL_MS)
+                return await self.transport.call(endpoint, methods.ADMIN_GET_METADATA, request, timeout_ms=CALL_MS)
             except TidelogError as error:
                 failure = error
         assert failure is not None
@@ -168,9 +172,9 @@ class Client:
     async def _admin(self, method: Any, request: Any, *, done: type[TidelogError]) -> None:
         """Ask any node until one has done it. done: the error that says an earlier attempt did."""
         for attempt in itertools.count():
-            endpoint = self.rng.choice(self._bootstrap)
+            endpoint = self.rng.choice(self.bootstrap)
             try:
-                await self._transport.call(endpoint, method, request, timeout_ms=CALL_MS)
+                await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS)
                 return
             except TidelogError as error:
                 if attempt > 0 and isinstance(error, done):
@@ -206,7 +210,7 @@ class Client:
         sent.topic_id = leader.topic_id
         stream = self._streams.get(leader.endpoint)
         if stream is None:
-            stream = await self._transport.open_stream(leader.endpoint, methods.DATA_PRODUCE_STREAM)
+            stream = await self.transport.open_stream(leader.endpoint, methods.DATA_PRODUCE_STREAM)
             self._streams[leader.endpoint] = stream
         batch_id = next(self._batch_ids)
         record = Record(
@@ -270,7 +274,7 @@ class Client:
             max_bytes=1 << 20,
         )
         request = data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, partitions=[wanted])
-        answer = await self._transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
+        answer = await self.transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
         fetched = answer.partitions[0]
         if fetched.error is not None:
             raise status.from_proto(fetched.error)

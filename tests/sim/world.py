@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from node.config import SNAPSHOT_BYTES
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
@@ -24,6 +24,7 @@ from tests.sim.loop import MICROS, SimLoop
 from tests.sim.machine import Machine, endpoint_of, machine_name
 from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
+from tests.sim.producers import SimProducer
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.workload import Client, Sent
 from tidelog.records.record import Record
@@ -325,8 +326,9 @@ class Simulation:
 
     def fill_disk(self, node: int, room: int | None) -> None:
         """Leave so many bytes of room on the disk; None: as much as anybody wants."""
-        disk = self.machines[node].disk
-        disk.capacity = None if room is None else disk.used + room
+        machine = self.machines[node]
+        machine.disk.capacity = None if room is None else machine.disk.used + room
+        machine.was_full |= room is not None
 
     def jump_clock(self, node: int, ms: int) -> None:
         """Set the machine's wall clock forward, or back."""
@@ -429,6 +431,14 @@ class Simulation:
         client = client or self.client()
         client.start(client.produce(sent), f"produces {value[:16]!r}")
         return sent
+
+    def producer(self, **options: Any) -> SimProducer:
+        """An idempotent producer, the real one, in a client process of its own. options: as of tidelog.Producer."""
+        client = self.client()
+        producer = SimProducer(client, self.checkers, self.run_until, **options)
+        task = client.start(producer.start(), "starts")
+        self.run_until(task.done, within=1, what="the producer has started")
+        return producer
 
     def read_committed(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition, as a consumer reads them from the start to what is committed now."""

@@ -60,6 +60,23 @@ def test_a_roll_on_a_full_disk_keeps_the_old_segment() -> None:
     assert bench.contents()[:-1] == before
 
 
+def test_a_segment_behind_a_hole_is_taken_back_where_the_disk_is_full() -> None:
+    """What no segment can hold begins one behind the hole, at an offset that the log has not come to. Left empty, it
+    would stand in the way of what comes instead: segments out of order, of which a restart knows only one."""
+    bench = Bench()
+    bench.lead(b"a")
+    bench.disk.fail("write", ".log", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        bench.follow(stamped(2**33, b"far", epoch=1))
+    assert [segment.base_offset for segment in bench.log.segments] == [0]
+    assert bench.lead(b"b", epoch=2) == 1
+    bench.commit()
+    stored = bench.contents()
+    bench.crash()
+    assert bench.log.log_end_offset == 2
+    assert bench.contents() == stored
+
+
 def test_a_full_disk_cannot_make_logs_and_leaves_nothing_behind() -> None:
     bench = Bench()
     bench.disk.capacity = bench.disk.used

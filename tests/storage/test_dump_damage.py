@@ -339,6 +339,21 @@ def test_the_folder_of_a_running_node_can_be_dumped(bench: Bench) -> None:
     assert damage(events(bench.path)) == []
 
 
+def test_what_goes_while_it_is_dumped_is_passed_over(root: Path) -> None:
+    """Retention takes a segment and a snapshot away between the listing of the folder and their turn; a checkpoint
+    being written is no damaged one."""
+    (root / "recovery-point-offset-checkpoint.tmp").write_text("0\n9")
+    seen = dump(OsFiles(), str(root), records=False)
+    found = [next(seen)]
+    while not found[-1].path.endswith("segments-0/00000000000000000000.log"):
+        found.append(next(seen))
+    for name in ("00000000000000000042.log", "00000000000000000042.index", "00000000000000000064.snapshot"):
+        (root / "segments-0" / name).unlink()
+    found += seen
+    assert damage(found) == []
+    assert {"txn-0", "segments-0"} < {Path(log.path).name for log in of(LogSummed, found)}
+
+
 def only_log(found: list[Event]) -> LogSummed:
     return of(LogSummed, found)[0]
 

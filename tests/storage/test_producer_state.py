@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -151,6 +152,31 @@ def test_the_coordinator_sends_data_without_sequences(producers: Producers) -> N
 
 
 # --- duplicates -------------------------------------------------------------------------------------------------------
+
+
+SEQUENCES = st.sampled_from((-1, 0, 1, 2, 3, SEQUENCE_MAX - 1, SEQUENCE_MAX))
+
+
+@given(
+    st.lists(st.tuples(SEQUENCES, st.integers(1, 3)), max_size=7),
+    st.tuples(SEQUENCES, st.integers(1, 3), st.integers(0, 1), st.booleans()),
+    st.booleans(),
+    st.sampled_from((CLIENT, REPLICATION, COORDINATOR)),
+)
+def test_a_batch_that_simply_follows_is_entered_like_any_other(
+    before: list[tuple[int, int]], last: tuple[int, int, int, bool], in_transaction: bool, origin: Origin
+) -> None:
+    state, offset = ProducerState(ProducerId(1)), 0
+    for sequence, count in before:
+        (batch,) = producer_batches(data(offset, 1, sequence, count, txn=in_transaction, at=offset))
+        state, _ = state.after(batch, REPLICATION)
+        offset += count
+    sequence, count, epoch, txn = last
+    (batch,) = producer_batches(data(offset, 1, sequence, count, epoch=epoch, txn=txn, at=7))
+    simply = state.followed_by(batch)
+    if simply is not None:
+        assert state.duplicate_of(batch) is None
+        assert state.after(batch, origin) == (simply, None)
 
 
 def test_the_last_five_batches_are_known_again(producers: Producers) -> None:

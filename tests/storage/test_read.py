@@ -14,9 +14,10 @@ from storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange, UnsupportedForMessageFormat
 from tidelog.records.batch import stamp
+from tidelog.records.builder import RecordBatchBuilder
 from tidelog.records.checksum import crc32c
 from tidelog.records.header import HEADER_BYTES
-from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Offset
+from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
 ALL = Offset(10**9)
 
@@ -226,6 +227,23 @@ def test_the_largest_timestamp_equals_its_slow_twin(times: list[int]) -> None:
         largest = max(times[:up_to])
         expected = (times.index(largest), NOW + largest, 0)
         assert bench.log.largest_timestamp(up_to=Offset(up_to)) == expected
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(2, Codec.NONE), (2, Codec.GZIP), (1, Codec.GZIP)])
+def test_the_largest_timestamp_where_a_batch_lies_in_part_below_the_log_start(magic: int, codec: Codec) -> None:
+    """A batch's own largest timestamp may be that of a record that was deleted: then it is no answer."""
+    bench = Bench(replace(SMALL, magic=magic, codec=codec))
+    builder = RecordBatchBuilder()
+    for time in (50, 30, 40):
+        builder.append(key=b"k", value=b"v", timestamp=Millis(NOW + time))
+    bench.log.append(builder.build(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    bench.lead(b"last", timestamp=NOW + 20)
+    bench.log.advance_high_watermark(Offset(4))
+    for start, found in ((1, (2, 40)), (3, (3, 20))):
+        bench.log.delete_records(Offset(start))
+        told = bench.log.largest_timestamp(up_to=ALL)
+        assert told is not None
+        assert (told.offset, told.timestamp - NOW) == found
 
 
 def test_the_largest_timestamp_is_found_without_reading_the_segment() -> None:

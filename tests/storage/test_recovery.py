@@ -462,6 +462,18 @@ def test_a_disk_that_fails_while_it_is_read_takes_the_folder_offline() -> None:
     assert folder.offline is not None
 
 
+def test_a_hole_that_no_segment_can_hold_is_no_loss_wherever_recovery_begins() -> None:
+    """A follower of a compacted log may have one. It was taken for a loss once it lay below the recovery point."""
+    bench = Bench()
+    bench.follow(stamped(0, b"a"), stamped(2**31, b"b"))
+    stored = bench.contents()
+    for stop in (bench.crash, bench.restart_clean, bench.crash, bench.kill):
+        bench.commit()
+        stop()
+        assert bench.log.damage is None
+        assert bench.contents() == stored
+
+
 def test_a_closed_segment_that_lost_its_last_batch_whole_ends_the_log() -> None:
     """Its file ends behind a whole batch and the next segment is there: taken for a hole, the log would go on behind
     records that this replica never held."""

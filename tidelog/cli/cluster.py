@@ -1,8 +1,9 @@
-"""`tidelog cluster status`."""
+"""`tidelog cluster status`, `tidelog cluster remove-voter`."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import typer
 
@@ -44,6 +45,20 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
         say("; ".join(wrong) if wrong else "healthy")
     if found.leaderless_partitions or found.under_min_isr_partitions or found.controller_id < 0:
         raise typer.Exit(1)
+
+
+@app.command("remove-voter")
+def remove_voter(
+    node: Annotated[int, typer.Argument(help="Number of the node.")], bootstrap: Bootstrap = DEFAULT_BOOTSTRAP
+) -> None:
+    """Let a node that is gone for good vote no more in the metadata quorum; another takes its place."""
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            await admin.remove_voter(node)
+
+    asyncio.run(work())
+    say(f"node {node} votes no more")
 
 
 def _wrong(found: ClusterDescription) -> list[str]:

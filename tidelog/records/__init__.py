@@ -28,6 +28,7 @@ from tidelog.records.fast_paths import RecordsBuffer, check_records, implementat
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.message_builder import MessageSetBuilder, build_message_set
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
+from tidelog.records.producer_numbers import set_producer
 from tidelog.records.record import Header, Record
 from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages
 from tidelog.records.validation import ensure_producible
@@ -85,6 +86,7 @@ __all__ = [
     "set_log_append_time",
     "set_max_timestamp",
     "set_message_timestamp",
+    "set_producer",
     "stamp",
     "stamp_message",
     "view",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.errors import RecordTooLarge
 from tidelog.records.batch import CODEC_BITS, CODECS
 from tidelog.records.batches import view
-from tidelog.records.header import UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
+from tidelog.records.header import LOG_OVERHEAD, UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Millis, Offset
 
 
@@ -68,26 +68,28 @@ def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analys
     Raises CorruptRecord (checksum, size, structure), RecordTooLarge, UnsupportedCompressionType.
     """
     headers: list[BatchHeader] = []
-    codec, records, grow, previous = 0, 0, True, -1
-    max_timestamp, offset_of_max = NO_TIMESTAMP, Offset(-1)
+    codec, records, grow, last_offset = 0, 0, True, -1
+    max_timestamp, offset_of_max = NO_TIMESTAMP, -1
     mixed, hidden = False, False
     for header in walk_headers(buffer):
-        if batch_bytes_max is not None and header.size > batch_bytes_max:
+        if batch_bytes_max is not None and header.length > batch_bytes_max - LOG_OVERHEAD:
             raise RecordTooLarge(
                 f"the batch at offset {header.base_offset} takes {header.size} bytes, {batch_bytes_max} are allowed "
                 "(max.message.bytes): send smaller batches, or raise the topic's limit"
             )
         view(buffer, header).ensure_valid()
-        last_offset = header.last_offset
-        if header.base_offset <= previous:
+        base_offset, count = header.base_offset, header.record_count
+        if base_offset <= last_offset:
             grow = False
-        previous = last_offset
+        last_offset = base_offset + header.last_offset_delta
         if header.max_timestamp > max_timestamp:
             max_timestamp, offset_of_max = header.max_timestamp, last_offset
         codec = header.attributes & CODEC_BITS or codec
-        hidden = hidden or header.record_count == UNKNOWN_COUNT
-        records += header.record_count
-        mixed = mixed or (bool(headers) and header.magic != headers[-1].magic)
+        if count == UNKNOWN_COUNT:
+            hidden = True
+        records += count
+        if headers and header.magic != headers[-1].magic:
+            mixed = True
         headers.append(header)
     if not headers:
         return _NOTHING
@@ -95,11 +97,11 @@ def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analys
     return Analysis(
         None if first.record_count == UNKNOWN_COUNT else first.base_offset,
         first.last_offset,
-        last.last_offset,
+        Offset(last_offset),
         len(headers),
         None if hidden else records,
         max_timestamp,
-        offset_of_max,
+        Offset(offset_of_max),
         CODECS[codec],
         grow,
         last.end,

@@ -83,9 +83,9 @@ class AppendRules:
         if self.timestamp_type is TimestampType.CREATE_TIME:
             before, after = self.timestamp_before_max_ms, self.timestamp_after_max_ms
         return Rules(
-            key_required=self.key_required,
-            timestamp_min=0 if before is None else max(0, now - before),
-            timestamp_max=INT64_MAX if after is None else now + after,
+            self.key_required,
+            0 if before is None else max(0, now - before),
+            INT64_MAX if after is None else now + after,
         )
 
 
@@ -181,7 +181,9 @@ def assign_offsets(
     if analysis.magic == 2:
         if inspected is None or inspected.rules is not rules:
             inspected = _inspect(view, analysis, rules, target, now, by_broker=by_broker)
-        done = _assign_batch(view, inspected, order)
+        if rules.magic == 2:
+            return _stamp_batch(view, inspected, order)
+        done = _convert_batch(view, inspected, order)
     else:
         done = _assign_messages(view, analysis, order)
     max_timestamp, offset_of_max = _check_result(done, rules)
@@ -236,13 +238,18 @@ def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
     for header in done.headers:
         if header.max_timestamp > largest:
             largest, offset = header.max_timestamp, header.last_offset
-        if done.rewritten and rules.batch_bytes_max is not None and header.size > rules.batch_bytes_max:
-            raise RecordTooLarge(
-                f"the records take {header.size} bytes as the topic stores them (format v{rules.magic}, codec "
-                f"{done.codec.name.lower()}), {rules.batch_bytes_max} are allowed (max.message.bytes): send smaller "
-                "batches, or raise the topic's limit"
-            )
+        if done.rewritten:
+            _check_size(header, done.codec, rules)
     return largest, offset
+
+
+def _check_size(header: BatchHeader, codec: Codec, rules: AppendRules) -> None:
+    if rules.batch_bytes_max is not None and header.size > rules.batch_bytes_max:
+        raise RecordTooLarge(
+            f"the records take {header.size} bytes as the topic stores them (format v{rules.magic}, codec "
+            f"{codec.name.lower()}), {rules.batch_bytes_max} are allowed (max.message.bytes): send smaller "
+            "batches, or raise the topic's limit"
+        )
 
 
 # --- v2 ----------------------------------------------------------------------------------------------------------
@@ -282,32 +289,54 @@ def _inspect(
     return Inspected(rules, analysis, facts, codec, data, rebuilt)
 
 
-def _assign_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Done:
-    header, rules, facts = inspected.analysis.headers[0], order.rules, inspected.facts
-    if rules.magic < 2:
-        batch = RecordBatch(view, header=header)
-        _ensure_fits(batch, facts, rules.magic)
-        records = decode_records(inspected.payload, batch.count, batch.base_offset, batch.base_timestamp)
-        return _built(records, order, inspected.decompressed_bytes)
-    rewritten = inspected.recompressed is not None
+def _stamp_batch(view: memoryview, inspected: Inspected, order: _Order) -> Assigned:
+    """A batch that stays one of v2: the way of nearly all of them."""
+    analysis, facts, append_time = inspected.analysis, inspected.facts, order.append_time
+    header, rewritten = analysis.headers[0], inspected.recompressed is not None
     if inspected.recompressed is not None:
         view = memoryview(inspected.recompressed)
         header = read_header(view)
+        _check_size(header, inspected.codec, order.rules)
     payload = view[HEADER_BYTES:]
+    max_timestamp = Millis(facts.max_timestamp) if append_time is None else append_time
     stamped = stamped_header(
         header,
         payload,
         base_offset=order.first_offset,
         leader_epoch=order.leader_epoch,
-        timestamp_type=rules.timestamp_type,
-        max_timestamp=facts.max_timestamp if order.append_time is None else order.append_time,
+        timestamp_type=order.rules.timestamp_type,
+        max_timestamp=max_timestamp,
     )
     head = HEADER.pack(*stamped[1:])
     parts: tuple[bytes | memoryview, ...] = (head, payload)
     if not (rewritten or view.readonly):
         view[:HEADER_BYTES] = head
         parts = (view,)
-    return _Done(parts, (stamped,), facts.record_count, inspected.codec, rewritten, inspected.decompressed_bytes)
+    last_offset = Offset(order.first_offset + facts.record_count - 1)
+    return Assigned(
+        parts,
+        (stamped,),
+        order.first_offset,
+        last_offset,
+        max_timestamp,
+        last_offset if max_timestamp > NO_TIMESTAMP else Offset(-1),
+        NO_TIMESTAMP if append_time is None else append_time,
+        analysis.codec,
+        inspected.codec,
+        facts.record_count,
+        rewritten,
+        0,
+        _NOTHING_DROPPED,
+        inspected.decompressed_bytes,
+    )
+
+
+def _convert_batch(view: memoryview, inspected: Inspected, order: _Order) -> _Done:
+    """A batch of v2 for a topic of v0 or v1."""
+    batch = RecordBatch(view, header=inspected.analysis.headers[0])
+    _ensure_fits(batch, inspected.facts, order.rules.magic)
+    records = decode_records(inspected.payload, batch.count, batch.base_offset, batch.base_timestamp)
+    return _built(records, order, inspected.decompressed_bytes)
 
 
 def _ensure_fits(batch: RecordBatch, facts: RecordFacts, magic: int) -> None:

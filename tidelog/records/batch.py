@@ -25,6 +25,7 @@ from tidelog.records.header import (
     HEADER,
     HEADER_BYTES,
     LEADER_EPOCH_AT,
+    LOG_OVERHEAD,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     BatchHeader,
@@ -194,7 +195,9 @@ class RecordBatch:
 
     def computed_crc(self) -> int:
         """The checksum of the bytes as they are."""
-        return crc32c(memoryview(self._data)[self.header.position + ATTRIBUTES_AT : self.header.end])
+        header = self.header
+        position = header.position
+        return crc32c(memoryview(self._data)[position + ATTRIBUTES_AT : position + LOG_OVERHEAD + header.length])
 
     def ensure_valid(self) -> None:
         """Check what a header alone allows to check, then the checksum: what comes from outside is believed only after
@@ -205,23 +208,22 @@ class RecordBatch:
         batches.
         """
         header = self.header
-        where = f"the batch at offset {header.base_offset}"
         computed = self.computed_crc()
         if computed != header.crc:
             raise CorruptRecord(
-                f"{where} has checksum {computed:#010x}, its header says {header.crc:#010x}: "
-                "its bytes were damaged on the way or on disk; fetch or send it again"
+                f"the batch at offset {header.base_offset} has checksum {computed:#010x}, its header says "
+                f"{header.crc:#010x}: its bytes were damaged on the way or on disk; fetch or send it again"
             )
         count, delta = header.record_count, header.last_offset_delta
         if header.base_offset < 0 or delta < 0 or not 0 <= count <= delta + 1:
             raise CorruptRecord(
-                f"{where} declares {count} records over a last offset delta of {delta}: no such batch can be; "
-                "its writer is faulty"
+                f"the batch at offset {header.base_offset} declares {count} records over a last offset delta of "
+                f"{delta}: no such batch can be; its writer is faulty"
             )
         if self.codec is Codec.NONE and count == 0 and header.size != HEADER_BYTES:
             raise CorruptRecord(
-                f"{where} declares no records, but {header.size - HEADER_BYTES} bytes follow its header; "
-                "its writer is faulty"
+                f"the batch at offset {header.base_offset} declares no records, but {header.size - HEADER_BYTES} bytes "
+                "follow its header; its writer is faulty"
             )
 
     def records(self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
@@ -264,9 +266,11 @@ class RecordBatch:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} declares {header.record_count} records: it is damaged"
             )
-        data = memoryview(self._data)[header.position + HEADER_BYTES : header.end]
-        codec = self.codec
-        return data if codec is Codec.NONE else decompress(codec, data, max_bytes)
+        position = header.position
+        data = memoryview(self._data)[position + HEADER_BYTES : position + LOG_OVERHEAD + header.length]
+        if not header.attributes & CODEC_BITS:
+            return data
+        return decompress(self.codec, data, max_bytes)
 
 
 def stamp(buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int) -> None:

@@ -61,6 +61,7 @@ LEADER_EPOCH_AT: Final = 12
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_AT: Final = 43
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH: Final = Struct(">qi")

@@ -452,6 +452,45 @@ class NodeStatus(_message.Message):
 Global___NodeStatus: _TypeAlias = NodeStatus  # noqa: Y015
 
 @_typing.final
+class RemoveVoterRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """node"""
+    folder_id: _builtins.bytes
+    """and the folder that votes; empty: whichever does"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        folder_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveVoterRequest: _TypeAlias = RemoveVoterRequest  # noqa: Y015
+
+@_typing.final
+class RemoveVoterResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveVoterResponse: _TypeAlias = RemoveVoterResponse  # noqa: Y015
+
+@_typing.final
 class QuorumVoter(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

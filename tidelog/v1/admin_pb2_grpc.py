@@ -54,6 +54,11 @@ class AdminStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/tidelog.v1.Admin/RemoveVoter',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -85,6 +90,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveVoter(self, request, context):
+        """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +119,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeCluster,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +234,33 @@ class Admin:
             '/tidelog.v1.Admin/DescribeCluster',
             tidelog_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/RemoveVoter',
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class AdminStub:
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]
     """The state of the cluster for an operator."""
+    RemoveVoter: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]
+    """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -47,6 +49,8 @@ class AdminAsyncStub(AdminStub):
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     """The state of the cluster for an operator."""
+    RemoveVoter: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]  # type: ignore[assignment]
+    """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -78,5 +82,13 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeClusterResponse, _abc.Awaitable[_admin_pb2.DescribeClusterResponse]]:
         """The state of the cluster for an operator."""
+
+    @_abc_1.abstractmethod
+    def RemoveVoter(
+        self,
+        request: _admin_pb2.RemoveVoterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RemoveVoterResponse, _abc.Awaitable[_admin_pb2.RemoveVoterResponse]]:
+        """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

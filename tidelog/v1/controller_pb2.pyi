@@ -374,3 +374,51 @@ class AlteredPartition(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlteredPartition: _TypeAlias = AlteredPartition  # noqa: Y015
+
+@_typing.final
+class AllocateProducerIdsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """the node that asks"""
+    node_epoch: _builtins.int
+    """by which registration"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        node_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_epoch", b"node_epoch", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateProducerIdsRequest: _TypeAlias = AllocateProducerIdsRequest  # noqa: Y015
+
+@_typing.final
+class AllocateProducerIdsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    first_producer_id: _builtins.int
+    """the block begins here"""
+    count: _builtins.int
+    """and has so many ids"""
+    def __init__(
+        self,
+        *,
+        first_producer_id: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "first_producer_id", b"first_producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocateProducerIdsResponse: _TypeAlias = AllocateProducerIdsResponse  # noqa: Y015

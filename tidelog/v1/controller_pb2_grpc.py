@@ -50,6 +50,11 @@ class ControllerStub:
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionResponse.FromString,
                 _registered_method=True)
+        self.AllocateProducerIds = channel.unary_unary(
+                '/tidelog.v1.Controller/AllocateProducerIds',
+                request_serializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/tidelog.v1.Controller/CreateTopic',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.CreateTopicRequest.SerializeToString,
@@ -59,6 +64,11 @@ class ControllerStub:
                 '/tidelog.v1.Controller/DeleteTopic',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/tidelog.v1.Controller/RemoveVoter',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
                 _registered_method=True)
 
 
@@ -83,6 +93,13 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AllocateProducerIds(self, request, context):
+        """A block of producer ids for a node to give away (KIP-730).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTopic(self, request, context):
         """Forwarded by the node that a client asked.
         """
@@ -91,6 +108,12 @@ class ControllerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveVoter(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,6 +137,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     request_deserializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__pb2.AlterPartitionResponse.SerializeToString,
             ),
+            'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
+                    servicer.AllocateProducerIds,
+                    request_deserializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.CreateTopicRequest.FromString,
@@ -123,6 +151,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +250,33 @@ class Controller:
             _registered_method=True)
 
     @staticmethod
+    def AllocateProducerIds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Controller/AllocateProducerIds',
+            tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreateTopic(request,
             target,
             options=(),
@@ -260,6 +320,33 @@ class Controller:
             '/tidelog.v1.Controller/DeleteTopic',
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Controller/RemoveVoter',
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RemoveVoterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,9 +35,12 @@ class ControllerStub:
     RegisterNode: _grpc.UnaryUnaryMultiCallable[_controller_pb2.RegisterNodeRequest, _controller_pb2.RegisterNodeResponse]
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_controller_pb2.HeartbeatRequest, _controller_pb2.HeartbeatResponse]
     AlterPartition: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AlterPartitionRequest, _controller_pb2.AlterPartitionResponse]
+    AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]
+    """A block of producer ids for a node to give away (KIP-730)."""
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateTopicRequest, _admin_pb2.CreateTopicResponse]
     """Forwarded by the node that a client asked."""
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
+    RemoveVoter: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]
 
 @_typing.type_check_only
 class ControllerAsyncStub(ControllerStub):
@@ -45,9 +48,12 @@ class ControllerAsyncStub(ControllerStub):
     RegisterNode: _aio.UnaryUnaryMultiCallable[_controller_pb2.RegisterNodeRequest, _controller_pb2.RegisterNodeResponse]  # type: ignore[assignment]
     Heartbeat: _aio.UnaryUnaryMultiCallable[_controller_pb2.HeartbeatRequest, _controller_pb2.HeartbeatResponse]  # type: ignore[assignment]
     AlterPartition: _aio.UnaryUnaryMultiCallable[_controller_pb2.AlterPartitionRequest, _controller_pb2.AlterPartitionResponse]  # type: ignore[assignment]
+    AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
+    """A block of producer ids for a node to give away (KIP-730)."""
     CreateTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateTopicRequest, _admin_pb2.CreateTopicResponse]  # type: ignore[assignment]
     """Forwarded by the node that a client asked."""
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
+    RemoveVoter: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]  # type: ignore[assignment]
 
 class ControllerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -72,6 +78,14 @@ class ControllerServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_controller_pb2.AlterPartitionResponse, _abc.Awaitable[_controller_pb2.AlterPartitionResponse]]: ...
 
     @_abc_1.abstractmethod
+    def AllocateProducerIds(
+        self,
+        request: _controller_pb2.AllocateProducerIdsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.AllocateProducerIdsResponse, _abc.Awaitable[_controller_pb2.AllocateProducerIdsResponse]]:
+        """A block of producer ids for a node to give away (KIP-730)."""
+
+    @_abc_1.abstractmethod
     def CreateTopic(
         self,
         request: _admin_pb2.CreateTopicRequest,
@@ -85,5 +99,12 @@ class ControllerServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DeleteTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DeleteTopicResponse, _abc.Awaitable[_admin_pb2.DeleteTopicResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveVoter(
+        self,
+        request: _admin_pb2.RemoveVoterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RemoveVoterResponse, _abc.Awaitable[_admin_pb2.RemoveVoterResponse]]: ...
 
 def add_ControllerServicer_to_server(servicer: ControllerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -64,6 +64,11 @@ class DataStub:
                 request_serializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/tidelog.v1.Data/InitProducerId',
+                request_serializer=tidelog_dot_v1_dot_data__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_data__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
 
 
 class DataServicer:
@@ -107,6 +112,13 @@ class DataServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InitProducerId(self, request, context):
+        """An identity for an idempotent producer (KIP-98); any node gives one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DataServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -139,6 +151,11 @@ def add_DataServicer_to_server(servicer, server):
                     servicer.OffsetForLeaderEpoch,
                     request_deserializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=tidelog_dot_v1_dot_data__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_data__pb2.InitProducerIdResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -303,6 +320,33 @@ class Data:
             '/tidelog.v1.Data/OffsetForLeaderEpoch',
             tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochRequest.SerializeToString,
             tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Data/InitProducerId',
+            tidelog_dot_v1_dot_data__pb2.InitProducerIdRequest.SerializeToString,
+            tidelog_dot_v1_dot_data__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,8 @@ class DataStub:
     """Where a partition begins and ends, and the offset that belongs to a time."""
     OffsetForLeaderEpoch: _grpc.UnaryUnaryMultiCallable[_data_pb2.OffsetForLeaderEpochRequest, _data_pb2.OffsetForLeaderEpochResponse]
     """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
+    InitProducerId: _grpc.UnaryUnaryMultiCallable[_data_pb2.InitProducerIdRequest, _data_pb2.InitProducerIdResponse]
+    """An identity for an idempotent producer (KIP-98); any node gives one."""
 
 @_typing.type_check_only
 class DataAsyncStub(DataStub):
@@ -58,6 +60,8 @@ class DataAsyncStub(DataStub):
     """Where a partition begins and ends, and the offset that belongs to a time."""
     OffsetForLeaderEpoch: _aio.UnaryUnaryMultiCallable[_data_pb2.OffsetForLeaderEpochRequest, _data_pb2.OffsetForLeaderEpochResponse]  # type: ignore[assignment]
     """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
+    InitProducerId: _aio.UnaryUnaryMultiCallable[_data_pb2.InitProducerIdRequest, _data_pb2.InitProducerIdResponse]  # type: ignore[assignment]
+    """An identity for an idempotent producer (KIP-98); any node gives one."""
 
 class DataServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -103,5 +107,13 @@ class DataServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_data_pb2.OffsetForLeaderEpochResponse, _abc.Awaitable[_data_pb2.OffsetForLeaderEpochResponse]]:
         """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
+
+    @_abc_1.abstractmethod
+    def InitProducerId(
+        self,
+        request: _data_pb2.InitProducerIdRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_data_pb2.InitProducerIdResponse, _abc.Awaitable[_data_pb2.InitProducerIdResponse]]:
+        """An identity for an idempotent producer (KIP-98); any node gives one."""
 
 def add_DataServicer_to_server(servicer: DataServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -35,6 +35,7 @@ class MetadataRecord(_message.Message):
     TOPIC_REMOVAL_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     PARTITION_CHANGE_FIELD_NUMBER: _builtins.int
+    PRODUCER_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
     @_builtins.property
@@ -51,6 +52,8 @@ class MetadataRecord(_message.Message):
     def partition(self) -> Global___PartitionRecord: ...
     @_builtins.property
     def partition_change(self) -> Global___PartitionChangeRecord: ...
+    @_builtins.property
+    def producer_ids(self) -> Global___ProducerIdsRecord: ...
     def __init__(
         self,
         *,
@@ -62,12 +65,13 @@ class MetadataRecord(_message.Message):
         topic_removal: Global___TopicRemovalRecord | None = ...,
         partition: Global___PartitionRecord | None = ...,
         partition_change: Global___PartitionChangeRecord | None = ...,
+        producer_ids: Global___ProducerIdsRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "topic", b"topic", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "topic", b"topic", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "producer_ids"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -498,3 +502,33 @@ class PartitionChangeRecord(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__leader) -> _WhichOneofReturnType__leader | None: ...
 
 Global___PartitionChangeRecord: _TypeAlias = PartitionChangeRecord  # noqa: Y015
+
+@_typing.final
+class ProducerIdsRecord(_message.Message):
+    """A block of producer ids was given to a node: every id below the next one is taken (KIP-730)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """to whom; -1 in a snapshot"""
+    node_epoch: _builtins.int
+    """in which registration; -1 in a snapshot"""
+    next_producer_id: _builtins.int
+    """where the next block begins"""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        node_epoch: _builtins.int = ...,
+        next_producer_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_producer_id", b"next_producer_id", "node_epoch", b"node_epoch", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerIdsRecord: _TypeAlias = ProducerIdsRecord  # noqa: Y015

@@ -1,0 +1,164 @@
+"""What one fsync for many appends gains, beside what it gains for bare writes of the same batches.
+
+A gain is a ratio of two rates: of 64 appends that wait together for one fsync, and of 64 that wait for one each. The
+log's is that of `GroupCommit` as a node has it: appends on this thread, syncs on another, and while one sync is under
+way the appends of the next group come, each of which asks for one. The bare one is `pwritev` and `fdatasync` on one
+thread. Syncs are counted.
+
+Waiting for a disk takes no processor time, so this is the time that goes by. The four contenders take turns, and each
+counts with its best: what else runs on the machine only ever adds time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
+from typing import Any, Final
+
+from bench.figure import Better, Figure, Run
+from storage.group_commit import GroupCommit
+from storage.log import Log
+from tidelog.types import LeaderEpoch
+
+APPENDERS: Final = 64
+ROUNDS: Final = 40
+GROUPS: Final = 4
+"""Groups of appenders in a turn."""
+ALONE: Final = 16
+"""Appends in a turn of those that wait alone: as long as a turn of groups, or a little longer."""
+
+
+class Worker:
+    """An `Executor` of one thread, whose reports are taken by whoever owns the logs."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Callable[[Any], None], Any]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self._work.put((work, done))
+
+    def wait(self) -> None:
+        """Wait for the end of one piece, and report it."""
+        done, result = self._done.get()
+        done(result)
+
+    def close(self) -> None:
+        self._work.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (piece := self._work.get()) is not None:
+            work, done = piece
+            result: BaseException | None = None
+            try:
+                work()
+            except OSError as error:
+                result = error
+            self._done.put((done, result))
+
+
+class Appenders:
+    """Those of a log, who wait until it holds what they appended."""
+
+    def __init__(self, log: Log, batch: bytes) -> None:
+        self._log, self._batch, self._worker = log, batch, Worker()
+        self.commit = GroupCommit(self._worker, lambda _: None, self._failed)
+
+    @staticmethod
+    def _failed(error: BaseException) -> None:
+        raise error
+
+    def together(self) -> None:
+        """`GROUPS` groups; each comes while a sync is under way, and waits for the next one."""
+        self._append(1)
+        for _ in range(GROUPS):
+            self._append(APPENDERS)
+            self._worker.wait()
+        self._drain()
+
+    def alone(self) -> None:
+        """`ALONE` appends, each with a sync of its own."""
+        for _ in range(ALONE):
+            self._append(1)
+            self._drain()
+
+    def _append(self, count: int) -> None:
+        for _ in range(count):
+            self._log.append(self._batch, assign_offsets=True, leader_epoch=LeaderEpoch(0))
+            self.commit.request(self._log)
+
+    def _drain(self) -> None:
+        while self.commit.busy:
+            self._worker.wait()
+        assert self._log.held == self._log.log_end_offset, "all that was appended is held"
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+def group_commits(run: Run, log: Log, batch: bytes, name: str, target: float | None) -> Iterator[Figure]:
+    """log: an empty one that holds what was fsynced. name: how large its batches are."""
+    fd = os.open(run.scratch / f"raw-syncs-{name}", os.O_RDWR | os.O_CREAT)
+    appenders = Appenders(log, batch)
+    position = 0
+
+    def write(syncs: int, batches: int) -> None:
+        """So often: so many batches, and a sync."""
+        nonlocal position
+        for _ in range(syncs):
+            for _ in range(batches):
+                os.pwritev(fd, [batch], position)
+                position += len(batch)
+            os.fdatasync(fd)
+
+    def together() -> None:
+        before = appenders.commit.flushes
+        appenders.together()
+        flushes.append((appenders.commit.flushes - before - 1) / GROUPS)
+
+    flushes: list[float] = []
+    best = seconds_an_append(
+        2 if run.quick else ROUNDS,
+        {
+            "raw alone": (lambda: write(ALONE, 1), ALONE),
+            "alone": (appenders.alone, ALONE),
+            "raw together": (lambda: write(GROUPS, APPENDERS), GROUPS * APPENDERS),
+            "together": (together, GROUPS * APPENDERS),
+        },
+    )
+    yield Figure(
+        f"gain of one fsync for {APPENDERS} appends of {name}, against that of raw writes",
+        best["alone"] / best["together"],
+        "times",
+        best["raw alone"] / best["raw together"],
+        target=target,
+    )
+    yield Figure(
+        f"{APPENDERS} waiting appenders of {name}, against raw writes with one fdatasync for {APPENDERS}",
+        1 / best["together"],
+        "appends/s",
+        1 / best["raw together"],
+    )
+    yield Figure(
+        f"fsyncs for {APPENDERS} waiting appenders of {name}", max(flushes), "fsyncs", target=1, better=Better.LESS
+    )
+    appenders.close()
+    log.close()
+    os.close(fd)
+
+
+def seconds_an_append(rounds: int, works: Mapping[str, tuple[Callable[[], None], int]]) -> dict[str, float]:
+    """The best turn of each. works: a turn, and how many appends it makes."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, (work, appends) in works.items():
+            begun = time.perf_counter()
+            work()
+            taken[name].append((time.perf_counter() - begun) / appends)
+    return {name: min(found) for name, found in taken.items()}

@@ -1,0 +1,140 @@
+"""A producer's core with a clock, driven by hand: what it is told, and what it said."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+from tidelog._accumulator import OBJECT_BYTES, Attempt, PendingBatch, record_size
+from tidelog._producer_core import ProducerCore
+from tidelog._producer_events import (
+    Acknowledged,
+    Effect,
+    FindLeader,
+    Finished,
+    Give,
+    InitProducerId,
+    LeaderKnown,
+    Lost,
+    Policy,
+    ProducerIdKnown,
+    Refused,
+    Ticked,
+)
+from tidelog.errors import TidelogError
+from tidelog.types import (
+    Acks,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+
+TOPIC_ID = TopicId(UUID(int=1))
+POLICY = Policy(
+    acks=Acks.ALL,
+    linger_ms=5,
+    batch_bytes=1000,
+    request_timeout_ms=10_000,
+    delivery_timeout_ms=30_000,
+    retry_backoff_ms=100,
+    retry_backoff_ms_max=1_000,
+)
+
+
+class Desk:
+    """A core with a clock, and what it said."""
+
+    def __init__(self, policy: Policy = POLICY, seed: int = 1, *, idempotent: bool = False) -> None:
+        self.core = ProducerCore(policy, random.Random(seed))
+        self.idempotent = idempotent
+        self.now = 1_000
+        self.gives: list[Attempt] = []
+        self.ids_wanted: list[InitProducerId] = []
+        self.finished: list[Finished] = []
+        self.sought: list[TopicPartition] = []
+
+    def key(self, partition: int = 0) -> TopicPartition:
+        return TopicPartition("orders", PartitionIndex(partition))
+
+    def put(self, value: bytes = b"v", partition: int = 0) -> PendingBatch:
+        """As the producer does it."""
+        queue = self.core.queue("orders", partition, idempotent=self.idempotent)
+        size = record_size(None, value, ())
+        batch = queue.open_batch
+        if batch is None or batch.size + size > self.core.policy.batch_bytes:
+            batch = self.core.open_batch(queue, Millis(self.now))
+        batch.records.append((None, value, Millis(1), ()))
+        batch.size += size
+        batch.outcome.records += 1
+        batch.outcome.asked = True
+        queue.queued_bytes += size
+        self.core.memory.used += size + OBJECT_BYTES
+        return batch
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        for effect in effects:
+            match effect:
+                case Give(attempt):
+                    self.gives.append(attempt)
+                case Finished():
+                    effect.tell()
+                    self.finished.append(effect)
+                case FindLeader(topic_partition):
+                    self.sought.append(topic_partition)
+                case InitProducerId():
+                    self.ids_wanted.append(effect)
+        return effects
+
+    def tick(self, ms: int = 0) -> list[Effect]:
+        """Time passes, alarm by alarm."""
+        end = self.now + ms
+        effects = self.note(self.core.handle(Ticked(Millis(self.now))))
+        while (alarm := self.core.next_alarm()) is not None and alarm <= end:
+            self.now = max(self.now, alarm)
+            effects += self.note(self.core.handle(Ticked(Millis(self.now))))
+        self.now = end
+        return effects
+
+    def lead(self, node: int = 1, epoch: int = 0, partition: int = 0, cause: TidelogError | None = None) -> None:
+        event = LeaderKnown(self.key(partition), TOPIC_ID, NodeId(node), LeaderEpoch(epoch), Millis(self.now), cause)
+        self.note(self.core.handle(event))
+
+    def identify(self, producer_id: int = 7, epoch: int = 0) -> None:
+        """The id that was asked for comes."""
+        self.note(self.core.handle(ProducerIdKnown(ProducerId(producer_id), epoch, Millis(self.now))))
+
+    def send(self) -> PendingBatch:
+        """Put the newest given batch on the wire."""
+        attempt = self.gives[-1]
+        assert self.core.take(attempt, Millis(self.now))
+        return attempt.batch
+
+    def wire(self) -> list[Attempt]:
+        """Put all that still may go on the wire, in order."""
+        return [attempt for attempt in self.gives if self.core.take(attempt, Millis(self.now))]
+
+    def last(self, batch: PendingBatch) -> int:
+        """The number of the batch's newest attempt."""
+        return next(attempt.attempt_id for attempt in reversed(self.gives) if attempt.batch is batch)
+
+    def acknowledge(self, of: PendingBatch | Attempt, offset: int = 0) -> None:
+        self.note(self.core.handle(Acknowledged(self._number(of), Offset(offset), Millis(-1), Millis(self.now))))
+
+    def refuse(self, of: PendingBatch | Attempt, error: TidelogError) -> None:
+        self.note(self.core.handle(Refused(self._number(of), error, Millis(self.now))))
+
+    def lose(self, of: PendingBatch | Attempt, error: TidelogError) -> None:
+        self.note(self.core.handle(Lost(self._number(of), error, Millis(self.now))))
+
+    def _number(self, of: PendingBatch | Attempt) -> int:
+        return of.attempt_id if isinstance(of, Attempt) else self.last(of)
+
+
+def error_of(batch: PendingBatch) -> TidelogError:
+    assert batch.outcome.error is not None
+    return batch.outcome.error

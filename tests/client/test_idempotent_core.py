@@ -1,0 +1,690 @@
+"""The idempotent producer's decisions, told as stories, and in random lives against a log that remembers producers."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.client.producer_desk import Desk, error_of
+from tests.client.producer_states import ProducerStates
+from tidelog._accumulator import Attempt, PendingBatch
+from tidelog._producer_events import Flushed, Policy, ProducerIdRefused
+from tidelog._sequences import EPOCH_MAX, PROOF_MS, SEQUENCES, Stamp
+from tidelog.errors import (
+    CommitUnknown,
+    ConnectionLost,
+    DeliveryTimedOut,
+    FencedLeaderEpoch,
+    InvalidProducerEpoch,
+    LeadershipLost,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OutOfOrderSequenceNumber,
+    RecordTooLarge,
+    RequestTimedOut,
+    TidelogError,
+    UnknownProducerId,
+    UnsupportedVersion,
+)
+from tidelog.types import Acks, Codec, Millis
+
+POLICY = Policy(
+    acks=Acks.ALL,
+    linger_ms=0,
+    batch_bytes=300,
+    request_timeout_ms=2_000,
+    delivery_timeout_ms=8_000,
+    retry_backoff_ms=100,
+    retry_backoff_ms_max=1_000,
+)
+FULL = b"x" * 270
+"""A record that fills a batch."""
+
+
+def desk_with_id() -> Desk:
+    """A producer that has its id, and knows a leader that knows it."""
+    desk = Desk(POLICY, idempotent=True)
+    desk.lead()
+    first = desk.put()
+    desk.lead()
+    desk.tick()
+    desk.identify()
+    desk.wire()
+    desk.acknowledge(first)
+    desk.gives.clear()
+    return desk
+
+
+def full_batches(desk: Desk, count: int) -> list[PendingBatch]:
+    """Put so many batches, all sealed."""
+    batches = [desk.put(FULL) for _ in range(count)]
+    desk.tick()
+    desk.note(desk.core.handle(Flushed(Millis(desk.now))))
+    return batches
+
+
+def stamps(batches: list[PendingBatch]) -> list[tuple[int, int]]:
+    return [(batch.stamp.epoch, batch.stamp.sequence) for batch in batches]
+
+
+def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
+    desk = Desk(POLICY, idempotent=True)
+    desk.lead()
+    batch = desk.put()
+    desk.put()
+    desk.lead()
+    desk.tick()
+    assert [(want.producer_id, want.epoch) for want in desk.ids_wanted] == [(-1, -1)]
+    desk.tick(500)
+    assert (desk.gives, len(desk.ids_wanted)) == ([], 1), "asked once"
+    desk.identify(42)
+    assert desk.send() is batch
+    assert batch.stamp == Stamp(42, 0, 0)  # type: ignore[arg-type]
+
+
+def test_an_id_that_does_not_come_is_asked_for_again() -> None:
+    desk = Desk(POLICY, idempotent=True)
+    batch = desk.put()
+    desk.lead()
+    desk.tick()
+    desk.note(desk.core.handle(ProducerIdRefused(RequestTimedOut("no controller"), Millis(desk.now))))
+    desk.tick(200)
+    assert len(desk.ids_wanted) == 2
+    desk.tick(8_000)
+    told = error_of(batch)
+    assert isinstance(told, DeliveryTimedOut)
+    assert isinstance(told.__cause__, RequestTimedOut)
+
+
+def test_nodes_that_know_no_ids_fail_the_records_at_once() -> None:
+    desk = Desk(POLICY, idempotent=True)
+    batch = desk.put()
+    desk.lead()
+    desk.tick()
+    desk.note(desk.core.handle(ProducerIdRefused(UnsupportedVersion("an old node"), Millis(desk.now))))
+    assert isinstance(error_of(batch), UnsupportedVersion)
+
+
+def test_the_first_batch_of_an_epoch_goes_alone_then_five_are_under_way() -> None:
+    desk = Desk(POLICY, idempotent=True)
+    desk.lead()
+    batches = full_batches(desk, 8)
+    desk.lead()
+    desk.identify()
+    assert [attempt.batch for attempt in desk.wire()] == batches[:1]
+    desk.acknowledge(batches[0])
+    assert [attempt.batch for attempt in desk.wire()] == batches[1:6]
+    assert stamps(batches[:6]) == [(0, number) for number in range(6)]
+    desk.acknowledge(batches[3])
+    assert desk.wire() == [], "the leader remembers five: the oldest must have its outcome first"
+    desk.acknowledge(batches[1])
+    assert [attempt.batch for attempt in desk.wire()] == batches[6:7]
+
+
+def test_a_batch_that_is_not_full_waits_for_company_while_others_are_under_way() -> None:
+    desk = desk_with_id()
+    first = desk.put(b"1")
+    desk.tick()
+    desk.wire()
+    second = desk.put(b"2")
+    desk.tick(5)
+    assert desk.put(b"3") is second
+    desk.tick(5)
+    assert desk.wire() == []
+    desk.acknowledge(first)
+    assert [attempt.batch for attempt in desk.wire()] == [second]
+    assert (second.stamp.sequence, second.outcome.records) == (2, 2)
+
+
+def test_what_may_be_written_is_sent_again_as_it_was_in_order_before_later_ones() -> None:
+    desk = desk_with_id()
+    batches = full_batches(desk, 3)
+    sent = desk.wire()
+    before = [batch.encode(Codec.NONE, None) for batch in batches]
+    later = full_batches(desk, 1)
+    desk.wire()
+    for attempt in sent:
+        desk.lose(attempt, ConnectionLost("broke"))
+    assert not any(batch.outcome.done for batch in batches)
+    desk.lead()
+    desk.tick(300)
+    assert [attempt.batch for attempt in desk.gives[-3:]] == batches
+    assert [batch.encode(Codec.NONE, None) for batch in batches] == before
+    for offset, batch in enumerate(batches + later):
+        desk.wire()
+        desk.acknowledge(batch, offset)
+    assert all(batch.outcome.error is None for batch in batches)
+
+
+def test_a_new_leader_is_sent_everything_again_at_once_and_a_late_answer_of_the_old_one_counts() -> None:
+    desk = desk_with_id()
+    batches = full_batches(desk, 2)
+    old = desk.wire()
+    desk.lead(2, epoch=1)
+    new = desk.wire()
+    assert [(attempt.batch, attempt.node) for attempt in new] == [(batch, 2) for batch in batches]
+    desk.refuse(old[1], LeadershipLost("no more"))
+    assert len(desk.gives) == 4, "only the newest attempt says what is next"
+    desk.acknowledge(old[0], 5)
+    assert (batches[0].outcome.done, batches[0].outcome.base_offset) == (True, 5)
+    desk.acknowledge(new[0], 5)
+    desk.acknowledge(new[1], 6)
+    assert batches[1].outcome.base_offset == 6
+
+
+def test_an_unknown_outcome_stays_unknown_whatever_a_later_attempt_is_told() -> None:
+    """Scenario 11: the answer is lost, the resend is refused as not written, and the batch is given up."""
+    desk = desk_with_id()
+    batch = desk.put(b"A")
+    desk.tick()
+    desk.wire()
+    desk.lose(batch, ConnectionLost("broke"))
+    while not batch.outcome.done:
+        desk.lead()
+        desk.tick(500)
+        if desk.wire():
+            desk.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
+    told = error_of(batch)
+    assert isinstance(told, CommitUnknown)
+    assert isinstance(told.__cause__, ConnectionLost)
+    later = desk.put(b"B")
+    desk.lead()
+    desk.tick(2_000)
+    desk.wire()
+    assert stamps([later]) == [(1, 0)], "its sequence is never given to another batch: a new epoch begins"
+
+
+def test_what_an_old_leader_was_sent_is_in_doubt_from_then_on() -> None:
+    desk = desk_with_id()
+    batch = desk.put(b"A")
+    desk.tick()
+    desk.wire()
+    desk.lead(2, epoch=1)
+    while not batch.outcome.done:
+        if desk.wire():
+            desk.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
+        desk.tick(500)
+    assert isinstance(error_of(batch), CommitUnknown)
+
+
+def test_a_batch_that_was_never_sent_takes_no_sequence_with_it() -> None:
+    desk = desk_with_id()
+    desk.lead(-1, epoch=1)
+    batch = desk.put()
+    desk.tick(8_100)
+    assert isinstance(error_of(batch), DeliveryTimedOut)
+    later = desk.put()
+    desk.lead(1, epoch=2)
+    desk.tick(2_000)
+    assert stamps([later]) == [(0, 1)]
+
+
+def test_batches_behind_one_that_is_refused_for_good_are_numbered_anew() -> None:
+    desk = desk_with_id()
+    batches = full_batches(desk, 3)
+    sent = desk.wire()
+    desk.refuse(sent[0], RecordTooLarge("too large"))
+    assert isinstance(error_of(batches[0]), RecordTooLarge)
+    desk.refuse(sent[1], OutOfOrderSequenceNumber("gap"))
+    assert desk.wire() == [], "the last one may still be on its way"
+    desk.refuse(sent[2], OutOfOrderSequenceNumber("gap"))
+    desk.tick(300)
+    assert [attempt.batch for attempt in desk.wire()] == batches[1:2]
+    assert stamps(batches[1:2]) == [(1, 0)]
+    desk.acknowledge(batches[1])
+    assert [attempt.batch for attempt in desk.wire()] == batches[2:]
+    assert stamps(batches[2:]) == [(1, 1)]
+
+
+def test_what_may_be_written_is_not_numbered_anew() -> None:
+    """The one before it was given up; this one cannot be written under its number, and may be there already."""
+    desk = desk_with_id()
+    first, second = full_batches(desk, 2)
+    sent = desk.wire()
+    desk.lose(sent[1], ConnectionLost("broke"))
+    desk.refuse(sent[0], RecordTooLarge("too large"))
+    desk.lead()
+    desk.tick(300)
+    again = desk.wire()
+    assert [attempt.batch for attempt in again] == [second]
+    assert stamps([second]) == [(0, 2)]
+    desk.refuse(second, OutOfOrderSequenceNumber("gap"))
+    assert isinstance(error_of(second), CommitUnknown)
+    assert isinstance(error_of(first), RecordTooLarge)
+
+
+def test_a_gap_is_no_gap_while_an_earlier_batch_is_under_way() -> None:
+    desk = desk_with_id()
+    first, second = full_batches(desk, 2)
+    sent = desk.wire()
+    desk.refuse(sent[0], NotEnoughReplicas("one in sync, two needed"))
+    desk.tick(300)
+    assert [attempt.batch for attempt in desk.wire()] == [first]
+    desk.acknowledge(first)
+    desk.refuse(sent[1], OutOfOrderSequenceNumber("gap"))  # decided before the first one came again
+    desk.tick(300)
+    assert [attempt.batch for attempt in desk.wire()] == [second]
+    assert stamps([first, second]) == [(0, 1), (0, 2)], "no new epoch"
+
+
+@pytest.mark.parametrize("error", [OutOfOrderSequenceNumber("gap"), UnknownProducerId("who?")])
+def test_a_leader_that_has_forgotten_the_producer_is_told_a_new_epoch(error: TidelogError) -> None:
+    desk = desk_with_id()
+    batch = desk.put()
+    desk.tick()
+    desk.wire()
+    before = batch.encode(Codec.NONE, None)
+    desk.refuse(batch, error)
+    desk.tick(300)
+    desk.wire()
+    assert stamps([batch]) == [(1, 0)]
+    assert len(batch.encode(Codec.NONE, None)) == len(before)
+    desk.acknowledge(batch, 3)
+    assert batch.outcome.base_offset == 3
+    assert len(desk.ids_wanted) == 1, "epochs are the producer's own to count"
+
+
+def test_a_fenced_producer_takes_another_id() -> None:
+    desk = desk_with_id()
+    batch = desk.put()
+    desk.tick()
+    desk.wire()
+    desk.refuse(batch, InvalidProducerEpoch("a higher epoch"))
+    desk.tick(300)
+    assert [(want.producer_id, want.epoch) for want in desk.ids_wanted] == [(-1, -1), (7, 1)]
+    desk.identify(8)
+    desk.wire()
+    assert batch.stamp == Stamp(8, 0, 0)  # type: ignore[arg-type]
+
+
+def test_used_up_epochs_mean_another_id() -> None:
+    desk = desk_with_id()
+    series = desk.core.queue("orders", 0, idempotent=True).series
+    assert series is not None
+    series.epoch = EPOCH_MAX
+    series.broken = True
+    batch = desk.put()
+    desk.tick()
+    assert desk.wire() == []
+    assert [want.producer_id for want in desk.ids_wanted] == [-1, 7]
+    desk.identify(8)
+    desk.wire()
+    assert batch.stamp == Stamp(8, 0, 0)  # type: ignore[arg-type]
+
+
+def test_sequences_begin_again_behind_the_last() -> None:
+    desk = desk_with_id()
+    series = desk.core.queue("orders", 0, idempotent=True).series
+    assert series is not None
+    series.sequence = SEQUENCES - 1
+    for expected in (SEQUENCES - 1, 1):
+        batch = desk.put(b"1")
+        assert desk.put(b"2") is batch
+        desk.tick()
+        desk.wire()
+        assert batch.stamp.sequence == expected
+        desk.acknowledge(batch)
+
+
+def test_a_topic_that_may_not_hold_numbers_is_written_without() -> None:
+    desk = desk_with_id()
+    desk.idempotent = False
+    batch = desk.put()
+    desk.tick()
+    desk.wire()
+    assert batch.stamp.producer_id == -1
+    desk.lose(batch, ConnectionLost("broke"))
+    assert isinstance(error_of(batch), CommitUnknown)
+    desk.idempotent = True
+    again = desk.put()
+    desk.lead()
+    desk.tick(300)
+    desk.wire()
+    assert stamps([again]) == [(0, 1)], "numbers that were used are not used again"
+
+
+def test_partitions_have_epochs_of_their_own() -> None:
+    desk = desk_with_id()
+    desk.lead(partition=1)
+    desk.put(partition=1)
+    desk.lead(partition=1)
+    desk.tick()
+    other = desk.wire()[0].batch
+    broken = desk.put()
+    desk.tick()
+    desk.wire()
+    desk.refuse(broken, RecordTooLarge("too large"))
+    desk.acknowledge(other)
+    fine, renewed = desk.put(partition=1), desk.put(partition=0)
+    desk.tick(300)
+    desk.wire()
+    assert stamps([fine, renewed]) == [(0, 1), (1, 0)]
+
+
+# --- random lives ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Wire:
+    """One stream: what is under way to its node, and back."""
+
+    node: int
+    out: deque[tuple[Attempt, Stamp]] = field(default_factory=deque)
+    back: list[tuple[Attempt, int | TidelogError]] = field(default_factory=list)
+    unanswered: list[Attempt] = field(default_factory=list)
+    broken: bool = False
+
+
+@dataclass(eq=False)
+class Entry:
+    """A batch in the log."""
+
+    stamp: Stamp
+    records: int
+    batch_id: int
+    offset: int
+
+
+@dataclass(eq=False)
+class Waiting:
+    """An appended batch that waits for its commit."""
+
+    wire: Wire
+    attempt: Attempt
+    entry: Entry
+    leader_epoch: int
+
+
+class ModelPartition:
+    """A log with a committed part, whose leader may change and lose the rest."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
+        self.leader, self.epoch = 1, 0
+        self.log: list[Entry] = []
+        self.committed = self.forgotten = 0
+        self.states = ProducerStates(strict=strict)
+        self.waiting: list[Waiting] = []
+
+    def elect(self, node: int, kept: int) -> list[Waiting]:
+        """Another leader, which has only `kept` batches beyond the committed ones. Returns what waited."""
+        self.leader, self.epoch = node, self.epoch + 1
+        del self.log[self.committed + kept :]
+        self.states = ProducerStates(strict=self.strict)
+        for entry in self.log[self.forgotten :]:
+            self._remember(entry)
+        waited, self.waiting = self.waiting, []
+        return waited
+
+    def append(self, wire: Wire, attempt: Attempt, stamp: Stamp) -> None:
+        """Raises why it is refused; else it waits for its commit."""
+        if (wire.node, attempt.leader_epoch) != (self.leader, self.epoch):
+            raise FencedLeaderEpoch("not in this epoch") if attempt.leader_epoch < self.epoch else NotLeaderOrFollower()
+        records = attempt.batch.outcome.records
+        first = self.states.judge(*stamp, records)
+        if first is None:
+            entry = Entry(stamp, records, attempt.batch.batch_id, len(self.log))
+            self.log.append(entry)
+            self._remember(entry)
+        else:
+            entry = self.log[first]
+        self.waiting.append(Waiting(wire, attempt, entry, self.epoch))
+
+    def forget(self) -> None:
+        """Nothing is known of any producer any more."""
+        self.states, self.forgotten = ProducerStates(strict=self.strict), len(self.log)
+
+    def _remember(self, entry: Entry) -> None:
+        self.states.appended(*entry.stamp, entry.records, entry.offset)
+
+    def commit(self) -> list[Waiting]:
+        self.committed = len(self.log)
+        done, self.waiting = self.waiting, []
+        return done
+
+
+HASTY = Policy(Acks.ALL, 0, 300, 600, 1_500, 50, 150)
+
+
+class IdempotentMachine(RuleBasedStateMachine):
+    """A producer and a cluster that loses, repeats, delays, answers late, changes leaders and forgets."""
+
+    @initialize(seed=st.integers(0, 1000), strict=st.booleans(), begun=st.sampled_from([True, True, True, False]))
+    def begin(self, seed: int, strict: bool, begun: bool) -> None:
+        self.desk = Desk(HASTY, seed, idempotent=True)
+        self.partition = ModelPartition(strict=strict)
+        self.wires: list[Wire] = []
+        self.batches: list[PendingBatch] = []
+        self.answered_ids = 0
+        self.given_ids = 0
+        self.congested = False
+        self.desk.lead(1, 0)
+        if begun:
+            self.put([0])
+            self.answer_id(given=True)
+            self._fair_weather()
+
+    # --- the producer ---
+
+    @rule(sizes=st.lists(st.sampled_from([0, 270, 270]), min_size=1, max_size=6))
+    def put(self, sizes: list[int]) -> None:
+        for size in sizes:
+            batch = self.desk.put(b"x" * size)
+            if batch not in self.batches:
+                self.batches.append(batch)
+        self.desk.tick()
+        self.desk.note(self.desk.core.handle(Flushed(Millis(self.desk.now))))
+        self.streams_take()
+
+    @rule(ms=st.sampled_from([50, 100, 200, 400, 900]))
+    def wait(self, ms: int) -> None:
+        self.desk.tick(ms)
+        self.streams_take()
+
+    @precondition(lambda self: self.answered_ids < len(self.desk.ids_wanted))
+    @rule(given=st.booleans())
+    def answer_id(self, given: bool) -> None:
+        self.answered_ids += 1
+        if given:
+            self.given_ids += 1
+            self.desk.identify(100 + self.given_ids)
+        else:
+            self.desk.note(self.desk.core.handle(ProducerIdRefused(RequestTimedOut("late"), Millis(self.desk.now))))
+
+    @rule(congested=st.sampled_from([True, False, False, False]))
+    def congest(self, congested: bool) -> None:
+        """The streams take nothing more for a while, or all that they were given."""
+        self.congested = congested
+        self.streams_take()
+
+    def streams_take(self) -> None:
+        if self.congested:
+            return
+        for attempt in self.desk.wire():
+            wire = next((one for one in self.wires if one.node == attempt.node and not one.broken), None)
+            if wire is None:
+                wire = Wire(attempt.node)
+                self.wires.append(wire)
+            wire.out.append((attempt, attempt.batch.stamp))
+            wire.unanswered.append(attempt)
+
+    # --- the cluster ---
+
+    def _wire_with(self, data: Any, busy: Any) -> Wire | None:
+        candidates = [wire for wire in self.wires if busy(wire)]
+        return data.draw(st.sampled_from(candidates)) if candidates else None
+
+    @rule(
+        data=st.data(),
+        hows=st.lists(st.sampled_from(["take", "take", "take", "refuse", "refuse", "never"]), min_size=1, max_size=6),
+    )
+    def deliver(self, data: Any, hows: list[str]) -> None:
+        """The node works on what came; on a stream that is broken it may do that late, or never."""
+        wire = self._wire_with(data, lambda one: one.out)
+        for how in hows:
+            if wire is None or not wire.out:
+                return
+            attempt, stamp = wire.out.popleft()
+            try:
+                if how == "refuse":
+                    raise NotEnoughReplicas("one in sync, two needed")
+                if how == "never":
+                    raise RecordTooLarge("the limit was lowered")
+                self.partition.append(wire, attempt, stamp)
+            except TidelogError as error:
+                wire.back.append((attempt, error))
+
+    @rule(well=st.sampled_from([True, True, False]))
+    def commit(self, well: bool) -> None:
+        """What waits is committed; or the in-sync set shrinks, and nobody can tell."""
+        if well:
+            for waiting in self.partition.commit():
+                waiting.wire.back.append((waiting.attempt, waiting.entry.offset))
+            return
+        waited, self.partition.waiting = self.partition.waiting, []
+        for waiting in waited:
+            waiting.wire.back.append((waiting.attempt, NotEnoughReplicasAfterAppend("the set shrank")))
+
+    @rule(node=st.sampled_from([1, 2]), kept=st.integers(0, 4), told=st.booleans())
+    def elect(self, node: int, kept: int, told: bool) -> None:
+        for waiting in self.partition.elect(node, kept):
+            waiting.wire.back.append((waiting.attempt, LeadershipLost("stopped leading")))
+        if told:
+            self.tell_leader()
+
+    @rule()
+    def tell_leader(self) -> None:
+        self.desk.lead(self.partition.leader, self.partition.epoch)
+        self.streams_take()
+
+    @precondition(lambda self: all(batch.outcome.done for batch in self.batches))
+    @rule()
+    def forget(self) -> None:
+        """Nothing is sent for so long that the leader forgets the producer; then a lot."""
+        if not any(wire.out for wire in self.wires) and not self.partition.waiting:
+            self.desk.tick(PROOF_MS)
+            self.partition.forget()
+            self.put([270, 270, 270])
+
+    @rule(data=st.data(), picks=st.lists(st.integers(0, 5), min_size=1, max_size=6))
+    def answer(self, data: Any, picks: list[int]) -> None:
+        """Answers come, in any order."""
+        wire = self._wire_with(data, lambda one: one.back and not one.broken)
+        for pick in picks:
+            if wire is None or not wire.back:
+                return
+            attempt, outcome = wire.back.pop(pick % len(wire.back))
+            self._answer(wire, attempt, outcome)
+        self.streams_take()
+
+    def _answer(self, wire: Wire, attempt: Attempt, outcome: int | TidelogError) -> None:
+        wire.unanswered.remove(attempt)
+        if isinstance(outcome, TidelogError):
+            self.desk.refuse(attempt, outcome)
+        else:
+            self.desk.acknowledge(attempt, outcome)
+
+    @rule(data=st.data(), arrives=st.integers(0, 6))
+    def break_stream(self, data: Any, arrives: int) -> None:
+        """Some of what is under way arrives all the same, sooner or later."""
+        wire = self._wire_with(data, lambda one: not one.broken)
+        if wire is not None:
+            wire.broken = True
+            while len(wire.out) > arrives:
+                wire.out.pop()
+            unanswered, wire.unanswered = wire.unanswered, []
+            for attempt in unanswered:
+                self.desk.lose(attempt, ConnectionLost("broke"))
+            self.tell_leader()
+
+    # --- what must hold ---
+
+    @invariant()
+    def each_batch_is_there_once_and_in_order(self) -> None:
+        if hasattr(self, "desk"):
+            found = [entry.batch_id for entry in self.partition.log]
+            assert found == sorted(set(found)), "once, in the order of the calls"
+
+    @invariant()
+    def what_was_told_is_true(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        committed = {entry.batch_id: entry.offset for entry in self.partition.log[: self.partition.committed]}
+        there = {entry.batch_id for entry in self.partition.log}
+        for batch in self.batches:
+            if batch.outcome.done:
+                error = batch.outcome.error
+                if error is None:
+                    assert committed.get(batch.batch_id) == batch.outcome.base_offset, "acknowledged and not there"
+                elif error.written is False:
+                    assert batch.batch_id not in there, f"{error!r} said that it is not written"
+
+    @invariant()
+    def the_books_are_true(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        core = self.desk.core
+        unfinished = core.unfinished()
+        assert core.memory.used == sum(batch.memory for batch in unfinished)
+        assert {id(batch) for batch in unfinished} == {id(one) for one in self.batches if not one.outcome.done}
+        queue = core.queues()[0] if core.queues() else None
+        if queue is not None:
+            assert len(queue.begun) <= 5
+            order = [batch.batch_id for batch in (*queue.begun, *queue.batches)]
+            assert order == sorted(order)
+
+    def teardown(self) -> None:
+        """In fair weather a new record is acknowledged soon; what was late comes, and changes nothing that was told."""
+        if not hasattr(self, "desk"):
+            return
+        self.congested = False
+        batch = self.desk.put(b"after all")
+        if batch not in self.batches:
+            self.batches.append(batch)
+        while not all(one.outcome.done for one in self.batches):
+            self._fair_weather()
+        last = self.desk.put(b"and another")
+        self.batches.append(last)
+        while not last.outcome.done:
+            self._fair_weather()
+        assert last.outcome.error is None, f"{last.outcome.error!r} in fair weather"
+        for wire in self.wires:
+            self._work(wire)
+        self.each_batch_is_there_once_and_in_order()
+        self.partition.commit()
+        self.what_was_told_is_true()
+        assert self.desk.core.memory.used == 0
+
+    def _fair_weather(self) -> None:
+        self.desk.tick(100)
+        self.tell_leader()
+        if self.answered_ids < len(self.desk.ids_wanted):
+            self.answer_id(given=True)
+        self.streams_take()
+        for wire in self.wires:
+            if not wire.broken:
+                self._work(wire)
+        self.commit(well=True)
+        for wire in self.wires:
+            while wire.back and not wire.broken:
+                self._answer(wire, *wire.back.pop(0))
+        self.streams_take()
+
+    def _work(self, wire: Wire) -> None:
+        while wire.out:
+            attempt, stamp = wire.out.popleft()
+            try:
+                self.partition.append(wire, attempt, stamp)
+            except TidelogError as error:
+                wire.back.append((attempt, error))
+
+
+IdempotentMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+test_random_idempotent_lives = IdempotentMachine.TestCase

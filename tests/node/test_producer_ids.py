@@ -1,0 +1,53 @@
+"""A node gives away the ids of its block, each once, and asks for another block when it is empty."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from node.producer_ids import ProducerIds
+from tidelog.errors import NotController
+from tidelog.v1 import controller_pb2
+
+
+class Blocks:
+    """A controller that is slow, and sometimes not there."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.there = True
+
+    async def allocate(self) -> controller_pb2.AllocateProducerIdsResponse:
+        await asyncio.get_running_loop().create_task(_soon())
+        if not self.there:
+            raise NotController("nobody leads")
+        self.asked += 1
+        return controller_pb2.AllocateProducerIdsResponse(first_producer_id=self.asked * 100, count=3)
+
+
+async def _soon() -> None:
+    """A turn of the loop."""
+
+
+def test_each_id_is_given_once_however_many_ask_at_once() -> None:
+    async def story() -> None:
+        blocks = Blocks()
+        ids = ProducerIds(blocks.allocate)
+        assert await asyncio.gather(*(ids.take() for _ in range(7))) == [100, 101, 102, 200, 201, 202, 300]
+        assert blocks.asked == 3
+
+    asyncio.run(story())
+
+
+def test_without_a_controller_an_empty_block_is_said_so_and_asked_for_again() -> None:
+    async def story() -> None:
+        blocks = Blocks()
+        ids = ProducerIds(blocks.allocate)
+        blocks.there = False
+        with pytest.raises(NotController):
+            await ids.take()
+        blocks.there = True
+        assert await ids.take() == 100
+
+    asyncio.run(story())

@@ -1,0 +1,85 @@
+"""The real producer as a client of a simulated cluster: tidelog.Producer on virtual time and the simulated network.
+
+Kept true: what it is told of each record is remembered (`Sent`), and judged like everything else (checkers.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+from tests.sim.checkers import Checkers
+from tests.sim.clock import SimClock
+from tests.sim.workload import Client, Fate, Sent
+from tidelog.delivery import Delivery
+from tidelog.errors import TidelogError
+from tidelog.producer import Producer
+
+
+class SimProducer:
+    """An idempotent producer in a client process of its own."""
+
+    def __init__(self, client: Client, checkers: Checkers, drive: Any, **options: Any) -> None:
+        """drive: the world's `run_until`. options: as of tidelog.Producer."""
+        self._client, self._checkers, self._drive = client, checkers, drive
+        self._numbers = itertools.count()
+        self.producer = Producer(
+            [str(endpoint) for endpoint in client.bootstrap],
+            transport=client.transport,
+            clock=SimClock(client.loop),
+            rng=client.rng,
+            **options,
+        )
+
+    @property
+    def name(self) -> str:
+        """Of its process, on the network too."""
+        return self._client.process.name
+
+    async def start(self) -> None:
+        await self.producer.start()
+
+    async def stop(self) -> None:
+        """Returns once every record has its outcome."""
+        await self.producer.close()
+
+    def send(self, topic: str, value: bytes, partition: int = 0) -> Sent:
+        """Queue a record from a task of the producer's process; `.wait()` for its outcome."""
+        sent = self._announce(topic, value, partition)
+        self._client.start(self._enqueue(sent), f"sends {value[:16]!r}")
+        return sent
+
+    async def enqueue(self, topic: str, value: bytes, partition: int = 0) -> Sent:
+        """Queue a record, waiting for room and metadata as the producer does."""
+        sent = self._announce(topic, value, partition)
+        await self._enqueue(sent)
+        return sent
+
+    def _announce(self, topic: str, value: bytes, partition: int) -> Sent:
+        sent = Sent(topic, partition, value, -1, producer=self.name, drive=self._drive)
+        self._checkers.sending(sent)
+        return sent
+
+    async def _enqueue(self, sent: Sent) -> None:
+        try:
+            delivery = await self.producer.enqueue(sent.topic, sent.value, partition=sent.partition)
+        except TidelogError as error:
+            self._done(sent, Fate.REFUSED, error)
+            return
+        sent.number = next(self._numbers)
+        delivery.add_done_callback(partial(self._told, sent))
+
+    def _told(self, sent: Sent, delivery: Delivery) -> None:
+        error = delivery.exception()
+        view = self.producer._cluster.view.topics.get(sent.topic)
+        sent.topic_id = b"" if view is None else view.topic_id.bytes
+        if error is None:
+            sent.offset = delivery.result().offset
+        fate = Fate.ACKNOWLEDGED if error is None else Fate.UNKNOWN if error.written is None else Fate.REFUSED
+        self._done(sent, fate, error)
+
+    def _done(self, sent: Sent, fate: Fate, error: TidelogError | None) -> None:
+        sent.fate, sent.error = fate, error
+        for tell in sent.on_done:
+            self._client.loop.call_soon(tell, sent)  # a checker's word must not end up as a defect of the producer

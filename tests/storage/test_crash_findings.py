@@ -1,0 +1,204 @@
+"""What crashes at every call have found (test_crash_points.py), each told alone: the worst fate of what was not synced.
+
+Scenarios 3 and 14 of the design: names, cuts and bytes that only the page cache has when the process dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import replace
+
+import pytest
+
+from storage.config import LogConfig
+from storage.fake_disk import FakeDisk, SimulatedCrash
+from storage.log import Log
+from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch
+from tidelog.errors import DiskFull, KafkaStorageError
+from tidelog.records.message_builder import MessageSetBuilder
+from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
+
+
+class NothingSurvives(random.Random):
+    """The fate of what was not synced: all of it is lost."""
+
+    def randrange(self, *_: object) -> int:  # type: ignore[override]
+        return 0
+
+
+class OnlySizesSurvive(random.Random):
+    """Of what was not synced, files keep their sizes, and nothing that was written to them."""
+
+    def randrange(self, start: int, *_: object) -> int:  # type: ignore[override]
+        return min(3, start - 1)
+
+    def random(self) -> float:
+        return 0.9
+
+
+def lose_power(bench: Bench) -> Log:
+    bench.disk.crash(NothingSurvives())
+    return bench.reopen()
+
+
+class IdleBench(Bench):
+    """Nothing happens in the background."""
+
+    def __init__(self, config: LogConfig = SMALL) -> None:
+        self.deferred = Deferred()
+        super().__init__(config, executor=self.deferred)
+        self.settle()
+
+    def settle(self) -> None:
+        """Everything is durable, and the checkpoints say so."""
+        self.log.flush()
+        self.folder.write_checkpoints()
+        self.deferred.run_all()
+
+
+def stop_at(disk: FakeDisk, operation: str, *, behind: str, times: int = 1) -> None:
+    """The process dies inside the next such call behind so many of the other kind; the machine goes on."""
+    seen = 0
+
+    def on_call(now: str) -> None:
+        nonlocal seen
+        if seen >= times and now == operation:
+            disk.on_call = None
+            raise SimulatedCrash(operation)
+        seen += now == behind
+
+    disk.on_call = on_call
+
+
+def test_a_roll_before_the_process_died_does_not_cost_what_came_behind_it() -> None:
+    """The new segment's name is not durable, and everything below it is: the next flush has to sync the folder."""
+    bench = IdleBench()
+    bench.lead(b"a")
+    bench.settle()
+    bench.log.roll(NOW)
+    bench.kill()
+    bench.lead(b"b")
+    bench.log.flush()
+    assert bench.log.held == 2
+    assert lose_power(bench).log_end_offset == 2
+
+
+def test_a_log_made_before_the_process_died_keeps_what_it_held() -> None:
+    """Nothing of it was ever flushed: neither its folder's name nor its partition.metadata are durable."""
+    bench = IdleBench()
+    other = TopicPartition("orders", PartitionIndex(1))
+    bench.folder.create_log(other, TOPIC_ID, SMALL)
+    bench.disk.kill()
+    bench.folder = bench.open_folder()
+    log = bench.folder.load_logs(lambda _tp, _id: SMALL)[other]
+    log.append(batch(b"a"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    log.flush()
+    assert log.held == 1
+    bench.disk.crash(NothingSurvives())
+    bench.folder = bench.open_folder()
+    assert bench.folder.load_logs(lambda _tp, _id: SMALL)[other].log_end_offset == 1
+
+
+def test_segments_that_a_cut_removed_do_not_come_back_behind_what_took_their_place() -> None:
+    """The process died before the folder was synced; the log ended just where the recovery point had been lowered
+    to."""
+    bench = IdleBench()
+    bench.lead(b"a")
+    bench.log.roll(NOW)
+    bench.lead(b"cut")
+    bench.settle()
+    stop_at(bench.disk, "sync_folder", behind="remove")
+    with pytest.raises(SimulatedCrash):
+        bench.log.truncate_to(Offset(1))
+    bench.kill()
+    assert bench.log.log_end_offset == 1
+    bench.lead(b"b", epoch=1)
+    bench.lead(b"c", epoch=1)
+    bench.log.flush()
+    before = bench.contents()
+    lose_power(bench)
+    assert bench.contents() == before
+
+
+def test_a_time_index_that_recovery_rebuilt_is_durable_before_the_next_clean_stop() -> None:
+    """Its last entry was lost and read as time 0: lookups by time found nothing."""
+    bench = IdleBench(replace(SMALL, index_interval_bytes=10_000))
+    for n in range(6):
+        bench.lead(b"x" * 60, timestamp=NOW + n)
+    bench.log.roll(NOW)
+    bench.settle()
+    bench.kill()
+    bench.folder.close_clean()
+    bench.disk.crash(OnlySizesSurvive())
+    log = bench.reopen()
+    assert bench.folder.was_clean
+    found = log.offset_for_timestamp(NOW + 5, up_to=log.log_end_offset)
+    assert found is not None and found.offset == 5
+
+
+def test_what_a_failed_fsync_left_in_the_page_cache_is_written_again_on_page_cache_topics_too() -> None:
+    """Scenario 14: the recovery point must not rise over bytes that only look written."""
+    bench = IdleBench(replace(SMALL, durability=Durability.PAGE_CACHE))
+    bench.lead(b"a")
+    bench.disk.fail("sync", ".log")
+    with pytest.raises(KafkaStorageError):
+        bench.log.flush()
+    bench.kill()
+    bench.log.flush()
+    assert bench.log.recovery_point == 1
+    assert lose_power(bench).log_end_offset == 1
+
+
+def test_names_of_page_cache_topics_are_durable_below_the_recovery_point() -> None:
+    bench = IdleBench(replace(SMALL, durability=Durability.PAGE_CACHE))
+    bench.lead(b"a")
+    bench.log.flush()
+    bench.log.roll(NOW)
+    bench.lead(b"b")
+    bench.kill()
+    bench.log.flush()
+    assert bench.log.recovery_point == 2
+    assert lose_power(bench).log_end_offset == 2
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_roll_does_not_cost_the_segments_name() -> None:
+    """The segment is there when the note of agreed transaction indexes finds no room: its name is made durable with
+    what is appended next."""
+    bench = IdleBench()
+    bench.lead(b"a")
+    bench.log.flush()
+    bench.disk.fail("open", "transaction-index-agreement", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        bench.log.guard("rolling", lambda: bench.log.roll(NOW))
+    bench.disk.heal()
+    bench.lead(b"b")
+    bench.log.flush()
+    assert bench.log.held == 2
+    assert lose_power(bench).log_end_offset == 2
+
+
+def test_what_was_cut_from_a_v1_log_does_not_come_back_under_the_next_epoch() -> None:
+    """Scenario 3, variant: the process died in a cut; its next epoch is durable before its first byte, the cut must be
+    so before."""
+    bench = IdleBench(replace(SMALL, magic=1))
+    bench.log.append(message(0), assign_offsets=False, leader_epoch=LeaderEpoch(0), epochs=[entry(0, 0)])
+    bench.log.append(message(1), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    bench.settle()
+    stop_at(bench.disk, "sync", behind="truncate", times=2)
+    with pytest.raises(SimulatedCrash):
+        bench.log.truncate_to(Offset(1))
+    bench.kill()
+    bench.log.append(message(1), assign_offsets=False, leader_epoch=LeaderEpoch(5), epochs=[entry(5, 1)])
+    log = lose_power(bench)
+    assert log.log_end_offset == 1, "the new message was lost, the old one must not be of epoch 5"
+
+
+def message(offset: int) -> bytes:
+    builder = MessageSetBuilder(1, base_offset=offset)
+    builder.append(key=b"k", value=b"v%d" % offset, timestamp=Millis(NOW))
+    return builder.build()
+
+
+def entry(epoch: int, offset: int) -> EpochStart:
+    return EpochStart(LeaderEpoch(epoch), Offset(offset))

@@ -1,0 +1,30 @@
+"""Other numbers for a batch that its producer has built already: an idempotent producer goes on in another epoch.
+
+Source: KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from tidelog.errors import UnsupportedForMessageFormat
+from tidelog.records.checksum import crc32c
+from tidelog.records.header import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PRODUCER_AT, read_header
+
+
+def set_producer(
+    buffer: bytearray | memoryview, position: int, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give the v2 batch at `position` these numbers of its producer, in place, and compute its checksum anew.
+
+    Raises UnsupportedForMessageFormat, with nothing changed, for a v0 or v1 message, which has none.
+    """
+    magic = buffer[position + MAGIC_AT]
+    if magic != 2:
+        raise UnsupportedForMessageFormat(
+            f"the message at byte {position} has format v{magic}, which has no place for a producer's numbers: send it "
+            "without idempotence"
+        )
+    end = read_header(buffer, position).end
+    struct.pack_into(">qhi", buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    struct.pack_into(">I", buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]))
