@@ -83,7 +83,21 @@ def cluster_speed(run: Run, *, producers: int = 3, pace: float = 1.0) -> float:
     pause up to `pace` seconds between two records, all checkers."""
     seconds = 3.0 if run.quick else 20.0
     topic = TopicPlan("orders", partitions=3, replicas=3, min_insync=2, segment_bytes=1 << 20)
-    plan = Plan(1, 3, seconds, (topic,), producers, 2, pace, 1, 3, 20 << 20, churn=False, faults=())
+    plan = Plan(
+        seed=1,
+        nodes=3,
+        seconds=seconds,
+        topics=(topic,),
+        producers=producers,
+        idempotent=producers // 2,
+        readers=2,
+        pace=pace,
+        folders=1,
+        voters=3,
+        snapshot_bytes=20 << 20,
+        churn=False,
+        faults=(),
+    )
     best = 0.0
     for _ in range(1 if run.quick else 3):
         with Simulation(plan.seed) as sim:

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from node import status
+from node.fetch_answers import diverging_answer, read_answer
 from node.open_fetch import FollowerIdentity, OpenFetch
+from node.own_bytes import damage_at
 from replication.epochs import ensure_epoch
 from replication.follower import FollowerState, PartitionFollower
 from replication.follower_events import (
@@ -75,6 +77,7 @@ from replication.leader_events import (
 from replication.partition_leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.data_folder import DataFolder
+from storage.loaded import Damage
 from storage.log import Log
 from storage.log_reader import LogRead
 from tidelog._wire import Buffer, PartitionFetched
@@ -101,7 +104,7 @@ from tidelog.types import (
     PartitionKey,
     TopicPartition,
 )
-from tidelog.v1 import common_pb2, data_pb2
+from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.partition")
 
@@ -136,6 +139,10 @@ class PartitionHost(Protocol):
 
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
         """The partition's log has lost what it held."""
+        ...
+
+    def damage_found(self, log: Log, damage: Damage) -> None:
+        """The log has lost this, and does not know it yet."""
         ...
 
 
@@ -377,13 +384,23 @@ class Partition:
         self._host.attend(self)
         match verdict:
             case FetchAgreed():
+                if item.refused:
+                    self._check_own(fetch)
                 return None
             case FetchDiverged(end):
-                return self._diverging_answer(fetch, end)
+                return diverging_answer(fetch, self.log, self.leader_epoch, end)
             case FetchRefused(error):
                 raise error
             case _:
                 raise AssertionError(f"a fetch was answered by {verdict}")
+
+    def _check_own(self, fetch: OpenFetch) -> None:
+        """A follower refused the bytes that it was sent: are they damaged here too?"""
+        damage = damage_at(self.log, fetch.next_offset, fetch.max_bytes)
+        if damage is None:
+            _log.warning("%s: a follower refused bytes from %d on, which are sound here", self, fetch.next_offset)
+        else:
+            self._host.damage_found(self.log, damage)
 
     def follower_held(self, follower: FollowerIdentity, report: data_pb2.HeldPosition, now: Millis) -> None:
         """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
@@ -403,7 +420,7 @@ class Partition:
         """A consumer's fetch came. Returns an answer that is due at once, or None. Raises why it is refused."""
         leader = self.leading_in(fetch.leader_epoch)
         end = leader.diverging(fetch.next_offset, fetch.last_epoch) if fetch.last_epoch != NO_LEADER_EPOCH else None
-        return None if end is None else self._diverging_answer(fetch, end)
+        return None if end is None else diverging_answer(fetch, self.log, self.leader_epoch, end)
 
     def read_for(self, fetch: OpenFetch, now: Millis) -> PartitionFetched | None:
         """Answer the fetch, or let it wait here: None. Raises why it is refused."""
@@ -451,44 +468,10 @@ class Partition:
     def _answer(
         self, fetch: OpenFetch, leader: PartitionLeader, read: LogRead, *, waits: bool = False
     ) -> PartitionFetched:
-        watermark = leader.high_watermark
-        answer = PartitionFetched(
-            fetch_id=fetch.fetch_id,
-            topic_id=fetch.topic_id,
-            partition=fetch.index,
-            leader_epoch=leader.leader_epoch,
-            high_watermark=watermark,
-            last_stable_offset=self.log.last_stable_offset,
-            log_start_offset=self.log.log_start_offset,
-            preferred_read_replica=-1,
-            waits=waits,
-            records=read.records,
-        )
-        if read.aborted:
-            answer.aborted = [
-                data_pb2.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-                for entry in read.aborted
-            ]
         if fetch.follower is not None:
             told = self._told[fetch.follower.node_id]
-            told.watermark, told.log_start = watermark, self.log.log_start_offset
-            answer.epochs = [
-                common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
-            ]
-        return answer
-
-    def _diverging_answer(self, fetch: OpenFetch, end: EpochEnd) -> PartitionFetched:
-        return PartitionFetched(
-            fetch_id=fetch.fetch_id,
-            topic_id=fetch.topic_id,
-            partition=fetch.index,
-            leader_epoch=self.leader_epoch,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=self.log.log_start_offset,
-            diverging=common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset),
-            preferred_read_replica=-1,
-        )
+            told.watermark, told.log_start = leader.high_watermark, self.log.log_start_offset
+        return read_answer(fetch, self.log, leader.leader_epoch, leader.high_watermark, read, waits=waits)
 
     # --- leading: what the core wants ---
 
@@ -573,7 +556,6 @@ class Partition:
                     fetch.answer_anyway()
                     continue
             if told.watermark < overdue or told.log_start < log_start:
-                told.watermark, told.log_start = watermark, log_start
                 fetch.tell(self._answer(fetch, leader, LogRead(b"", fetch.next_offset, ()), waits=True))
             unfinished |= told.watermark < watermark
         return unfinished
@@ -595,6 +577,7 @@ class Partition:
                 last_fetched_epoch=effect.last_epoch,
                 held_offset=effect.held,
                 log_start_offset=effect.log_start,
+                refused=effect.refused,
             )
         return None
 

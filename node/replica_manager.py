@@ -349,25 +349,36 @@ class ReplicaManager:
                 partition.go_offline(error)
 
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
-        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets."""
+        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets; unless
+        nobody else can go on, and it can."""
+        if partition.offline is None and partition.log.lost.takes_appends and self._must_stay(partition):
+            if partition not in self._borne and partition.log.damage is not None:
+                _log.error("%s serves on what it can, since nobody else could lead: %s", partition, error.message)
+                self._borne[partition] = partition.log.damage
+            return
+        self._stop_damaged(partition, error)
+
+    def _stop_damaged(self, partition: Partition, error: TidelogError) -> None:
+        self._borne.pop(partition, None)
         _log.error("%s stops: %s", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
-        """The scrub found that a log lost what it held. The replica leaves both sets and is fetched anew; where nobody
-        else can go on it stays, since the rest of it is better than nothing, and is asked again from time to time."""
+        """The scrub, or a follower, found that a log lost what it held. The replica leaves both sets and is fetched
+        anew; where nobody else can go on it stays, since the rest of it is better than nothing, and is asked again from
+        time to time."""
         partition = self._by_name.get(log.topic_partition)
         if partition is None or partition.log is not log or partition.offline is not None:
             return
-        state = self._image.partition(partition.key)
-        if state is None or (state.leader == self._me and not self._others_in_sync(state)):
+        if self._must_stay(partition):
             self._borne[partition] = damage
             return
-        self._borne.pop(partition, None)
-        log.note_damage(damage)
-        self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
-        self._apply(self._image.topics[state.topic_id], state)
+        log.lost.note(damage)
+        self._stop_damaged(partition, CorruptLog(f"its log lost {damage}"))
+        state = self._image.partition(partition.key)
+        if state is not None:
+            self._apply(self._image.topics[state.topic_id], state)
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
@@ -380,12 +391,16 @@ class ReplicaManager:
         return {
             partition.key: str(partition.log.damage)
             for partition in self._partitions.values()
-            if partition.log.damage is not None and partition.folder.offline is None
+            if partition.log.damage is not None and partition.offline is not None and partition.folder.offline is None
         }
 
-    def _others_in_sync(self, state: PartitionState) -> bool:
-        nodes = self._image.nodes
-        return any(node != self._me and node in nodes and not nodes[node].fenced for node in state.isr)
+    def _must_stay(self, partition: Partition) -> bool:
+        """Does this node lead, and is no other member of the in-sync or the eligible set there to take over?"""
+        state, nodes = self._image.partition(partition.key), self._image.nodes
+        if state is None:
+            return True
+        others = (node for node in (*state.isr, *state.elr) if node != self._me)
+        return state.leader == self._me and not any(node in nodes and not nodes[node].fenced for node in others)
 
     def _resign(self, partition: Partition) -> None:
         """Ask the controller to let others lead what this node cannot serve any more."""

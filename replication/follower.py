@@ -15,6 +15,7 @@ Kept true:
      leader's epochs say where it diverges.
   5. The log start follows the leader's, as far as records are known to be committed; never back.
   6. The next fetch waits for the append, not for the fsync; when more is held meanwhile, the leader is told at once.
+  7. Bytes that fail their checksum are not appended, and the next fetch says so: the leader may have rotten ones.
 
 Left to others: bytes (storage/), the stream and its fetch numbers (node/replica_fetcher.py), which epoch it is
 (metadata).
@@ -49,7 +50,7 @@ from replication.follower_events import (
     Waited,
     WantFetch,
 )
-from tidelog.errors import OffsetOutOfRange, TidelogError
+from tidelog.errors import CorruptRecord, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
 PAUSE_MS_MIN: Final = 50
@@ -96,6 +97,7 @@ class PartitionFollower:
         self._told = log.held
         self._rng = rng
         self._failures = 0
+        self._refused_bytes = False
         self._resume_at = Millis(0)
 
     def start(self) -> list[FollowerEffect]:
@@ -120,6 +122,7 @@ class PartitionFollower:
             case LogFailed(log, error, at):
                 assert self.state is FollowerState.WRITING, "only what was asked for can fail"
                 self._log, self._committed = log, None
+                self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(error, at)
             case _:
                 assert_never(event)
@@ -131,7 +134,7 @@ class PartitionFollower:
             return []
         log = self._log
         self.state, self._open, self._told = FollowerState.OPEN, _OpenFetch(fetch_id, log.log_end), log.held
-        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start)]
+        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start, self._refused_bytes)]
 
     def _held(self, held: Offset) -> list[FollowerEffect]:
         log = self._log
@@ -164,7 +167,8 @@ class PartitionFollower:
             return [WantFetch()]
         if answer.diverging is not None:
             return self._diverged(answer.diverging, answer)
-        self._failures = 0
+        if not answer.has_records:
+            self._failures = 0
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
             self.state, self._committed = FollowerState.WRITING, committed
@@ -182,8 +186,9 @@ class PartitionFollower:
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         assert self.state is FollowerState.WRITING, "only what was asked for can change the log"
-        self._log, self.state = log, FollowerState.READY
+        self._log, self.state, self._refused_bytes = log, FollowerState.READY, False
         committed, self._committed = self._committed, None
+        self._failures = 0
         return [WantFetch()] if committed is None else [*self._advance(committed), WantFetch()]
 
     # --- cutting ---

@@ -100,13 +100,14 @@ class WantFetch:
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send this fetch."""
+    """Send this fetch. refused: what came for the last one was damaged."""
 
     fetch_id: int
     next_offset: Offset
     last_epoch: LeaderEpoch
     held: Offset
     log_start: Offset
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from node import methods, replica_fetcher, replica_manager
+from node import fetch_answers, methods, replica_fetcher, replica_manager
 from node import partition as node_partition
 from node import registration as node_registration
 from node.duplex import run_duplex
@@ -61,12 +61,12 @@ def a_diverging_fetch_counts(patch: Patch) -> None:
 def a_watermark_comes_before_the_cut(patch: Patch) -> None:
     """A diverging answer carries the leader's watermark; the follower takes it first and cuts its log when it is told
     again."""
-    answer_of, cut_of = node_partition.Partition._diverging_answer, follower.PartitionFollower._diverged
+    answer_of, cut_of = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
     told: set[int] = set()
 
-    def diverging_answer(self: Any, fetch: Any, end: Any) -> Any:
-        answer = answer_of(self, fetch, end)
-        answer.high_watermark = self.log.high_watermark
+    def diverging_answer(fetch: Any, log: Any, epoch: Any, end: Any) -> Any:
+        answer = answer_of(fetch, log, epoch, end)
+        answer.high_watermark = log.high_watermark
         return answer
 
     def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
@@ -75,7 +75,7 @@ def a_watermark_comes_before_the_cut(patch: Patch) -> None:
         told.add(self.leader_epoch)
         return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
 
-    patch.setattr(node_partition.Partition, "_diverging_answer", diverging_answer)
+    patch.setattr(node_partition, "diverging_answer", diverging_answer)
     patch.setattr(follower.PartitionFollower, "_diverged", diverged)
 
 
@@ -226,6 +226,11 @@ def a_folder_without_its_number_is_unfenced(patch: Patch) -> None:
     patch.setattr(node_registration.Registration, "_get_ready", get_ready)
 
 
+def a_leader_does_not_look_at_its_own_bytes(patch: Patch) -> None:
+    """What followers refuse is sent to them again, for ever."""
+    patch.setattr(node_partition.Partition, "_check_own", lambda *_: None)
+
+
 def _sequences_are_not_checked(patch: Patch) -> None:
     patch.setattr(producer_entry.ProducerState, "_check_sequence", lambda *_: None)
 
@@ -314,6 +319,9 @@ PLANTED = [
     Planted(a_refused_follower_is_given_one_tick, stories.refused_fetch_is_sent_again, "the first record is committed"),
     Planted(a_fetcher_stopped_while_it_connects_goes_on, stories.stopped_while_connecting, "the node has stopped", 2),
     Planted(a_folder_without_its_number_is_unfenced, stories.folder_fails_before_ready, "it ends before it is ready"),
+    Planted(
+        a_leader_does_not_look_at_its_own_bytes, stories.rot_that_a_follower_refuses, "the rotten log is out of use"
+    ),
     Planted(a_flush_counts_beyond_a_cut, stories.flush_across_a_cut, LOSES),
     Planted(names_are_not_synced, stories.all_machines_lose_power, LOSES),
     Planted(unsynced_bytes_count_as_held, stories.all_machines_lose_power, LOSES),

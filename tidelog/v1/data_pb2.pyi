@@ -302,6 +302,7 @@ class FetchPartition(_message.Message):
     HELD_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     fetch_id: _builtins.int
     """chosen by the sender, unique on its stream, comes back in the answer"""
     topic_id: _builtins.bytes
@@ -320,6 +321,8 @@ class FetchPartition(_message.Message):
     """followers: their log start; else -1"""
     max_bytes: _builtins.int
     """at most so many bytes, but always one whole batch"""
+    refused: _builtins.bool
+    """followers: the bytes last sent from this offset on were damaged; the leader checks its own"""
     def __init__(
         self,
         *,
@@ -332,10 +335,11 @@ class FetchPartition(_message.Message):
         held_offset: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_id", b"fetch_id", "fetch_offset", b"fetch_offset", "held_offset", b"held_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_id", b"fetch_id", "fetch_offset", b"fetch_offset", "held_offset", b"held_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "refused", b"refused", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
