@@ -77,12 +77,12 @@ class EpochRecovery:
 
     def _agrees(self, epoch: LeaderEpoch, offset: Offset) -> bool:
         """Is that the epoch in force there? Where a log was cut from its beginning, the first entry says where it
-        starts now, and a batch may begin below it."""
-        entries = self.cache.entries
+        starts now, and a batch may begin below it. An entry above that is of a log that was here before."""
+        entries, known = self.cache.entries, self._site.known
         if not entries:
             return False
         if offset < entries[0].start_offset:
-            return epoch <= entries[0].epoch
+            return epoch <= entries[0].epoch and (known.foreign or entries[0].start_offset <= known.log_start)
         return self.cache.last_with_data(Offset(offset + 1)) == epoch
 
     def finish(self, log_start: Offset, log_end: Offset) -> None:

@@ -164,6 +164,8 @@ class FlushState:
                 break
             ticket.handles.append(segment.file.share())
         for segment in self.rolled:
+            if segment.base_offset < segments[0].base_offset:
+                ticket.handles.append(segment.file.share())  # a preallocated one was cut to size
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
         ticket.closed = list(self.rolled)

@@ -110,7 +110,9 @@ class Recovery:
                     reason = "the offsets before the next segment are lost"
                     site.lose(segment.path, segment.size, end, behind.base_offset, reason)
             except BrokenChain as broken:
-                site.lose(segment.path, broken.position, Offset(broken.next_offset), behind.base_offset, broken.reason)
+                if broken.next_offset != behind.base_offset or not self._cut_zeros(segment, broken.position):
+                    lost_from = Offset(broken.next_offset)
+                    site.lose(segment.path, broken.position, lost_from, behind.base_offset, broken.reason)
             segment.close()
             site.progress(done + 1, len(segments), 0)
 
@@ -183,6 +185,8 @@ class Recovery:
                     position, next_offset = header.end, Offset(header.last_offset + 1)
             except BrokenChain as broken:
                 position = broken.position
+                if next_offset == behind and self._cut_zeros(segment, position):
+                    break
                 if next_offset >= site.protected:
                     self._cut(segment, broken, next_offset)
                     return next_offset, min(rewrite_from, position), True
@@ -276,6 +280,18 @@ class Recovery:
         segment.file.truncate(broken.position)
         segment.size = broken.position
         self._site.changed = True
+
+    def _cut_zeros(self, segment: LogSegment, position: int) -> bool:
+        """Behind the last batch of a closed segment: was it preallocated, and its cut to size lost? Returns whether
+        only zeros were there, which are no loss."""
+        left = segment.file.pread(segment.size - position, position)
+        if any(left):
+            return False
+        self._site.note(f"{segment.path}: {len(left)} zeros behind its last batch, preallocated for more, were cut")
+        segment.file.truncate(position)
+        segment.size = position
+        self._mended.append(segment)
+        return True
 
     # --- durable again --------------------------------------------------------------------------------------------
 

@@ -533,7 +533,7 @@ def test_a_silent_leader_keeps_an_idempotent_producer_waiting_no_longer_than_the
         async with memory_cluster() as cluster:
             cluster.create("orders")
             async with Producer(
-                cluster.bootstrap, linger_ms=0, request_timeout_ms=200, delivery_timeout_ms=700
+                cluster.bootstrap, linger_ms=0, request_timeout_ms=600, delivery_timeout_ms=3_000
             ) as producer:
                 await producer.send("orders", b"1")
                 cluster.nodes[0].on_produce = lambda entry: SILENCE

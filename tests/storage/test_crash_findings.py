@@ -11,10 +11,12 @@ from dataclasses import replace
 
 import pytest
 
+from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
 from storage.config import LogConfig
 from storage.fake_disk import FakeDisk, SimulatedCrash
+from storage.files import sync_paths
 from storage.log import Log
-from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch
+from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.records.message_builder import MessageSetBuilder
 from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
@@ -23,14 +25,14 @@ from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, P
 class NothingSurvives(random.Random):
     """The fate of what was not synced: all of it is lost."""
 
-    def randrange(self, *_: object) -> int:  # type: ignore[override]
+    def randrange(self, *_: object) -> int:
         return 0
 
 
 class OnlySizesSurvive(random.Random):
     """Of what was not synced, files keep their sizes, and nothing that was written to them."""
 
-    def randrange(self, start: int, *_: object) -> int:  # type: ignore[override]
+    def randrange(self, start: int, *_: object) -> int:
         return min(3, start - 1)
 
     def random(self) -> float:
@@ -192,6 +194,53 @@ def test_what_was_cut_from_a_v1_log_does_not_come_back_under_the_next_epoch() ->
     bench.log.append(message(1), assign_offsets=False, leader_epoch=LeaderEpoch(5), epochs=[entry(5, 1)])
     log = lose_power(bench)
     assert log.log_end_offset == 1, "the new message was lost, the old one must not be of epoch 5"
+
+
+def test_epochs_of_a_log_that_was_here_before_are_none_of_this_one() -> None:
+    """Goal: the epoch of what a log gets after it was emptied is known. Method: the process dies before the old epochs
+    are cleared, and what comes then is there after a loss of power, its own epochs are not."""
+    bench = IdleBench()
+    bench.follow(stamped(6, b"old", epoch=1))
+    bench.settle()
+    stop_at(bench.disk, "open", behind="sync_folder", times=2)
+    with pytest.raises(SimulatedCrash):
+        bench.log.truncate_fully_and_start_at(Offset(4))
+    assert read_epochs(bench.disk, f"{bench.log.path}/{LEADER_EPOCH_CHECKPOINT}") == (entry(1, 6),)
+    bench.kill()
+    bench.lead(b"new", epoch=0)
+    bench.disk.sync_folder(bench.log.path)
+    sync_paths(bench.disk, [bench.log.active.path])
+    lose_power(bench)
+    assert bench.log.epoch_entries() == (entry(0, bench.log.log_start_offset),)
+
+
+def test_zeros_that_a_closed_segment_was_preallocated_with_are_no_damage() -> None:
+    """Its cut to size was not durable when power failed, although all of its records had been."""
+    bench = IdleBench(replace(SMALL, preallocate=True))
+    bench.lead(b"a")
+    bench.settle()
+    bench.log.roll(NOW)
+    bench.lead(b"b")
+    before = bench.contents()
+    bench.disk.sync_folder(bench.log.path)
+    sync_paths(bench.disk, [bench.log.active.path])
+    lose_power(bench)
+    assert bench.log.damage is None
+    assert bench.contents() == before
+
+
+def test_a_preallocated_segment_is_cut_to_size_durably_before_a_clean_stop() -> None:
+    bench = IdleBench(replace(SMALL, preallocate=True))
+    bench.lead(b"a")
+    bench.settle()
+    bench.log.roll(NOW)
+    bench.lead(b"b")
+    before = bench.contents()
+    bench.folder.close_clean()
+    bench.disk.crash(NothingSurvives())
+    bench.reopen()
+    assert bench.folder.was_clean
+    assert bench.contents() == before
 
 
 def message(offset: int) -> bytes:
