@@ -76,6 +76,7 @@ class OpenFetch:
     deadline: Millis
     follower: FollowerIdentity | None
     isolation: FetchIsolation
+    rack: str = ""
     partition: Partition | None = None
     due: bool = False
     short: bool = False
@@ -153,7 +154,7 @@ class FetchDesk:
             self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.fetch_wait_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
-            self._open_one(item, request.min_bytes, deadline, follower, isolation, now)
+            self._open_one(item, request, deadline, follower, isolation, now)
         if request.held:
             if follower is None:
                 raise InvalidRequest("a consumer's fetch reports held positions, which only a follower has")
@@ -174,7 +175,7 @@ class FetchDesk:
     def _open_one(
         self,
         item: data_pb2.FetchPartition,
-        min_bytes: int,
+        request: data_pb2.FetchRequest,
         deadline: Millis,
         follower: FollowerIdentity | None,
         isolation: FetchIsolation,
@@ -189,10 +190,11 @@ class FetchDesk:
             LeaderEpoch(item.last_fetched_epoch),
             LeaderEpoch(item.current_leader_epoch),
             max(1, min(item.max_bytes or self._config.fetch_bytes, BYTES_MAX)),
-            min_bytes,
+            request.min_bytes,
             deadline,
             follower,
             isolation,
+            request.rack,
         )
         key = (item.topic_id, item.partition)
         earlier = self._open.pop(key, None)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from node import status
-from node.fetch_answers import diverging_answer, read_answer
+from node.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.open_fetch import FollowerIdentity, OpenFetch
 from node.own_bytes import damage_at
 from replication.epochs import ensure_epoch
@@ -418,13 +418,37 @@ class Partition:
 
     def reader_fetched(self, fetch: OpenFetch) -> PartitionFetched | None:
         """A consumer's fetch came. Returns an answer that is due at once, or None. Raises why it is refused."""
-        leader = self.leading_in(fetch.leader_epoch)
-        end = leader.diverging(fetch.next_offset, fetch.last_epoch) if fetch.last_epoch != NO_LEADER_EPOCH else None
-        return None if end is None else diverging_answer(fetch, self.log, self.leader_epoch, end)
+        leader = self._readable_in(fetch.leader_epoch)
+        end = None
+        if leader is None:
+            end = committed_divergence(self.name, self.log, fetch)
+        elif fetch.last_epoch != NO_LEADER_EPOCH:
+            end = leader.diverging(fetch.next_offset, fetch.last_epoch)
+        if end is not None:
+            return diverging_answer(fetch, self.log, self.leader_epoch, end)
+        nearest = None if leader is None else leader.in_sync.nearest(fetch.rack, fetch.next_offset)
+        if nearest is None:
+            return None
+        answer = read_answer(fetch, self.log, self.leader_epoch, LogRead(b"", fetch.next_offset, ()))
+        answer.preferred_read_replica = nearest
+        return answer
+
+    def _readable_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader | None:
+        """The core, or None where this node follows in that epoch: it too can be read, as far as it knows records to be
+        committed (KIP-392). Raises why neither."""
+        if self.follower is None or self.offline is not None:
+            return self.leading_in(leader_epoch)
+        if leader_epoch == NO_LEADER_EPOCH:
+            raise self._not_leading()
+        ensure_epoch(self.name, self.leader_epoch, leader_epoch)
+        return None
 
     def read_for(self, fetch: OpenFetch, now: Millis) -> PartitionFetched | None:
         """Answer the fetch, or let it wait here: None. Raises why it is refused."""
-        leader = self.leading_in(fetch.leader_epoch)
+        if fetch.follower is None:
+            self._readable_in(fetch.leader_epoch)
+        else:
+            self.leading_in(fetch.leader_epoch)
         log = self.log
         offset = fetch.next_offset
         up_to = log.end_for(fetch.isolation)
@@ -436,8 +460,8 @@ class Partition:
         due = fetch.due or (fetch.follower is None and now >= fetch.deadline) or fetch.min_bytes <= 0
         if offset >= up_to:
             if due:
-                return self._answer(fetch, leader, LogRead(b"", offset, ()))
-            self._wait(fetch)
+                return self._answer(fetch, LogRead(b"", offset, ()))
+            (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
             return None
         try:
             read = log.fetch(offset, fetch.max_bytes, fetch.isolation)
@@ -447,13 +471,7 @@ class Partition:
         if len(read.records) < min(fetch.min_bytes, fetch.max_bytes) and not due:
             fetch.short = True
             return None
-        return self._answer(fetch, leader, read)
-
-    def _wait(self, fetch: OpenFetch) -> None:
-        if fetch.follower is None:
-            self._readers_waiting[fetch] = None
-        else:
-            self._followers_waiting[fetch] = None
+        return self._answer(fetch, read)
 
     def stop_waiting(self, fetch: OpenFetch) -> None:
         """The fetch is answered, or its stream is gone."""
@@ -465,13 +483,11 @@ class Partition:
         for fetch in fetches:
             fetch.wake()
 
-    def _answer(
-        self, fetch: OpenFetch, leader: PartitionLeader, read: LogRead, *, waits: bool = False
-    ) -> PartitionFetched:
+    def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> PartitionFetched:
         if fetch.follower is not None:
             told = self._told[fetch.follower.node_id]
-            told.watermark, told.log_start = leader.high_watermark, self.log.log_start_offset
-        return read_answer(fetch, self.log, leader.leader_epoch, leader.high_watermark, read, waits=waits)
+            told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset
+        return read_answer(fetch, self.log, self.leader_epoch, read, waits=waits)
 
     # --- leading: what the core wants ---
 
@@ -556,7 +572,7 @@ class Partition:
                     fetch.answer_anyway()
                     continue
             if told.watermark < overdue or told.log_start < log_start:
-                fetch.tell(self._answer(fetch, leader, LogRead(b"", fetch.next_offset, ()), waits=True))
+                fetch.tell(self._answer(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
             unfinished |= told.watermark < watermark
         return unfinished
 
@@ -613,7 +629,8 @@ class Partition:
                 case WantFetch():
                     self._host.want_fetch(self)
                 case AdvanceWatermark(offset):
-                    self.log.advance_high_watermark(offset)
+                    if self.log.advance_high_watermark(offset) and self._readers_waiting:
+                        self._wake(self._readers_waiting)
                 case AdvanceLogStart(offset):
                     self._follow_log_start(offset)
                 case ReportHeld(held):

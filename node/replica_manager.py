@@ -322,7 +322,7 @@ class ReplicaManager:
     def _views(self, state: PartitionState) -> dict[NodeId, ReplicaView]:
         nodes = self._image.nodes
         return {
-            replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining)
+            replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining, node.rack)
             for replica in state.replicas
             if (node := nodes.get(replica)) is not None
         }

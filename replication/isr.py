@@ -181,6 +181,22 @@ class InSyncSet:
         """What the books say of a follower."""
         return self._books.get(replica)
 
+    def nearest(self, rack: str, offset: Offset) -> NodeId | None:
+        """The member in that rack whom a reader at `offset` should ask (KIP-392): the one whose log reaches furthest,
+        of those that have the offset. None: the leader itself is as near, or nobody is."""
+        mine = self._views.get(self._me)
+        if not rack or (mine is not None and mine.rack == rack):
+            return None
+        found = [
+            (-book.log_end, replica)
+            for replica, book in self._books.items()
+            if replica in self.isr
+            and self._is_eligible(replica)
+            and self._views[replica].rack == rack
+            and book.log_start <= offset <= book.log_end
+        ]
+        return min(found)[1] if found else None
+
     def commit(self) -> Offset | None:
         """Move the high watermark as far as the books allow. Returns its new value, None where it stays."""
         if len(self.isr) < self.min_insync:

@@ -309,15 +309,18 @@ PLANTED = [
     Planted(a_diverging_fetch_counts, stories.stale_position, MIXED),
     Planted(a_watermark_comes_before_the_cut, stories.watermark_of_a_diverging_answer, MIXED),
     Planted(a_replica_joins_by_its_log_end, stories.join_by_log_end, MEMBER_LACKS),
-    Planted(a_refused_joiner_counts_no_more, stories.late_proposal, MEMBER_LACKS),
+    Planted(a_refused_joiner_counts_no_more, stories.late_proposal, MEMBER_LACKS, 3),
     Planted(
-        a_refused_joiner_counts_no_more, stories.lost_answer_to_a_proposal, "committed without a member of the set", 4
+        a_refused_joiner_counts_no_more,
+        stories.lost_answer_to_a_proposal,
+        f"committed without a member of the set|{MEMBER_LACKS}",
+        6,
     ),
-    Planted(an_answer_counts_for_any_fetch, stories.late_answer, "offset 8 is missing"),
+    Planted(an_answer_counts_for_any_fetch, stories.late_answer, "lost offsets 8"),
     Planted(a_topic_is_found_by_its_name, stories.topic_made_again, MEMBER_LACKS, 5),
     Planted(a_leader_comes_from_all_replicas, stories.committed_outlives_its_leader, "with its log ending at"),
     Planted(a_refused_follower_is_given_one_tick, stories.refused_fetch_is_sent_again, "the first record is committed"),
-    Planted(a_fetcher_stopped_while_it_connects_goes_on, stories.stopped_while_connecting, "the node has stopped", 2),
+    Planted(a_fetcher_stopped_while_it_connects_goes_on, stories.stopped_while_connecting, "the node has stopped", 7),
     Planted(a_folder_without_its_number_is_unfenced, stories.folder_fails_before_ready, "it ends before it is ready"),
     Planted(
         a_leader_does_not_look_at_its_own_bytes, stories.rot_that_a_follower_refuses, "the rotten log is out of use"

@@ -27,6 +27,7 @@ from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.workload import Client, Sent
+from tidelog.errors import CorruptLog
 from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
 
@@ -560,7 +561,10 @@ class Simulation:
         if read is not None:
             return read
         with self._unwatched(disk):
-            return views.read(log, start, end)
+            try:
+                return views.read(log, start, end)
+            except CorruptLog as error:
+                raise Violation(f"on {node}: {error.message}") from error
 
     @staticmethod
     @contextlib.contextmanager
