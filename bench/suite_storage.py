@@ -34,7 +34,7 @@ from storage.log import Log
 from storage.offset_index import OffsetIndex
 from storage.os_files import OsFiles
 from storage.time_index import TimeIndex
-from tidelog.records import Record, RecordBatch, RecordBatchBuilder, build_batch, stamp
+from tidelog.records import HEADER_BYTES, RecordBatch, RecordBatchBuilder, stamp
 from tidelog.types import (
     Durability,
     EpochStart,
@@ -101,7 +101,6 @@ def appends(run: Run) -> Iterator[Figure]:
     yield Figure("follower append of 256 KiB, against the leader's", rate["follower"], "MB/s", rate["leader"], target=1)
     rate = append_rates(run, SMALL)
     for name, what in (("leader", "16 KiB"), ("idempotent", "16 KiB of an idempotent producer")):
-        # Counted by bytes, since the batches are a little smaller than that.
         yield Figure(f"leader append of {what}", rate[name] * 1e6 / SMALL, "appends/s", target=20_000)
     yield Figure("follower append of 16 KiB, against the leader's", rate["follower"], "MB/s", rate["leader"], target=1)
     yield Figure("leader append of 16 KiB, against raw writes", rate["leader"], "MB/s", rate["raw"])
@@ -168,14 +167,24 @@ class RawFile:
 
 
 def build(size: int, *, sequence: int | None = None) -> bytes:
-    """A producer's batch of about that size, of at least one record. sequence: of its first record, where its producer
-    is idempotent."""
-    record = len(build_batch([Record(Offset(0), Millis(NOW), b"key", b"v" * VALUE_BYTES)])) - 61
+    """A producer's batch of exactly that size, or of one record where that takes more: values of `VALUE_BYTES`, the
+    last one shorter. sequence: of its first record, where its producer is idempotent."""
     value = random.Random(1).randbytes(VALUE_BYTES)
+    values = [value] * max(1, (size - HEADER_BYTES) // (VALUE_BYTES + 20))
+    while len(batch_of([*values, value], sequence)) <= size:
+        values.append(value)
+    missing = size - len(batch_of([*values, b""], sequence))
+    if missing > 0:
+        excess = len(batch_of([*values, value[:missing]], sequence)) - size
+        values.append(value[: missing - excess])
+    return batch_of(values, sequence)
+
+
+def batch_of(values: Sequence[bytes], sequence: int | None) -> bytes:
     builder = RecordBatchBuilder()
     if sequence is not None:
         builder = RecordBatchBuilder(producer_id=ProducerId(1), producer_epoch=0, base_sequence=sequence)
-    for i in range(max(1, (size - 61) // (record + 1))):
+    for i, value in enumerate(values):
         builder.append(key=b"key", value=value, timestamp=NOW + i)
     return builder.build()
 

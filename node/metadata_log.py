@@ -124,7 +124,7 @@ class MetadataLog:
     def view(self) -> LogView:
         """The log as the quorum's rules see it."""
         log = self.log
-        voters, end = self._voters()
+        voters, end, before = self._voters()
         return LogView(
             log.log_start_offset,
             log.log_end_offset,
@@ -134,15 +134,21 @@ class MetadataLog:
             VoterSet.of(voters),
             end,
             self.snapshots.latest,
+            VoterSet.of(before),
         )
 
-    def _voters(self) -> tuple[tuple[Voter, ...], Offset]:
-        """The newest voters and one past their record, 0 where that is applied."""
-        for batch in reversed(self._pending):
-            for offset, record in reversed(batch.records):
-                if isinstance(record, VotersRecord):
-                    return record.voters, Offset(offset + 1)
-        return self.image.voters, Offset(0)
+    def _voters(self) -> tuple[tuple[Voter, ...], Offset, tuple[Voter, ...]]:
+        """The newest voters, one past their record, 0 where that is applied, and the voters before them."""
+        found = (
+            (record.voters, Offset(offset + 1))
+            for batch in reversed(self._pending)
+            for offset, record in reversed(batch.records)
+            if isinstance(record, VotersRecord)
+        )
+        applied = (self.image.voters, Offset(0))
+        newest, end = next(found, applied)
+        before = next(found, applied)[0]
+        return newest, end, before
 
     def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
         """Call with each new committed image, on the loop; with the present one now, if there is any."""
@@ -282,18 +288,22 @@ class MetadataLog:
         KafkaStorageError."""
         return self._guard("reading a snapshot in", lambda: self.snapshots.read(snapshot, position, max_bytes))
 
-    async def install_snapshot(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Begin anew behind a snapshot that the leader gave. Raises CorruptLog, UnsupportedVersion, KafkaStorageError,
-        DiskFull."""
+    async def install_snapshot(self, snapshot: SnapshotId, data: bytes, asked: Offset) -> None:
+        """Begin anew behind a snapshot that the leader gave. It may end where this image does: then nothing behind it
+        agrees with the leader's log. Nothing is done where the log does not end at `asked` any more, as it did when the
+        leader said so. Raises CorruptLog, UnsupportedVersion, KafkaStorageError, DiskFull."""
         image = decode_snapshot(data, snapshot)
-        if image.offset <= self.image.offset:
+        if image.offset < self.image.offset:
             return
         await self._write(snapshot, lambda: data)
+        if self.end != asked:
+            return  # this node was elected meanwhile
         self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
         self.log.truncate_fully_and_start_at(snapshot.end_offset)
         self._pending.clear()
         self._bytes_since_snapshot = 0
-        self._publish(image)
+        if image.offset > self.image.offset:
+            self._publish(image)
         self._moved()
 
     async def _write(self, snapshot: SnapshotId, make: Callable[[], bytes]) -> None:

@@ -208,7 +208,7 @@ class QuorumFetcher:
         wanted: list[SnapshotId] = []
         await self._driver.take(event, lambda effect: self._do(effect, answer, wanted))
         for snapshot in wanted:
-            await self._fetch_snapshot(target, snapshot)
+            await self._fetch_snapshot(target, snapshot, asked)
         if not self._in_touch and self._core.leader_id == leader:
             _log.info("fetches metadata from node %d at %s", answer.leader_id, target)
             self._in_touch = True
@@ -234,7 +234,7 @@ class QuorumFetcher:
             case TakeSnapshot(snapshot):
                 wanted.append(snapshot)
 
-    async def _fetch_snapshot(self, target: Endpoint, snapshot: SnapshotId) -> None:
+    async def _fetch_snapshot(self, target: Endpoint, snapshot: SnapshotId, asked: Offset) -> None:
         """Fetch a snapshot from the leader piece by piece, and begin the log anew behind it."""
         core = self._core
         pieces: list[bytes] = []
@@ -254,7 +254,7 @@ class QuorumFetcher:
                 return
             pieces.append(answer.data)
             position, size = position + len(answer.data), answer.size
-        await self._metadata.install_snapshot(snapshot, b"".join(pieces))
+        await self._metadata.install_snapshot(snapshot, b"".join(pieces), asked)
         _log.info("took a snapshot of the metadata up to offset %d, %d bytes", snapshot.end_offset, size)
 
     async def _join(self, cluster_id: str) -> None:

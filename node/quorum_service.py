@@ -167,13 +167,14 @@ class QuorumService:
         log = self._metadata.log
         fetch = fetch_from_proto(request)
         verdict = await self._driver.ask(lambda number: Fetched(number, self._now(), fetch), object)
+        epoch = self._view.leader_epoch if fetch.epoch == NO_LEADER_EPOCH else fetch.epoch
+        self._ensure_leading(epoch)  # the answer names the leader of now, and the verdict was of a moment ago
         match verdict:
             case BelowLogStart(snapshot):
                 answer.snapshot.CopyFrom(snapshot_to_proto(snapshot))
             case LogsDiverge(end):
                 answer.diverging.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
             case FetchAgreed(is_voter):
-                epoch = self._view.leader_epoch if fetch.epoch == NO_LEADER_EPOCH else fetch.epoch
                 await self._wait(request, epoch, is_voter)
                 self._ensure_leading(epoch)
                 self._read(request, answer, is_voter)

@@ -143,8 +143,8 @@ class Quorum:
 
     @property
     def is_voter(self) -> bool:
-        """Does this replica vote, as far as its own log says?"""
-        return self.me in self.log.voters
+        """Does this replica vote, as far as its own log says? One whose removal may not be committed still stands."""
+        return self.log.may_stand(self.me)
 
     @property
     def leads(self) -> bool:
@@ -548,7 +548,7 @@ class Quorum:
     def _leave_voters(self) -> None:
         if self.role in (Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE):
             self._move(Cause.LEFT_VOTERS, Role.OBSERVER)
-        elif self.leads and self.log.high_watermark >= self.log.voters_end:
+        elif self.leads:
             self._report("it was removed from the voters: it leads no more")
             self._resign(Cause.LEFT_VOTERS)
 

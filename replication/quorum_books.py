@@ -28,9 +28,11 @@ class QuorumBooks:
         self._positions: dict[ReplicaKey, Position] = {}
 
     def enter(self, replica: ReplicaKey, held: Offset, at: Millis) -> None:
-        """A fetch of the replica agreed: below `held` its disk has what this log has."""
-        known = self._positions.get(replica)
-        self._positions[replica] = Position(held if known is None else max(held, known.held), at)
+        """A fetch of the replica agreed: below `held` its disk has what this log has.
+
+        The last one counts, not the largest: an observer whose log was damaged begins again under the same name.
+        """
+        self._positions[replica] = Position(held, at)
 
     def has_fetched(self, replica: ReplicaKey) -> bool:
         """Has the replica fetched in this epoch?"""

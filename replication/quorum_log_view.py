@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replication.voters import NO_VOTERS, VoterSet
+from replication.voters import NO_VOTERS, ReplicaKey, VoterSet
 from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
 
 
@@ -21,8 +21,8 @@ class LogView:
     """One replica of the metadata log.
 
     held: everything below is on the disk. epochs: where each leader epoch begins. voters: by the last voters record of
-    the whole log, committed or not; voters_end: one past that record. snapshot: the newest one at or above the log
-    start, which stands for what was before it.
+    the whole log, committed or not; voters_end: one past that record, 0 if it is applied; voters_before: the set that
+    it replaced. snapshot: the newest one at or above the log start, which stands for what was before it.
     """
 
     log_start: Offset = Offset(0)
@@ -33,6 +33,15 @@ class LogView:
     voters: VoterSet = NO_VOTERS
     voters_end: Offset = Offset(0)
     snapshot: SnapshotId | None = None
+    voters_before: VoterSet = NO_VOTERS
+
+    def may_stand(self, replica: ReplicaKey) -> bool:
+        """May this replica, whose log it is, be elected?
+
+        Also while it is not known that the record that removes it is committed: it may be the only one that has that
+        record, and then no shorter log gets its vote (Raft's thesis, 4.2.2).
+        """
+        return replica in self.voters or (self.high_watermark < self.voters_end and replica in self.voters_before)
 
     @property
     def last_epoch(self) -> LeaderEpoch:

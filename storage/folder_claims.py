@@ -36,7 +36,9 @@ class FolderClaims:
     """The claims of one data folder. `notes`: what was wrong with the files, in sentences."""
 
     def __init__(self, files: Files, path: str) -> None:
-        """Reads what is there. Raises OSError."""
+        """Reads what is there, once it is sure to stay: a process that died between giving a file its name and syncing
+        the folder has left a claim that the next loss of power would take back. Raises OSError."""
+        files.sync_folder(path)
         self.notes: list[str] = []
         self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
         """Is Kafka's folder opened here for the first time?"""

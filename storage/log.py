@@ -544,7 +544,7 @@ class Log:
 
         The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes
         whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
-        (then nothing was cut), CorruptLog.
+        (then nothing was cut: a disk that is full later takes the folder offline), CorruptLog.
         """
         self._ensure_usable()
         if self.damage is not None and offset > self.damage.first_offset:
@@ -556,10 +556,12 @@ class Log:
         if offset <= self._segments.first.base_offset or offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(min(offset, self.log_end_offset))
             return
+        begun = False
         try:
             last = self._segments.last_below(offset)
             log_end = last.end_below(offset)
             self._lower(log_end)
+            begun = True
             self._cut(last, log_end)
             self._cut_epochs(log_end)
             self._set_end(log_end)
@@ -568,7 +570,8 @@ class Log:
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
-            raise self.folder.fail(f"truncating {self.path} to offset {offset}", error) from error
+            reason = OSError(errno.EIO, f"half cut when {error}") if begun else error
+            raise self.folder.fail(f"truncating {self.path} to offset {offset}", reason) from error
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull (nothing was done).

@@ -102,27 +102,44 @@ def rebuild(
     if state.has_transactions and high_watermark < log_end:
         known, more = state.load(high_watermark, now)
         notes += more
-    start = max(log_start, known or Offset(0))
-    replayed = Replayed(notes, [])
+    start = log_start if known is None else known
+    broken = _replay(state, segments, start, log_end, aborted, read_from)
+    if start < log_start and broken and broken[0][1].next_offset < log_start:
+        state.clear()  # what was deleted cannot be read any more: as if there were no snapshot
+        broken = _replay(state, segments, log_start, log_end, aborted, read_from)
+    state.high_watermark_moved(high_watermark)
+    if not broken:
+        state.take_snapshot(log_end)
+    return Replayed(notes, broken)
+
+
+def _replay(
+    state: ProducerStateManager,
+    segments: Sequence[LogSegment],
+    start: Offset,
+    log_end: Offset,
+    aborted: AbortedTransactions | None,
+    read_from: Offset | None,
+) -> list[tuple[LogSegment, BrokenChain]]:
+    """Enter what lies from `start` on, also below the log's start: a snapshot there knows nothing of what lies between.
+    Returns where segments cannot be read. Raises OSError."""
+    broken: list[tuple[LogSegment, BrokenChain]] = []
     for i, segment in enumerate(segments):
         base = segment.base_offset
         behind = segments[i + 1].base_offset if i + 1 < len(segments) else log_end
         if behind <= start and base != start:
             continue
-        if base > start and not replayed.broken:
+        if base > start and not broken:
             state.take_snapshot(base)
         found: list[AbortedTransaction] = []
         try:
             for batch in walk_producers(segment, max(start, base), log_end):
                 found += state.replay(batch)
-        except BrokenChain as broken:
-            replayed.broken.append((segment, broken))
+        except BrokenChain as error:
+            broken.append((segment, error))
             continue
         if aborted is not None and read_from is not None and base >= max(read_from, start):
             aborted.rebuilt(base, found)
             if i + 1 < len(segments):
                 aborted.close(base, next(iter(state.open_transactions), None))
-    state.high_watermark_moved(high_watermark)
-    if not replayed.broken:
-        state.take_snapshot(log_end)
-    return replayed
+    return broken

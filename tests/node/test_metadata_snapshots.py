@@ -83,7 +83,7 @@ class Small:
         task.result()
 
     def install(self, snapshot: SnapshotId, data: bytes) -> None:
-        task = self.loop.create_task(self.log.install_snapshot(snapshot, data))
+        task = self.loop.create_task(self.log.install_snapshot(snapshot, data, self.log.end))
         while not task.done():
             self.loop.run_for(0.001)
             self.executor.run()
@@ -131,6 +131,40 @@ def test_a_fetched_snapshot_takes_the_place_of_the_log() -> None:
     assert view.position == (1, 80)
     behind.disk.crash(random.Random(1))
     assert Small(behind.disk).log.image == ahead.log.image
+
+
+def test_a_snapshot_that_ends_where_the_image_does_cuts_what_the_leader_does_not_have() -> None:
+    """Method: a leader that was cut off has records of its epoch behind offset 20; the next one's epoch begins there,
+    its log too, and so the two have no epoch in common to cut by."""
+    old = Small()
+    old.write(10)
+    image = old.log.image
+    old.log.append([ClusterRecord("never committed", 1)], LeaderEpoch(2))
+    old.executor.run()
+    snapshot = SnapshotId(image.offset, EPOCH)
+    data = encode_snapshot(image, EPOCH, STAMP)
+    old.install(snapshot, data)
+    assert (old.log.end, old.log.replayed(), old.log.view().position) == (20, image, (1, 20))
+    old.disk.crash(random.Random(1))
+    again = Small(old.disk)
+    assert (again.log.end, again.log.replayed()) == (20, image)
+
+
+def test_a_snapshot_is_not_installed_over_a_log_that_has_grown_meanwhile() -> None:
+    """Method: the node is elected while it fetches the snapshot: it stands for what it has not promised alone."""
+    small = Small()
+    small.write(10)
+    data = encode_snapshot(small.log.image, EPOCH, STAMP)
+    asked = small.log.end
+    installing = small.loop.create_task(
+        small.log.install_snapshot(SnapshotId(small.log.image.offset, EPOCH), data, asked)
+    )
+    small.loop.run_for(0.001)
+    small.log.append([ClusterRecord("of its own epoch", 1)], LeaderEpoch(2))
+    small.executor.run()
+    small.loop.run_for(0.001)
+    assert installing.done()
+    assert small.log.end == asked + 1
 
 
 def test_a_crash_between_a_fetched_snapshot_and_the_new_log_loses_nothing() -> None:

@@ -88,6 +88,7 @@ class Replica:
     state: QuorumState = field(default_factory=QuorumState)
     core: Quorum | None = None
     active: bool = False
+    moved: bool = False
     lives: int = 0
 
     def view(self) -> LogView:
@@ -97,7 +98,7 @@ class Replica:
             if offset == 0 or self.entries[offset - 1].epoch != entry.epoch
         ]
         named = [(offset + 1, entry.voters) for offset, entry in enumerate(self.entries) if entry.voters is not None]
-        end, newest = named[-1] if named else (0, self.initial)
+        *_, (_, before), (end, newest) = (0, VoterSet()), (0, self.initial), *named
         return LogView(
             log_end=Offset(len(self.entries)),
             held=Offset(self.held),
@@ -105,6 +106,7 @@ class Replica:
             epochs=tuple(starts),
             voters=newest,
             voters_end=Offset(end),
+            voters_before=before,
         )
 
 
@@ -256,6 +258,9 @@ class QuorumCluster:
         replica = self.replicas[node]
         for effect in self.core(node).handle(event):
             self._carry_out(node, replica, effect)
+        if replica.moved:  # as the driver does: once all effects are carried out
+            replica.moved = False
+            self.give(node, LogChanged(self._at(), replica.view()))
         self.check()
 
     def _carry_out(self, node: int, replica: Replica, effect: Effect) -> None:
@@ -272,10 +277,10 @@ class QuorumCluster:
                 self._answers.pop(request_id)(effect)
             case OpenEpoch(epoch, _):
                 replica.entries.append(Entry(epoch, f"epoch {epoch}"))
-                self.give(node, LogChanged(self._at(), replica.view()))
+                replica.moved = True
             case Commit(offset):
                 self._commit(replica, offset)
-                self.give(node, LogChanged(self._at(), replica.view()))
+                replica.moved = True
             case Activate(epoch):
                 assert replica.high_watermark > 0
                 assert self.core(node).epoch == epoch

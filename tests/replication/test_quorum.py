@@ -234,6 +234,43 @@ def test_a_leader_that_was_removed_leads_until_that_is_committed_and_then_no_mor
     assert cluster.role(leader) in (Role.OBSERVER, Role.RESIGNED)
 
 
+def test_a_leader_that_alone_has_the_record_that_removes_it_is_elected_again() -> None:
+    """No shorter log gets its vote, so nobody else can be (Raft's thesis, 4.2.2). Found by test_quorum_machine.py."""
+    cluster = QuorumCluster(nodes=3, voting=2)
+    leader = cluster.wait_leader()
+    cluster.run(500)
+    cluster.isolate(leader)
+    cluster.append(leader, "without me", voters(1 - leader))
+    cluster.sync(leader)
+    cluster.kill(leader)
+    cluster.start(leader)
+    cluster.run(3_000)
+    assert not cluster.core(leader).leads, "its own vote does not count"
+    cluster.heal()
+    cluster.run_until(lambda: "without me" in cluster.values())
+    assert cluster.wait_leader(but=leader) == 1 - leader
+    cluster.run(3_000)
+    assert cluster.role(leader) is Role.OBSERVER
+
+
+def test_a_voter_that_hears_that_its_removal_is_committed_stands_no_more() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    removed, other = (node for node in range(3) if node != leader)
+    cluster.append(leader, "without it", voters(leader, other))
+    cluster.run_until(lambda: "without it" in cluster.values())
+    cluster.run(500)
+    assert cluster.role(removed) is Role.OBSERVER
+    cluster.kill(removed)
+    cluster.start(removed)
+    cluster.isolate(removed)
+    cluster.run(3_000)
+    assert cluster.core(removed).epoch == 1, "it asks, and begins nothing"
+    cluster.heal()
+    cluster.run_until(lambda: cluster.role(removed) is Role.OBSERVER)
+    assert cluster.active() == leader
+
+
 def test_a_draining_leader_hands_over_to_the_best_successor_and_does_not_stand_again() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()

@@ -77,7 +77,8 @@ class QuorumMachine(RuleBasedStateMachine):
 
     @rule(node=NODE, member=NODE)
     def a_voter_is_added_or_removed(self, node: int, member: int) -> None:
-        """As the controller does it: no other change open, an active leader, a replica that has caught up."""
+        """As the controller does it: no other change open, an active leader, a replica that has caught up, and a
+        majority of those who stay has its folders."""
         cluster = self.cluster
         replica = cluster.replicas[node]
         if not replica.active:
@@ -87,8 +88,9 @@ class QuorumMachine(RuleBasedStateMachine):
             return
         me = cluster.replicas[member].me
         if me in view.voters:
-            if len(view.voters.members) > 2:
-                cluster.append(node, "removed", VoterSet(view.voters.others(me)))
+            left = VoterSet(view.voters.others(me))
+            if left.is_majority({other.me for other in cluster.replicas.values()}):
+                cluster.append(node, "removed", left)
         elif me in cluster.core(node).caught_up(1_000) and len(view.voters.members) < 5:
             others = [voter for voter in view.voters.members if voter.node_id != member]
             if len(others) == len(view.voters.members):
@@ -97,10 +99,11 @@ class QuorumMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.emptied < 1)
     @rule(node=NODE)
     def a_volume_is_emptied(self, node: int) -> None:
-        """One at most, while three vote: a majority keeps its folders."""
+        """One at most, and of whatever set a log names a majority keeps its folders."""
         cluster = self.cluster
-        running = [other for other in cluster.running() if cluster.replicas[other].active]
-        if not running or len(cluster.replicas[running[0]].view().voters.members) < 3:
+        kept = {replica.me for other, replica in cluster.replicas.items() if other != node}
+        named = [entry.voters for replica in cluster.replicas.values() for entry in replica.entries if entry.voters]
+        if not all(voters.is_majority(kept) for voters in (cluster.replicas[0].initial, *named)):
             return
         if cluster.replicas[node].core is not None:
             cluster.kill(node)

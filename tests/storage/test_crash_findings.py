@@ -243,6 +243,33 @@ def test_a_preallocated_segment_is_cut_to_size_durably_before_a_clean_stop() -> 
     assert bench.contents() == before
 
 
+def test_a_log_start_that_was_read_is_not_forgotten_again() -> None:
+    """The process died before the new start had a durable name, and the next one has said where the log starts."""
+    bench = IdleBench()
+    bench.follow(stamped(7, b"old"))
+    bench.settle()
+    bench.log.truncate_fully_and_start_at(Offset(7))
+    stop_at(bench.disk, "sync_folder", behind="rename", times=2)
+    with pytest.raises(SimulatedCrash):
+        bench.log.truncate_fully_and_start_at(Offset(5))
+    bench.kill()
+    assert bench.log.log_start_offset == 5
+    assert lose_power(bench).log_start_offset == 5
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_folder_offline() -> None:
+    """The bytes are gone, the epoch file has no room: the log must not go on as if nothing had been cut."""
+    bench = IdleBench()
+    bench.lead(b"a")
+    bench.lead(b"b", epoch=1)
+    bench.settle()
+    bench.disk.fail("rename", "leader-epoch-checkpoint", error=errno.ENOSPC)
+    with pytest.raises(KafkaStorageError):
+        bench.log.truncate_to(Offset(1))
+    bench.kill()
+    assert (bench.log.log_end_offset, bench.log.epoch_entries()) == (1, (entry(0, 0), entry(1, 1)))
+
+
 def message(offset: int) -> bytes:
     builder = MessageSetBuilder(1, base_offset=offset)
     builder.append(key=b"k", value=b"v%d" % offset, timestamp=Millis(NOW))

@@ -25,7 +25,7 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
-from tidelog.types import LeaderEpoch, Offset, ProducerId, TimestampType
+from tidelog.types import LeaderEpoch, Millis, Offset, ProducerId, TimestampType
 
 COMMITTED, REPLICATED, ALL = (
     FetchIsolation.LAST_STABLE_OFFSET,
@@ -266,6 +266,48 @@ def test_a_moved_log_start_moves_the_unstable_offset() -> None:
 
 
 # --- opening again ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", ["kill", "crash", "cut"])
+def test_what_was_deleted_in_front_still_tells_of_its_producers(stop: str) -> None:
+    """The log starts within a segment, behind a marker: the snapshot at that segment's base knows nothing of it. Were
+    it believed alone, the transaction would stay open for ever, and its producer's next batch would be refused."""
+    bench = Bench(NEVER_ROLLS)
+    sender = Sender(bench)
+    sender.send(1, 2, txn=True)
+    bench.log.roll(Millis(NOW))
+    sender.send(1, 2, txn=True)
+    end(bench, 1, commit=True)
+    sender.send(2)
+    commit_all(bench)
+    bench.log.delete_records(bench.log.log_end_offset)
+    sender.send(2)
+    commit_all(bench)
+    if stop == "cut":
+        sender.send(2)
+        bench.log.truncate_to(Offset(bench.log.log_end_offset - 1))
+        sender.next[2] -= 1
+    else:
+        getattr(bench, stop)()
+    commit_all(bench)
+    assert bench.log.last_stable_offset == bench.log.log_end_offset
+    assert not sender.send(1, txn=True).duplicate
+    assert not sender.send(2).duplicate
+
+
+def test_a_snapshot_is_of_no_use_where_what_was_deleted_behind_it_cannot_be_read() -> None:
+    bench = Bench(NEVER_ROLLS)
+    sender = Sender(bench)
+    sender.send(1, txn=True)
+    bench.log.roll(Millis(NOW))
+    for _ in range(20):
+        sender.send(2)
+    commit_all(bench)
+    bench.log.delete_records(Offset(15))
+    spoil_first_header(bench, 1)
+    bench.log.truncate_to(Offset(20))
+    assert bench.log.damage is None
+    assert [state.producer_id for state in bench.log.active_producers()] == [2]
 
 
 def eventful(bench: Bench, seed: int = 3, steps: int = 120) -> Sender:

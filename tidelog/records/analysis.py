@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.errors import RecordTooLarge
-from tidelog.records.batch import CODEC_BITS, CODECS
+from tidelog.records.batch import CODEC_BITS, CODECS, RecordBatch
 from tidelog.records.batches import view
 from tidelog.records.header import LOG_OVERHEAD, UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Millis, Offset
@@ -77,7 +77,8 @@ def analyze(buffer: ByteBuffer, *, batch_bytes_max: int | None = None) -> Analys
                 f"the batch at offset {header.base_offset} takes {header.size} bytes, {batch_bytes_max} are allowed "
                 "(max.message.bytes): send smaller batches, or raise the topic's limit"
             )
-        view(buffer, header).ensure_valid()
+        batch = RecordBatch(buffer, header=header) if header.magic == 2 else view(buffer, header)
+        batch.ensure_valid()
         base_offset, count = header.base_offset, header.record_count
         if base_offset <= last_offset:
             grow = False

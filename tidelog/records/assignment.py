@@ -177,12 +177,12 @@ def assign_offsets(
     target = checked_codec(analysis.codec if rules.codec is None else rules.codec, rules.magic)
     view = memoryview(buffer)[: analysis.valid_bytes]
     append_time = Millis(now) if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    if analysis.magic == 2 and (inspected is None or inspected.rules is not rules):
+        inspected = _inspect(view, analysis, rules, target, now, by_broker=by_broker)
+    if inspected is not None and rules.magic == 2:
+        return _stamp_batch(view, inspected, Offset(first_offset), leader_epoch, append_time)
     order = _Order(rules, target, Offset(first_offset), leader_epoch, now, append_time)
-    if analysis.magic == 2:
-        if inspected is None or inspected.rules is not rules:
-            inspected = _inspect(view, analysis, rules, target, now, by_broker=by_broker)
-        if rules.magic == 2:
-            return _stamp_batch(view, inspected, order)
+    if inspected is not None:
         done = _convert_batch(view, inspected, order)
     else:
         done = _assign_messages(view, analysis, order)
@@ -289,22 +289,24 @@ def _inspect(
     return Inspected(rules, analysis, facts, codec, data, rebuilt)
 
 
-def _stamp_batch(view: memoryview, inspected: Inspected, order: _Order) -> Assigned:
-    """A batch that stays one of v2: the way of nearly all of them."""
-    analysis, facts, append_time = inspected.analysis, inspected.facts, order.append_time
+def _stamp_batch(
+    view: memoryview, inspected: Inspected, first_offset: Offset, leader_epoch: int, append_time: Millis | None
+) -> Assigned:
+    """A batch that stays one of v2: the way of nearly all of them. append_time: None with create time."""
+    rules, analysis, facts = inspected.rules, inspected.analysis, inspected.facts
     header, rewritten = analysis.headers[0], inspected.recompressed is not None
     if inspected.recompressed is not None:
         view = memoryview(inspected.recompressed)
         header = read_header(view)
-        _check_size(header, inspected.codec, order.rules)
+        _check_size(header, inspected.codec, rules)
     payload = view[HEADER_BYTES:]
     max_timestamp = Millis(facts.max_timestamp) if append_time is None else append_time
     stamped = stamped_header(
         header,
         payload,
-        base_offset=order.first_offset,
-        leader_epoch=order.leader_epoch,
-        timestamp_type=order.rules.timestamp_type,
+        base_offset=first_offset,
+        leader_epoch=leader_epoch,
+        timestamp_type=rules.timestamp_type,
         max_timestamp=max_timestamp,
     )
     head = HEADER.pack(*stamped[1:])
@@ -312,11 +314,11 @@ def _stamp_batch(view: memoryview, inspected: Inspected, order: _Order) -> Assig
     if not (rewritten or view.readonly):
         view[:HEADER_BYTES] = head
         parts = (view,)
-    last_offset = Offset(order.first_offset + facts.record_count - 1)
+    last_offset = Offset(first_offset + facts.record_count - 1)
     return Assigned(
         parts,
         (stamped,),
-        order.first_offset,
+        first_offset,
         last_offset,
         max_timestamp,
         last_offset if max_timestamp > NO_TIMESTAMP else Offset(-1),
