@@ -239,10 +239,7 @@ class Log:
         folder is offline, or has just gone).
         """
         self._ensure_usable()
-        if not self.lost.takes_appends:
-            raise CorruptLog(
-                f"{self.topic_partition} takes no appends: it lost {self.damage}; it must be refetched first"
-            )
+        self.lost.ensure_takes_appends(self.topic_partition)
         now = self.folder.clock.wall_ms()
         try:
             prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now, inspected)

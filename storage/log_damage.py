@@ -10,7 +10,8 @@ from __future__ import annotations
 from storage.batch_walk import BrokenChain, Hole
 from storage.loaded import Damage
 from storage.segments import LogSegments
-from tidelog.types import Offset
+from tidelog.errors import CorruptLog
+from tidelog.types import Offset, TopicPartition
 
 
 class LogDamage:
@@ -56,6 +57,11 @@ class LogDamage:
         self.note(damage)
         self._chain_is_broken |= not behind
         return damage
+
+    def ensure_takes_appends(self, name: TopicPartition) -> None:
+        """Raises CorruptLog where the end is not sound."""
+        if not self.takes_appends:
+            raise CorruptLog(f"{name} takes no appends: it lost {self.damage}; it must be refetched first")
 
     def take_break(self) -> bool:
         """Is the chain of the active segment broken, so that nothing behind could be found but through its indexes? The
