@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -19,9 +19,11 @@ from node.metadata_log import MetadataLog
 from node.quorum_state import QuorumView
 from node.topic_settings import TopicSettings
 from node.transport import Caller
+from replication.administration import state_of
+from replication.explain import explain, why_not_restart
 from replication.image import ClusterImage, NodeRegistration, PartitionState, TopicState
-from tidelog.errors import InvalidRequest, RequestTimedOut, UnknownTopicId, UnknownTopicOrPartition
-from tidelog.types import NO_NODE, NodeAddress, TopicId
+from tidelog.errors import InvalidRequest, RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
+from tidelog.types import NO_NODE, NodeAddress, NodeId, PartitionIndex, PartitionKey, TopicId
 from tidelog.v1 import admin_pb2, common_pb2
 
 CHANGE_MS: Final = 15_000
@@ -116,6 +118,7 @@ class AdminService:
             voters=[
                 admin_pb2.QuorumVoter(node_id=voter.node_id, folder_id=voter.folder_id.bytes) for voter in image.voters
             ],
+            feature_level=image.feature_level,
             topics=len(image.topics),
             partitions=len(states),
             leaderless_partitions=leaders[NO_NODE],
@@ -149,6 +152,123 @@ class AdminService:
         await self._applied(lambda image: meant not in image.topics, f"topic {request.name} was deleted")
         return answer
 
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest, _caller: Caller
+    ) -> admin_pb2.ElectLeadersResponse:
+        """Pass on, with topics by their ids."""
+        ensure_few(request.partitions, "partitions")
+        for each in request.partitions:
+            self._identify(each)
+        answer = await self._controller.call(methods.CONTROLLER_ELECT_LEADERS, request, timeout_ms=CHANGE_MS)
+        self._name(answer.partitions)
+        return answer
+
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest, _caller: Caller
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        """Pass on, with topics by their ids."""
+        ensure_few(request.partitions, "partitions")
+        for each in request.partitions:
+            self._identify(each.partition)
+        method = methods.CONTROLLER_ALTER_PARTITION_REASSIGNMENTS
+        answer = await self._controller.call(method, request, timeout_ms=CHANGE_MS)
+        self._name(answer.partitions)
+        return answer
+
+    async def list_partition_reassignments(
+        self, _request: admin_pb2.ListPartitionReassignmentsRequest, _caller: Caller
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        """What is being moved."""
+        image = self._metadata.image
+        return admin_pb2.ListPartitionReassignmentsResponse(
+            partitions=[
+                admin_pb2.OngoingReassignment(
+                    partition=_place(image, state),
+                    replicas=state.replicas,
+                    adding=state.adding,
+                    removing=state.removing,
+                    isr=state.isr,
+                )
+                for state in image.partitions()
+                if state.adding or state.removing
+            ]
+        )
+
+    async def incremental_alter_configs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, _caller: Caller
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        """Pass on; answer once the settings hold here too."""
+        method = methods.CONTROLLER_INCREMENTAL_ALTER_CONFIGS
+        answer = await self._controller.call(method, request, timeout_ms=CHANGE_MS)
+        reached = answer.metadata_offset
+        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
+        return answer
+
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
+    ) -> admin_pb2.CreatePartitionsResponse:
+        """Pass on; answer once the partitions are known here too."""
+        answer = await self._controller.call(methods.CONTROLLER_CREATE_PARTITIONS, request, timeout_ms=CHANGE_MS)
+        reached = answer.metadata_offset
+        await self._applied(lambda image: image.offset >= reached, f"topic {request.topic} was changed")
+        return answer
+
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest, _caller: Caller
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        """Pass on; answer once the level holds here too."""
+        answer = await self._controller.call(methods.CONTROLLER_UPDATE_FEATURES, request, timeout_ms=CHANGE_MS)
+        if not request.validate_only:
+            await self._applied(lambda image: image.feature_level >= answer.level, "the feature level was raised")
+        return answer
+
+    # --- explaining -----------------------------------------------------------------------------------------------
+
+    async def explain_partitions(
+        self, request: admin_pb2.ExplainPartitionsRequest, _caller: Caller
+    ) -> admin_pb2.ExplainPartitionsResponse:
+        """Why partitions cannot be read or written, by what this node knows; all that are not well where none is
+        named."""
+        ensure_few(request.partitions, "partitions")
+        image = self._metadata.image
+        answers = []
+        for asked in request.partitions:
+            try:
+                self._identify(asked)
+                topic_id = TopicId(UUID(bytes=asked.topic_id))
+                state = state_of(image, PartitionKey(topic_id, PartitionIndex(asked.partition)))
+            except TidelogError as error:
+                answers.append(admin_pb2.PartitionExplanation(partition=asked, error=status.to_proto(error)))
+            else:
+                answers.append(_explanation(image, state))
+        if not request.partitions:
+            answers = [_explanation(image, state) for state in image.partitions() if not explain(image, state).healthy]
+        return admin_pb2.ExplainPartitionsResponse(partitions=answers)
+
+    async def explain_restart(
+        self, request: admin_pb2.ExplainRestartRequest, _caller: Caller
+    ) -> admin_pb2.ExplainRestartResponse:
+        """What would stop working while a node is stopped, by what this node knows."""
+        reasons = why_not_restart(self._metadata.image, NodeId(request.node_id))
+        return admin_pb2.ExplainRestartResponse(safe=not reasons, reasons=reasons)
+
+    def _identify(self, place: admin_pb2.TopicPartitionId) -> None:
+        """Put in the topic's present id where none is given. Raises InvalidRequest, UnknownTopicOrPartition."""
+        if place.topic_id:
+            if len(place.topic_id) != 16:
+                raise InvalidRequest(f"a topic id has 16 bytes, this one {len(place.topic_id)}")
+            return
+        topic = self._metadata.image.topic(place.topic)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"topic {place.topic!r} does not exist, as far as this node knows")
+        place.topic_id = topic.topic_id.bytes
+
+    def _name(self, outcomes: Iterable[admin_pb2.PartitionOutcome]) -> None:
+        topics = self._metadata.image.topics
+        for outcome in outcomes:
+            topic = topics.get(TopicId(UUID(bytes=outcome.partition.topic_id)))
+            outcome.partition.topic = "" if topic is None else topic.name
+
     async def remove_voter(
         self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
     ) -> admin_pb2.RemoveVoterResponse:
@@ -174,7 +294,26 @@ def _partition(image: ClusterImage, state: PartitionState) -> admin_pb2.Partitio
         replicas=state.replicas,
         isr=state.isr,
         elr=state.elr,
+        last_known_elr=state.last_known_elr,
+        adding=state.adding,
+        removing=state.removing,
         offline=[node for node in state.replicas if _offline(state, image.nodes.get(node))],
+    )
+
+
+def _place(image: ClusterImage, state: PartitionState) -> admin_pb2.TopicPartitionId:
+    name = image.topics[state.topic_id].name
+    return admin_pb2.TopicPartitionId(topic=name, topic_id=state.topic_id.bytes, partition=state.partition)
+
+
+def _explanation(image: ClusterImage, state: PartitionState) -> admin_pb2.PartitionExplanation:
+    told = explain(image, state)
+    return admin_pb2.PartitionExplanation(
+        partition=_place(image, state),
+        readable=told.readable,
+        writable=told.writable,
+        causes=told.causes,
+        steps=told.steps,
     )
 
 

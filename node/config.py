@@ -72,6 +72,13 @@ class ReplicationConfig:
     """`replica.fetch.max.bytes`: of one partition in one answer."""
     drain_ms_max: Millis = Millis(30_000)
     """A stop waits so long for its leaderships to be moved away."""
+    imbalance_check_ms: Millis = Millis(300_000)
+    """`leader.imbalance.check.interval.seconds`: how often leaderships go back to preferred leaders; 0: on command."""
+    imbalance_percent: int = 10
+    """`leader.imbalance.per.broker.percentage`: of what a node ought to lead, so much may be led by others."""
+    throttled_rate: int = 0
+    """`follower.replication.throttled.rate`: bytes per second that this node fetches of replicas that are being
+    moved to it; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +401,9 @@ def _replication(values: _Values) -> ReplicationConfig:
         fetch_wait_ms=values.take("replication", "fetch_wait_ms", _millis(1, 60_000), default.fetch_wait_ms),
         fetch_bytes_max=values.take("replication", "fetch_bytes_max", _number(1024, 1 << 30), default.fetch_bytes_max),
         drain_ms_max=values.take("replication", "drain_ms_max", _millis(0, 600_000), default.drain_ms_max),
+        imbalance_check_ms=values.take("replication", "imbalance_check_ms", _millis(0, 86_400_000), Millis(300_000)),
+        imbalance_percent=values.take("replication", "imbalance_percent", _number(0, 100), default.imbalance_percent),
+        throttled_rate=values.take("replication", "throttled_rate", _number(0, 1 << 40), default.throttled_rate),
     )
     if config.session_ms < 2 * config.heartbeat_ms:
         values.refuse(

@@ -16,33 +16,46 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeVar
+from uuid import UUID
 
+from node import methods
 from node.clock import Clock
+from node.config import CLIENT_LISTENER
 from node.metadata_log import MetadataLog
 from node.quorum_state import QuorumView
+from node.transport import Transport
 from replication.controller import Controller
 from replication.controller_events import (
     Activated,
     Append,
+    AskLogEnds,
     Committed,
+    Effect,
     Event,
+    LogEndsTold,
     NodeHeard,
+    ReplicaEnd,
     Reply,
     Report,
     Resigned,
     Result,
     Ticked,
+    UncleanlyElected,
     VotersReviewed,
 )
 from replication.image import ClusterImage
 from replication.voters import ReplicaKey
 from tidelog.errors import NotController, TidelogError
-from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId
+from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeId, Offset, PartitionKey
+from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.controller")
 
 TICK_MS: Final = 100
 """How exactly sessions end. Well below half a session, by which the controller notices that it stood still itself."""
+
+ASK_MS: Final = 1_000
+"""How long a replica may take to say how much it has, before others are elected without it."""
 
 R = TypeVar("R")
 
@@ -59,10 +72,14 @@ class ControllerDriver:
         incarnation: Incarnation,
         *,
         clock: Clock,
+        transport: Transport,
     ) -> None:
         self._controller, self._metadata, self._view = controller, metadata, view
         self._me, self._incarnation = node_id, incarnation
-        self._clock = clock
+        self._clock, self._transport = clock, transport
+        self.unclean_elections = 0
+        """Held by this process's controller: records may have been lost by each."""
+        self._questions: asyncio.Queue[AskLogEnds] = asyncio.Queue()
         self.on_refused: Callable[[TidelogError], None] = _ignore
         """Told why the log refused a batch."""
         self._epoch = LeaderEpoch(-1)
@@ -74,9 +91,38 @@ class ControllerDriver:
 
     async def run(self) -> None:
         """Let the controller see time pass."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tick())
+            while True:
+                tasks.create_task(self._ask_log_ends(await self._questions.get()))
+
+    async def _tick(self) -> None:
         while True:
             await self._clock.sleep_ms(TICK_MS)
             self._handle(Ticked(self.now()))
+
+    async def _ask_log_ends(self, question: AskLogEnds) -> None:
+        """Ask every node at once; whoever has answered in time counts."""
+        ends: list[ReplicaEnd] = []
+        async with asyncio.TaskGroup() as asking:
+            for node_id in question.nodes:
+                asking.create_task(self._ask_log_end(node_id, question.key, ends))
+        told = tuple(sorted(ends, key=lambda end: end.node_id))
+        self._handle(LogEndsTold(question.number, told))
+
+    async def _ask_log_end(self, node_id: NodeId, key: PartitionKey, ends: list[ReplicaEnd]) -> None:
+        request = data_pb2.GetReplicaLogInfoRequest(topic_id=key.topic_id.bytes, partition=key.partition)
+        node = self._metadata.image.nodes.get(node_id)
+        endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
+        if endpoint is None:
+            return
+        try:
+            answer = await self._transport.call(endpoint, methods.DATA_GET_REPLICA_LOG_INFO, request, timeout_ms=ASK_MS)
+        except TidelogError as error:
+            _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
+            return
+        folder_id = FolderId(UUID(bytes=answer.folder_id)) if answer.folder_id else None
+        ends.append(ReplicaEnd(node_id, LeaderEpoch(answer.last_epoch), Offset(answer.log_end_offset), folder_id))
 
     def now(self) -> Millis:
         """Monotonic time, for events."""
@@ -148,7 +194,7 @@ class ControllerDriver:
         finally:
             self._handling = False
 
-    def _carry_out(self, effects: list[Append | Reply | Report]) -> None:
+    def _carry_out(self, effects: list[Effect]) -> None:
         refused: TidelogError | None = None
         for effect in effects:
             match effect:
@@ -158,6 +204,11 @@ class ControllerDriver:
                     self._reply(number, result)
                 case Report(text):
                     _log.warning("%s", text)
+                case UncleanlyElected(_, _, text):
+                    self.unclean_elections += 1
+                    _log.error("%s", text)
+                case AskLogEnds():
+                    self._questions.put_nowait(effect)
         if refused is not None:
             self._events.clear()
             self._events.append(Resigned())

@@ -14,28 +14,42 @@ from node.controller_driver import ControllerDriver
 from node.metadata_codec import folders_from_proto, listeners_from_proto
 from node.topic_settings import TopicSettings
 from node.transport import Caller
+from replication import features
 from replication.controller_events import (
     AllocateProducerIds,
+    AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
+    AlterReassignments,
+    ConfigChange,
+    CreatePartitions,
     CreateTopic,
     DamagedReplica,
     DeleteTopic,
+    ElectionType,
+    ElectLeaders,
+    FeaturesUpdated,
     Heartbeat,
     HeartbeatAnswer,
     IsrMember,
+    PartitionOutcome,
+    PartitionOutcomes,
     ProducerIdBlock,
     Proposal,
+    Reassignment,
     Registered,
     RegisterNode,
     RemoveVoter,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
+    UpdateFeatures,
     VoterRemoved,
 )
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import (
+    NO_NODE,
     FolderId,
     Incarnation,
     LeaderEpoch,
@@ -160,6 +174,64 @@ class ControllerService:
         await self._driver.ask(lambda number: DeleteTopic(number, request.name, topic_id), TopicDeleted)
         return admin_pb2.DeleteTopicResponse()
 
+    async def elect_leaders(
+        self, request: admin_pb2.ElectLeadersRequest, _caller: Caller
+    ) -> admin_pb2.ElectLeadersResponse:
+        """Preferred leaders, or whoever is there."""
+        keys = tuple(_key(each.topic_id, each.partition) for each in request.partitions)
+        unclean = request.type == admin_pb2.ELECTION_TYPE_UNCLEAN
+        election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        done = await self._driver.ask(lambda number: ElectLeaders(number, election, keys), PartitionOutcomes)
+        return admin_pb2.ElectLeadersResponse(partitions=[_outcome(each) for each in done.partitions])
+
+    async def alter_partition_reassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest, _caller: Caller
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        """Move replicas."""
+        wanted = tuple(
+            Reassignment(
+                _key(each.partition.topic_id, each.partition.partition),
+                None if each.cancel else tuple(NodeId(node) for node in each.replicas),
+            )
+            for each in request.partitions
+        )
+        if len({each.key for each in wanted}) < len(wanted):
+            raise InvalidRequest("a partition is named twice in one reassignment: name each once")
+        done = await self._driver.ask(lambda number: AlterReassignments(number, wanted), PartitionOutcomes)
+        return admin_pb2.AlterPartitionReassignmentsResponse(partitions=[_outcome(each) for each in done.partitions])
+
+    async def incremental_alter_configs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, _caller: Caller
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        """Change settings of a topic."""
+        changes = tuple(
+            ConfigChange(each.key, each.value if each.HasField("value") else self._settings.when_removed(each.key))
+            for each in request.changes
+        )
+        done = await self._driver.ask(
+            lambda number: AlterConfigs(number, request.topic, changes, request.validate_only), TopicAltered
+        )
+        return admin_pb2.IncrementalAlterConfigsResponse(topic_id=done.topic_id.bytes, metadata_offset=done.offset)
+
+    async def create_partitions(
+        self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
+    ) -> admin_pb2.CreatePartitionsResponse:
+        """More partitions for a topic."""
+        done = await self._driver.ask(
+            lambda number: CreatePartitions(number, request.topic, request.count, request.validate_only), TopicAltered
+        )
+        return admin_pb2.CreatePartitionsResponse(topic_id=done.topic_id.bytes, metadata_offset=done.offset)
+
+    async def update_features(
+        self, request: admin_pb2.UpdateFeaturesRequest, _caller: Caller
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        """Raise the feature level."""
+        level = request.level or features.LATEST
+        done = await self._driver.ask(
+            lambda number: UpdateFeatures(number, level, request.validate_only), FeaturesUpdated
+        )
+        return admin_pb2.UpdateFeaturesResponse(level=done.level)
+
     async def remove_voter(
         self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
     ) -> admin_pb2.RemoveVoterResponse:
@@ -167,6 +239,16 @@ class ControllerService:
         folder_id = FolderId(_uuid(request.folder_id)) if request.folder_id else None
         await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), folder_id), VoterRemoved)
         return admin_pb2.RemoveVoterResponse()
+
+
+def _outcome(told: PartitionOutcome) -> admin_pb2.PartitionOutcome:
+    place = admin_pb2.TopicPartitionId(topic_id=told.key.topic_id.bytes, partition=told.key.partition)
+    message = admin_pb2.PartitionOutcome(partition=place, leader=NO_NODE, leader_epoch=-1, loss=told.loss)
+    if isinstance(told.outcome, TidelogError):
+        message.error.CopyFrom(status.to_proto(told.outcome))
+    else:
+        message.leader, message.leader_epoch = told.outcome.leader, told.outcome.leader_epoch
+    return message
 
 
 def _altered(altered: AlteredPartition) -> controller_pb2.AlteredPartition:

@@ -27,7 +27,7 @@ from storage.executor import Executor
 from storage.isolation import FetchIsolation
 from storage.time_lookup import EARLIEST, LATEST
 from tidelog._wire import FetchResponse, PartitionFetched, ProduceRequest
-from tidelog.errors import TidelogError
+from tidelog.errors import NotLeaderOrFollower, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 from tidelog.v1 import common_pb2, data_pb2
 
@@ -157,6 +157,21 @@ class DataService:
         ensure_few(request.partitions, "partitions")
         answers = [self._epoch_end(question, caller) for question in request.partitions]
         return data_pb2.OffsetForLeaderEpochResponse(partitions=answers)
+
+    async def get_replica_log_info(
+        self, request: data_pb2.GetReplicaLogInfoRequest, caller: Caller
+    ) -> data_pb2.GetReplicaLogInfoResponse:
+        """How much of a partition is here, whoever leads. Raises KafkaStorageError where its log cannot be used."""
+        try:
+            partition = self._manager.locate(request.topic_id, request.partition, caller.listener)
+        except NotLeaderOrFollower:  # it has no log here (yet)
+            return data_pb2.GetReplicaLogInfoResponse(last_epoch=NO_LEADER_EPOCH, log_end_offset=0)
+        if partition.offline is not None:
+            raise partition.offline
+        log = partition.log
+        return data_pb2.GetReplicaLogInfoResponse(
+            last_epoch=log.last_epoch, log_end_offset=log.log_end_offset, folder_id=partition.folder.folder_id.bytes
+        )
 
     def _epoch_end(self, question: data_pb2.EpochQuestion, caller: Caller) -> data_pb2.EpochAnswer:
         partition: Partition | None = None

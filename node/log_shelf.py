@@ -76,10 +76,17 @@ class LogShelf:
             _log.error("%s cannot be used: %s", name, error.message)
             return None
 
+    def reconfigure(self, topic: TopicState, log: Log) -> None:
+        """Let new settings of the topic hold for its log from now on."""
+        try:
+            log.reconfigure(LogConfig.from_topic(topic.configs, self._defaults))
+        except TidelogError as error:
+            _log.error("%s keeps its settings: %s", log.topic_partition, error.message)
+
     def make(self, topic: TopicState, state: PartitionState) -> tuple[DataFolder, Log] | None:
         """A new log, or None where it cannot be made, or not yet."""
         name = TopicPartition(topic.name, state.partition)
-        if (self._me in state.isr or self._me in state.elr) and self._logs.is_missing(state.key):
+        if self._me in state.counted_on and self._logs.is_missing(state.key):
             _log.error("%s is gone, although it had held records: not made anew while others count on it", name)
             return None
         wanted = state.folder_of(self._me)

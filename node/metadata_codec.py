@@ -26,6 +26,7 @@ from replication.metadata import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
     Voter,
@@ -105,6 +106,8 @@ def encode_record(record: MetadataRecord) -> bytes:
             message.node_change.CopyFrom(change)
         case TopicRecord(name, topic_id, configs):
             message.topic.CopyFrom(pb.TopicRecord(name=name, topic_id=topic_id.bytes, configs=configs))
+        case TopicConfigsRecord(topic_id, configs):
+            message.topic_configs.CopyFrom(pb.TopicConfigsRecord(topic_id=topic_id.bytes, configs=configs))
         case TopicRemovalRecord(topic_id):
             message.topic_removal.CopyFrom(pb.TopicRemovalRecord(topic_id=topic_id.bytes))
         case ClusterRecord(cluster_id, feature_level):
@@ -147,6 +150,9 @@ def _record(message: pb.MetadataRecord) -> MetadataRecord:
         case "topic":
             topic = message.topic
             return TopicRecord(topic.name, TopicId(UUID(bytes=topic.topic_id)), dict(topic.configs))
+        case "topic_configs":
+            altered = message.topic_configs
+            return TopicConfigsRecord(TopicId(UUID(bytes=altered.topic_id)), dict(altered.configs))
         case "topic_removal":
             return TopicRemovalRecord(TopicId(UUID(bytes=message.topic_removal.topic_id)))
         case "cluster":
@@ -260,6 +266,8 @@ def _partition(record: PartitionRecord) -> pb.PartitionRecord:
         leader=record.leader,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
+        adding=record.adding,
+        removing=record.removing,
     )
 
 
@@ -275,6 +283,8 @@ def _read_partition(message: pb.PartitionRecord) -> PartitionRecord:
         NodeId(message.leader),
         LeaderEpoch(message.leader_epoch),
         PartitionEpoch(message.partition_epoch),
+        _nodes(message.adding),
+        _nodes(message.removing),
     )
 
 
@@ -288,6 +298,8 @@ def _partition_change(record: PartitionChangeRecord) -> pb.PartitionChangeRecord
         last_known_elr=_node_list(record.last_known_elr),
         replicas=_node_list(record.replicas),
         folders=[folder.bytes for folder in record.folders or ()],
+        adding=_node_list(record.adding),
+        removing=_node_list(record.removing),
     )
 
 
@@ -301,6 +313,8 @@ def _read_partition_change(message: pb.PartitionChangeRecord) -> PartitionChange
         last_known_elr=_nodes(message.last_known_elr.nodes) if message.HasField("last_known_elr") else None,
         replicas=_nodes(message.replicas.nodes) if message.HasField("replicas") else None,
         folders=_folder_ids(message.folders) if message.folders else None,
+        adding=_nodes(message.adding.nodes) if message.HasField("adding") else None,
+        removing=_nodes(message.removing.nodes) if message.HasField("removing") else None,
     )
 
 

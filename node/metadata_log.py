@@ -288,16 +288,16 @@ class MetadataLog:
         KafkaStorageError."""
         return self._guard("reading a snapshot in", lambda: self.snapshots.read(snapshot, position, max_bytes))
 
-    async def install_snapshot(self, snapshot: SnapshotId, data: bytes, asked: Offset) -> None:
+    async def install_snapshot(self, snapshot: SnapshotId, data: bytes, wanted: Callable[[], bool]) -> None:
         """Begin anew behind a snapshot that the leader gave. It may end where this image does: then nothing behind it
-        agrees with the leader's log. Nothing is done where the log does not end at `asked` any more, as it did when the
-        leader said so. Raises CorruptLog, UnsupportedVersion, KafkaStorageError, DiskFull."""
+        agrees with the leader's log. wanted: asked once the snapshot is on the disk; the log stays as it is where that
+        leader leads no more. Raises CorruptLog, UnsupportedVersion, KafkaStorageError, DiskFull."""
         image = decode_snapshot(data, snapshot)
         if image.offset < self.image.offset:
             return
         await self._write(snapshot, lambda: data)
-        if self.end != asked:
-            return  # this node was elected meanwhile
+        if not wanted():
+            return
         self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
         self.log.truncate_fully_and_start_at(snapshot.end_offset)
         self._pending.clear()

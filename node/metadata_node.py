@@ -87,13 +87,14 @@ class MetadataNode:
             Controller(
                 rng=rng,
                 check_configs=settings.check,
-                config=ControllerConfig(times.session_ms, times.drain_ms_max, config.quorum.voters),
+                config=_controller_config(config),
             ),
             self.metadata,
             self.view,
             node_id,
             identity.incarnation,
             clock=clock,
+            transport=transport,
         )
         self._addresses = QuorumAddresses(
             node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
@@ -143,6 +144,11 @@ class MetadataNode:
     def services(self) -> Mapping[str, object]:
         """The services Quorum, Controller and Admin by their full names."""
         return self._services
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many this node's controller has held: each may have lost records."""
+        return self._controller.unclean_elections
 
     @property
     def image(self) -> ClusterImage:
@@ -259,6 +265,17 @@ class MetadataNode:
         """Let every folder belong to the cluster; the metadata's own last, since its word is what others ask for."""
         for folder, executor in reversed(self._folders):
             await run_in(executor, lambda folder=folder: folder.adopt(cluster_id, self._identity.node_id))  # type: ignore[misc]
+
+
+def _controller_config(config: NodeConfig) -> ControllerConfig:
+    times = config.replication
+    return ControllerConfig(
+        times.session_ms,
+        times.drain_ms_max,
+        config.quorum.voters,
+        times.imbalance_check_ms,
+        times.imbalance_percent,
+    )
 
 
 def new_incarnation(rng: random.Random) -> Incarnation:

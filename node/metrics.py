@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from node import folder_metrics
@@ -52,6 +52,7 @@ class NodeFigures:
     folders: tuple[str, ...]
     partitions: tuple[PartitionFigures, ...]
     working_folders: tuple[FolderFigures, ...] = ()
+    unclean_elections: int = 0
 
 
 class NodeMetrics:
@@ -116,6 +117,11 @@ class _NodeCollector(Collector):
         yield _gauge("tidelog_ready", "1 while registered, unfenced and caught up", float(now.ready))
         yield _gauge("tidelog_metadata_offset", "How far the metadata log is applied", now.metadata_offset)
         yield _gauge("tidelog_active_controller", "1 on the active controller", float(now.is_controller))
+        yield CounterMetricFamily(
+            "tidelog_unclean_elections",
+            "Elections of a leader that may lack committed records, by this node's controller",
+            value=now.unclean_elections,
+        )
         offline = GaugeMetricFamily("tidelog_folder_offline", "1 where a data folder is offline", labels=("folder",))
         for folder in now.folders:
             offline.add_metric((folder,), float(folder in now.offline_folders))

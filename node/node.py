@@ -136,6 +136,7 @@ class Node:
             ready=self._is_ready,
             metadata_offset=0 if metadata is None else metadata.image.offset,
             is_controller=metadata is not None and metadata.view.leads,
+            unclean_elections=0 if metadata is None else metadata.unclean_elections,
             folders=self._config.data_folders,
             offline_folders=tuple(path for path in self._config.data_folders if metadata and path not in working),
             working_folders=tuple(
@@ -265,6 +266,7 @@ class Node:
             lag_ms_max=times.lag_ms_max,
             fetch_wait_ms=times.fetch_wait_ms,
             fetch_bytes=times.fetch_bytes_max,
+            throttled_rate=times.throttled_rate,
             listener=CLIENT_LISTENER,
             log_defaults=self._config.log_config,
         )

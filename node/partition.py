@@ -181,6 +181,8 @@ class Partition:
         self.leader_node = NO_NODE
         self.leader_epoch = NO_LEADER_EPOCH
         self.offline: TidelogError | None = None
+        self.moves_here = False
+        """A reassignment brings this replica here: what it fetches is throttled."""
         self._tickets = 0
         self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
         self._followers_waiting: dict[OpenFetch, None] = {}

@@ -30,6 +30,7 @@ from node.quorum_codec import end_to_proto, vote_answer_from_proto, vote_to_prot
 from node.quorum_state import QuorumView, read_state, write_state
 from node.transport import Transport
 from node.work import run_in
+from replication import features
 from replication.image import ClusterImage
 from replication.metadata import ClusterRecord, Voter, VotersRecord
 from replication.quorum import Quorum, QuorumTimes
@@ -71,7 +72,7 @@ from tidelog.v1 import quorum_pb2
 
 _log = logging.getLogger("node.quorum")
 
-FEATURE_LEVEL: Final = 1
+FEATURE_LEVEL: Final = features.LATEST
 """What the records of a new cluster may use: all that is in the first version."""
 
 TICK_MS: Final = 25

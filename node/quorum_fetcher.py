@@ -205,10 +205,10 @@ class QuorumFetcher:
         now = self._clock.monotonic_ms()
         leader, epoch = NodeId(answer.leader_id), LeaderEpoch(answer.leader_epoch)
         event = FetchAnswered(now, leader, epoch, asked, _result(answer))
-        wanted: list[SnapshotId] = []
-        await self._driver.take(event, lambda effect: self._do(effect, answer, wanted))
-        for snapshot in wanted:
-            await self._fetch_snapshot(target, snapshot, asked)
+        snapshots: list[SnapshotId] = []
+        await self._driver.take(event, lambda effect: self._do(effect, answer, snapshots))
+        for snapshot in snapshots:
+            await self._fetch_snapshot(target, snapshot, lambda: self._core.epoch == epoch)
         if not self._in_touch and self._core.leader_id == leader:
             _log.info("fetches metadata from node %d at %s", answer.leader_id, target)
             self._in_touch = True
@@ -218,7 +218,7 @@ class QuorumFetcher:
         self,
         effect: TakeRecords | CutLog | TakeSnapshot,
         answer: quorum_pb2.FetchMetadataResponse,
-        wanted: list[SnapshotId],
+        snapshots: list[SnapshotId],
     ) -> None:
         match effect:
             case TakeRecords(high_watermark):
@@ -232,9 +232,9 @@ class QuorumFetcher:
                 )
                 self._metadata.truncate_to(offset)
             case TakeSnapshot(snapshot):
-                wanted.append(snapshot)
+                snapshots.append(snapshot)
 
-    async def _fetch_snapshot(self, target: Endpoint, snapshot: SnapshotId, asked: Offset) -> None:
+    async def _fetch_snapshot(self, target: Endpoint, snapshot: SnapshotId, wanted: Callable[[], bool]) -> None:
         """Fetch a snapshot from the leader piece by piece, and begin the log anew behind it."""
         core = self._core
         pieces: list[bytes] = []
@@ -254,7 +254,7 @@ class QuorumFetcher:
                 return
             pieces.append(answer.data)
             position, size = position + len(answer.data), answer.size
-        await self._metadata.install_snapshot(snapshot, b"".join(pieces), asked)
+        await self._metadata.install_snapshot(snapshot, b"".join(pieces), wanted)
         _log.info("took a snapshot of the metadata up to offset %d, %d bytes", snapshot.end_offset, size)
 
     async def _join(self, cluster_id: str) -> None:

@@ -20,6 +20,10 @@ class ReplicaConfig:
     fetch_bytes: int = 1 << 20
     """replica.fetch.max.bytes: per partition and fetch."""
 
+    throttled_rate: int = 0
+    """follower.replication.throttled.rate: bytes per second fetched of replicas that are being moved here; 0: no
+    limit."""
+
     fetch_patience_ms: int = 2_000
     """A stream whose open fetches were answered by nothing for this long behind their wait is broken and made anew."""
 

@@ -30,6 +30,7 @@ from node.limits import ENTRIES_MAX
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.transport import MessageStream, Transport
+from replication.throttle import Throttle
 from tidelog._wire import FetchResponse
 from tidelog.errors import ConnectionFailed, TidelogError
 from tidelog.types import Endpoint, NodeId, Offset
@@ -63,8 +64,10 @@ class ReplicaFetcher:
         rng: random.Random,
         transport: Transport,
         config: ReplicaConfig,
+        throttle: Throttle,
     ) -> None:
-        """endpoint: where the metadata says that the leader is reached now. fetch_ids: shared by all fetchers."""
+        """throttle: shared by all fetchers, of replicas that are being moved here.
+        endpoint: where the metadata says that the leader is reached now. fetch_ids: shared by all fetchers."""
         self.leader = leader
         self._replica = replica
         self._endpoint = endpoint
@@ -73,6 +76,8 @@ class ReplicaFetcher:
         self._rng = rng
         self._transport = transport
         self._config = config
+        self._throttle = throttle
+        self._throttled: dict[Partition, None] = {}
         self._wanted: dict[Partition, None] = {}
         self._held: dict[Partition, Offset] = {}
         self._open: dict[int, Partition] = {}
@@ -100,6 +105,7 @@ class ReplicaFetcher:
     def forget(self, partition: Partition) -> None:
         """The partition follows this leader no more, or in another epoch."""
         self._wanted.pop(partition, None)
+        self._throttled.pop(partition, None)
         self._held.pop(partition, None)
         self._close(partition)
 
@@ -120,6 +126,10 @@ class ReplicaFetcher:
 
         Silence is counted in ticks: a node that was itself held up for a while must not blame the others for it.
         """
+        if self._throttled and self._throttle.is_open(self._clock.monotonic_ms()):
+            waited, self._throttled = self._throttled, {}
+            for partition in waited:
+                self.want(partition)
         if self._stream is None:
             return
         self._silent_ticks += 1
@@ -179,7 +189,11 @@ class ReplicaFetcher:
         held, self._held = _first(self._held)
         if wanted and not self._open:
             self._silent_ticks = 0
+        is_open = self._throttle.is_open(self._clock.monotonic_ms())
         for partition in wanted:
+            if partition.moves_here and not is_open:
+                self._throttled[partition] = None
+                continue
             fetch_id = next(self._fetch_ids)
             fetch = partition.next_fetch(fetch_id)
             if fetch is not None:
@@ -205,6 +219,8 @@ class ReplicaFetcher:
                 if partition is not None:
                     if not answer.waits:
                         del self._open[answer.fetch_id], self._number[partition]
+                    if partition.moves_here:
+                        self._throttle.spend(len(answer.records), self._clock.monotonic_ms())
                     partition.answered(answer)
 
     def _lose_stream(self) -> None:

@@ -35,6 +35,7 @@ from node.replica_fetcher import ReplicaFetcher
 from node.transport import Caller, Transport
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposeIsr, ReplicaView, Session
+from replication.throttle import Throttle
 from storage.data_folder import DataFolder
 from storage.loaded import Damage
 from storage.log import Log
@@ -121,6 +122,7 @@ class ReplicaManager:
         self._sessions = itertools.count(1)
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
+        self._throttle = Throttle(config.throttled_rate)
         self._stop = asyncio.Event()
         self.stopping = False
         for folder in logs.folders:
@@ -224,9 +226,18 @@ class ReplicaManager:
             self._shelf.take_stock(image)
         nodes_changed = old.nodes is not image.nodes
         for topic_id, topic in image.topics.items():
-            if nodes_changed or old.topics.get(topic_id) is not topic:
+            before = old.topics.get(topic_id)
+            if before is not None and before.configs != topic.configs:
+                self._reconfigure(topic)
+            if nodes_changed or before is not topic:
                 for state in topic.partitions:
                     self._apply(topic, state)
+
+    def _reconfigure(self, topic: TopicState) -> None:
+        for state in topic.partitions:
+            partition = self._partitions.get(state.key)
+            if partition is not None and partition.folder.offline is None:
+                self._shelf.reconfigure(topic, partition.log)
 
     def _step_down(self, reason: str) -> None:
         for partition in self._partitions.values():
@@ -271,7 +282,7 @@ class ReplicaManager:
             return
         partition = self._partitions.get(state.key)
         if partition is not None and partition.log.damage is not None and partition.folder.offline is None:
-            if self._me not in state.isr and self._me not in state.elr:
+            if self._me not in state.counted_on:
                 self._dismiss(partition, "its log is damaged and is fetched anew")
                 self._shelf.set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
                 partition = None
@@ -284,6 +295,7 @@ class ReplicaManager:
                 self._wake_opener.set()
                 return
             partition = self._install(topic, state, *found)
+        partition.moves_here = self._me in state.adding
         if partition.leader_epoch == state.leader_epoch:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
         else:
@@ -307,7 +319,9 @@ class ReplicaManager:
         made = self._shelf.make(topic, state)
         if made is not None:
             del self._unopened[key]
-            self._take_role(topic, state, self._install(topic, state, *made))
+            partition = self._install(topic, state, *made)
+            partition.moves_here = self._me in state.adding
+            self._take_role(topic, state, partition)
 
     def _take_role(self, topic: TopicState, state: PartitionState, partition: Partition) -> None:
         self._leave_fetcher(partition)
@@ -411,7 +425,7 @@ class ReplicaManager:
         others = tuple(
             (node, nodes[node].node_epoch) for node in sorted(state.isr) if node != self._me and node in nodes
         )
-        if others:
+        if others or state.elr:
             self.propose(partition, ProposeIsr(state.leader_epoch, state.partition_epoch, others))
 
     # --- what partitions ask for (PartitionHost) ---
@@ -452,6 +466,7 @@ class ReplicaManager:
                 rng=self._rng,
                 transport=self._transport,
                 config=self._config,
+                throttle=self._throttle,
             )
             if self._tasks is not None:
                 self._tasks.create_task(fetcher.run())

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from replication.image import DURABILITY, MIN_INSYNC_REPLICAS
+from replication.image import DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from storage.config import LogConfig
 
-_FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS)
+_FIXED_AT_CREATION: Final = (DURABILITY, MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 """These live in the metadata alone: nodes with other defaults must not see other promises."""
 
 
@@ -30,6 +30,10 @@ class TopicSettings:
     def at_creation(self, configs: Mapping[str, str]) -> dict[str, str]:
         """What a new topic's record says: what was asked for, and the defaults of what must be the same everywhere."""
         return {key: self._own[key] for key in _FIXED_AT_CREATION if key in self._own} | dict(configs)
+
+    def when_removed(self, key: str) -> str | None:
+        """What a topic's record says once the setting is taken from it; None: nothing, each node's default holds."""
+        return self._own.get(key) if key in _FIXED_AT_CREATION else None
 
     def in_force(self, configs: Mapping[str, str]) -> dict[str, str]:
         """Every setting of a topic by name, defaults included; those fixed at creation as the metadata has them."""

@@ -5,13 +5,13 @@ Kept true:
   2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903).
   3. Every accepted proposal raises the partition epoch, even one that changes nothing, so that an older copy of any
      proposal is refused from then on.
-  4. A leader that leaves itself out resigns: it is let go only where another member of its proposal can lead.
+  4. A leader that leaves itself out resigns from both sets: it is let go only where another member of either can lead.
 """
 
 from __future__ import annotations
 
 from replication.controller_events import IsrMember, Proposal
-from replication.elections import choose_leader
+from replication.elections import electable, reformed
 from replication.image import ClusterImage, PartitionState
 from replication.metadata import PartitionChangeRecord
 from tidelog.errors import (
@@ -23,7 +23,7 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tidelog.types import NO_NODE, NodeId
+from tidelog.types import NodeId
 
 
 def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionChangeRecord:
@@ -31,19 +31,23 @@ def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionC
     state = _state_of(image, proposal)
     _refuse_old_news(state, leader, proposal)
     members = tuple(member.node_id for member in proposal.new_isr)
-    if not members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+    if not (members or state.elr) or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
         raise InvalidRequest(
             f"the in-sync set {list(members)} proposed for {state.key} is no subset of replicas {list(state.replicas)}"
         )
     for member in proposal.new_isr:
         _refuse_ineligible(image, state, leader, member)
-    isr = tuple(node for node in state.replicas if node in members)
     if leader in members:
-        return PartitionChangeRecord(state.topic_id, state.partition, isr=isr)
-    successor = choose_leader(image, state, isr)
-    if successor == NO_NODE:
-        raise IneligibleReplica(f"node {leader} cannot resign from {state.key}: none of {list(isr)} could lead it")
-    return PartitionChangeRecord(state.topic_id, state.partition, leader=successor, isr=isr)
+        unchanged = PartitionChangeRecord(state.topic_id, state.partition, isr=state.isr)
+        return reformed(image, state, members) or unchanged
+    successors = (*members, *state.elr)
+    if not any(electable(image, state, node) for node in successors):
+        raise IneligibleReplica(
+            f"node {leader} cannot resign from {state.key}: none of {sorted(successors)} could lead it"
+        )
+    change = reformed(image, state, members, lost=(leader,))
+    assert change is not None, "whoever leaves itself out leads no more"
+    return change
 
 
 def _state_of(image: ClusterImage, proposal: Proposal) -> PartitionState:

@@ -16,26 +16,35 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar, assert_never
 
-from replication import alter_partition, elections, registration, topics, voter_changes
+from replication import alter_partition, elections, reassignment, registration, unclean, voter_changes
+from replication.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller_events import (
     Activated,
+    AdminEvent,
     AllocateProducerIds,
+    AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
+    AlterReassignments,
     Append,
     Committed,
+    CreatePartitions,
     CreateTopic,
     DeleteTopic,
     Effect,
+    ElectionType,
+    ElectLeaders,
     Event,
     Heartbeat,
     HeartbeatAnswer,
+    LogEndsTold,
     NodeHeard,
+    PartitionOutcomes,
     ProducerIdBlock,
     Proposal,
     Registered,
@@ -46,23 +55,17 @@ from replication.controller_events import (
     Resigned,
     Result,
     Ticked,
-    TopicCreated,
-    TopicDeleted,
+    UncleanlyElected,
+    UpdateFeatures,
     VoterRemoved,
     VotersReviewed,
 )
-from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.metadata import (
-    MetadataRecord,
-    NodeChangeRecord,
-    ProducerIdsRecord,
-    TopicRemovalRecord,
-    Voter,
-    VotersRecord,
-)
+from replication.image import EMPTY, NodeRegistration, PartitionState
+from replication.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
 from tidelog.errors import (
+    ElectionNotNeeded,
     NodeIdNotRegistered,
     NotController,
     RequestTimedOut,
@@ -70,12 +73,12 @@ from tidelog.errors import (
     TidelogError,
     VoterChangePending,
 )
-from tidelog.types import Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
+from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
 
 E = TypeVar("E")
 
-ConfigCheck = Callable[[Mapping[str, str]], None]
-"""Raises InvalidConfig or UnsupportedVersion for topic settings that cannot be."""
+REVIEW_MS: Final = 1_000
+"""How often it is looked for partitions that could go on: reassignments to finish, unclean elections to hold."""
 
 PRODUCER_ID_BLOCK: Final = 1_000
 """Producer ids that a node is given at a time, as Kafka gives them: a node asks once for so many producers."""
@@ -84,11 +87,14 @@ PRODUCER_ID_BLOCK: Final = 1_000
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """Times in milliseconds. `drain_ms_max`: a draining node may stop after so long, whatever is left to move.
-    `voters`: how many the metadata quorum is grown to."""
+    `voters`: how many the metadata quorum is grown to. `imbalance_check_ms`: how often preferred leaders are elected
+    where more than `imbalance_percent` of what a node ought to lead is led by others; 0: only on command."""
 
     session_ms: int = 2_000
     drain_ms_max: int = 30_000
     voters: int = 3
+    imbalance_check_ms: int = 300_000
+    imbalance_percent: int = 10
 
 
 @dataclass(slots=True)
@@ -97,21 +103,6 @@ class _Drain:
 
     since: Millis
     moved_at: Offset
-
-
-class _Batch:
-    """The records of one atomic batch while they are decided, and the image they make."""
-
-    def __init__(self, image: ClusterImage) -> None:
-        self.base_offset = image.offset
-        self.image = image
-        self.records: list[MetadataRecord] = []
-
-    def add(self, records: Iterable[MetadataRecord]) -> None:
-        taken = list(records)
-        start = self.image.offset
-        self.image = apply(self.image, [(Offset(start + index), record) for index, record in enumerate(taken)])
-        self.records.extend(taken)
 
 
 class Controller:
@@ -129,6 +120,9 @@ class Controller:
         self._waiting: deque[tuple[Offset, Reply]] = deque()
         self._applied: dict[NodeId, Offset] = {}
         self._drains: dict[NodeId, _Drain] = {}
+        self._elections = unclean.Elections()
+        self._review_at = Millis(0)
+        self._rebalance_at = Millis(0)
         self._effects: list[Effect] = []
 
     def handle(self, event: Event) -> list[Effect]:
@@ -145,10 +139,20 @@ class Controller:
                 self._request(event.request_id, self._alter_partition, event)
             case RegisterNode():
                 self._request(event.request_id, self._register, event)
-            case CreateTopic():
-                self._request(event.request_id, self._create_topic, event)
-            case DeleteTopic():
-                self._request(event.request_id, self._delete_topic, event)
+            case ElectLeaders(election=ElectionType.UNCLEAN):
+                self._request(event.request_id, self._elect_uncleanly, event)
+            case (
+                CreateTopic()
+                | DeleteTopic()
+                | ElectLeaders()
+                | AlterReassignments()
+                | AlterConfigs()
+                | CreatePartitions()
+                | UpdateFeatures()
+            ):
+                self._request(event.request_id, self._administer, event)
+            case LogEndsTold():
+                self._elect(event)
             case AllocateProducerIds():
                 self._request(event.request_id, self._allocate_producer_ids, event)
             case RemoveVoter():
@@ -176,22 +180,26 @@ class Controller:
 
     # --- answering --------------------------------------------------------------------------------------------------
 
-    def _request(self, request_id: int, decide: Callable[[E], Result], event: E) -> None:
-        """Decide; the answer waits until everything it may rest on is committed."""
-        result: Result | TidelogError
+    def _request(self, request_id: int, decide: Callable[[E], Result | None], event: E) -> None:
+        """Decide; the answer waits until everything it may rest on is committed. None: it comes later."""
+        result: Result | TidelogError | None
         try:
             if not self.active:
                 raise NotController("this node is not the active controller")
             result = decide(event)
         except TidelogError as refusal:
             result = refusal
+        if result is not None:
+            self._answer(request_id, result)
+
+    def _answer(self, request_id: int, result: Result | TidelogError) -> None:
         self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))
 
     def _answer_committed(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._committed:
             self._effects.append(self._waiting.popleft()[1])
 
-    def _append(self, batch: _Batch) -> None:
+    def _append(self, batch: Batch) -> None:
         if batch.records:
             self.image = batch.image
             self._effects.append(Append(batch.base_offset, tuple(batch.records)))
@@ -207,6 +215,8 @@ class Controller:
         alive = [node for node in self.image.nodes.values() if not node.fenced]
         self._sessions.begin(event.at, [node.node_id for node in alive])
         self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
+        self._review_at = Millis(event.at + REVIEW_MS)
+        self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
         own = self.image.nodes.get(event.node_id)
         if own is not None and own.incarnation != event.incarnation and not own.fenced:
             self._fence(own)
@@ -226,7 +236,7 @@ class Controller:
         return VoterRemoved()
 
     def _change_voters(self, voters: tuple[Voter, ...]) -> None:
-        batch = _Batch(self.image)
+        batch = Batch(self.image)
         batch.add([VotersRecord(voters)])
         self._append(batch)
         self._voters_end = self.image.offset
@@ -235,12 +245,12 @@ class Controller:
 
     def _resign(self) -> None:
         self.active = False
-        for _, reply in self._waiting:
+        for request_id in (*(reply.request_id for _, reply in self._waiting), *self._elections.forget()):
             refusal = RequestTimedOut(
                 "this node stopped being the active controller before the change was committed: it may or may not have "
                 "been made; look before asking again"
             )
-            self._effects.append(Reply(reply.request_id, refusal))
+            self._effects.append(Reply(request_id, refusal))
         self._waiting.clear()
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -254,12 +264,29 @@ class Controller:
             if node is not None and not node.fenced:
                 self._effects.append(Report(f"node {node_id} was silent for {self._config.session_ms} ms: fenced"))
                 self._fence(node)
+        if at >= self._review_at:
+            self._review_at = Millis(at + REVIEW_MS)
+            self._review()
+        if self._config.imbalance_check_ms and at >= self._rebalance_at:
+            self._rebalance_at = Millis(at + self._config.imbalance_check_ms)
+            batch = Batch(self.image)
+            batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
+            self._append(batch)
+
+    def _review(self) -> None:
+        """See which partitions could go on."""
+        batch = Batch(self.image)
+        for state in self.image.partitions():
+            self._finish_move(batch, state.key)
+            if unclean.wanted(self.image, state):
+                self._ask(state)
+        self._append(batch)
 
     def _fence(self, node: NodeRegistration) -> None:
         """End the node's session: it leaves every set that others carry on, and leads nothing."""
         self._sessions.forget(node.node_id)
         self._drains.pop(node.node_id, None)
-        batch = _Batch(self.image)
+        batch = Batch(self.image)
         batch.add([NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)])
         batch.add(elections.fence_changes(batch.image, node.node_id))
         self._append(batch)
@@ -273,7 +300,7 @@ class Controller:
             return Registered(previous.node_epoch)
         if previous is not None and self._sessions.alive(request.node_id):
             raise registration.duplicate(previous, self._sessions.remaining_ms(request.node_id))
-        batch = _Batch(self.image)
+        batch = Batch(self.image)
         batch.add([registration.record_of(request)])
         judged = registration.judge(batch.image, request, previous)
         batch.add(judged.changes)
@@ -293,21 +320,23 @@ class Controller:
         if beat.want_drain:
             return self._drain(node, beat)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
-            batch = _Batch(self.image)
+            batch = Batch(self.image)
             batch.add([NodeChangeRecord(node.node_id, node.node_epoch, fenced=False, draining=False)])
-            batch.add(elections.return_changes(batch.image, node.node_id))
+            changes = list(elections.return_changes(batch.image, node.node_id))
+            batch.add(changes)
             self._append(batch)
+            self._report_last_known(changes)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
 
     def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
         """A replica that lost what it held leaves its set, and leads no more, where another member can go on: until
         that is committed, it does nothing."""
-        batch = _Batch(self.image)
+        batch = Batch(self.image)
         for damage in beat.damaged:
             state = self.image.partition(damage.key)
-            change = None if state is None else elections.moved_away(self.image, state, node.node_id)
-            if change is not None:
-                name = f"{self.image.topics[damage.key.topic_id].name}-{damage.key.partition}"
+            change = None if state is None else elections.moved_away(self.image, state, node.node_id, lost=True)
+            if state is not None and change is not None:
+                name = elections.name_of(self.image, state)
                 self._effects.append(
                     Report(f"node {node.node_id} found its replica of {name} damaged ({damage.reason}): taken out")
                 )
@@ -320,7 +349,7 @@ class Controller:
             drain = self._drains.get(node.node_id)
             if drain is None:
                 drain = self._drains[node.node_id] = _Drain(beat.at, self.image.offset)
-            batch = _Batch(self.image)
+            batch = Batch(self.image)
             if not node.draining:
                 batch.add([NodeChangeRecord(node.node_id, node.node_epoch, draining=True)])
             self._move_away(node.node_id, batch, drain)
@@ -332,7 +361,7 @@ class Controller:
         self._sessions.forget(node.node_id)
         return HeartbeatAnswer(fenced=True, drained=True)
 
-    def _move_away(self, node_id: NodeId, batch: _Batch, drain: _Drain) -> None:
+    def _move_away(self, node_id: NodeId, batch: Batch, drain: _Drain) -> None:
         before = len(batch.records)
         batch.add(elections.drain_changes(batch.image, node_id))
         if len(batch.records) > before:
@@ -361,49 +390,101 @@ class Controller:
 
     def _alter_partition(self, request: AlterPartition) -> AlteredPartitions:
         node = self._current(request.node_id, request.node_epoch)
-        batch = _Batch(self.image)
+        batch = Batch(self.image)
         refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.proposals]
+        for proposal in request.proposals:
+            self._finish_move(batch, proposal.key)
         drain = self._drains.get(node.node_id)
         if drain is not None:  # whom it has just admitted can take over from it
             self._move_away(node.node_id, batch, drain)
         self._append(batch)
         outcomes = [
-            AlteredPartition(proposal.key, self._state(proposal.key) if refusal is None else refusal)
+            AlteredPartition(proposal.key, state_of(self.image, proposal.key) if refusal is None else refusal)
             for proposal, refusal in zip(request.proposals, refusals, strict=True)
         ]
         return AlteredPartitions(tuple(outcomes))
 
-    def _judge(self, batch: _Batch, leader: NodeId, proposal: Proposal) -> TidelogError | None:
+    def _judge(self, batch: Batch, leader: NodeId, proposal: Proposal) -> TidelogError | None:
         try:
             batch.add([alter_partition.judge(batch.image, leader, proposal)])
         except TidelogError as refusal:
             return refusal
         return None
 
-    def _state(self, key: PartitionKey) -> PartitionState:
-        state = self.image.partition(key)
-        assert state is not None, "a partition that was just changed exists"
-        return state
+    def _finish_move(self, batch: Batch, key: PartitionKey) -> None:
+        state = batch.image.partition(key)
+        if state is not None and (end := reassignment.finished(batch.image, state)) is not None:
+            batch.add([end])
 
-    # --- topics -----------------------------------------------------------------------------------------------------
+    # --- what operators ask for -------------------------------------------------------------------------------------
 
-    def _create_topic(self, request: CreateTopic) -> TopicCreated:
-        topics.refuse_impossible(self.image, request)
-        self._check_configs(request.configs)
-        if request.validate_only:
-            return TopicCreated(None)
-        topic_id, records = topics.records_of(self.image, request, self._rng)
-        batch = _Batch(self.image)
-        batch.add(records)
+    def _administer(self, event: AdminEvent) -> Result:
+        batch = Batch(self.image)
+        result = decide(batch, event, rng=self._rng, check_configs=self._check_configs)
         self._append(batch)
-        return TopicCreated(topic_id)
+        return result
 
-    def _delete_topic(self, request: DeleteTopic) -> TopicDeleted:
-        topic = topics.find(self.image, request)
-        batch = _Batch(self.image)
-        batch.add([TopicRemovalRecord(topic.topic_id)])
+    # --- elections of whoever is there ------------------------------------------------------------------------------
+
+    def _report_last_known(self, changes: Iterable[PartitionChangeRecord]) -> None:
+        """Say where the last known leader leads again: nobody else had it all, and neither may it."""
+        for change in changes:
+            if change.last_known_elr == () and change.leader is not None and change.elr is None:
+                state = state_of(self.image, change.key)
+                text = (
+                    f"{elections.name_of(self.image, state)} is led by node {change.leader} again, which led last: "
+                    "every in-sync replica had lost what it held, what this one lost is gone"
+                )
+                self._effects.append(UncleanlyElected(change.key, change.leader, text))
+
+    def _elect_uncleanly(self, request: ElectLeaders) -> PartitionOutcomes | None:
+        wanted = [state.key for state in self.image.partitions() if state.leader == NO_NODE]
+        command = unclean.Command(request.request_id, tuple(dict.fromkeys(request.keys or wanted)))
+        for key in command.order:
+            try:
+                state = state_of(self.image, key)
+                if state.leader != NO_NODE:
+                    raise ElectionNotNeeded(f"{elections.name_of(self.image, state)} is led by node {state.leader}")
+                if not unclean.present(self.image, state):
+                    raise unclean.nobody(self.image, state)
+                self._ask(state, command)
+            except TidelogError as refusal:
+                command.settle(key, refusal)
+        return command.result() if command.done else None
+
+    def _ask(self, state: PartitionState, command: unclean.Command | None = None) -> None:
+        question = self._elections.ask(state.key, unclean.present(self.image, state), command)
+        if question is not None:
+            self._effects.append(question)
+
+    def _elect(self, told: LogEndsTold) -> None:
+        asked = self._elections.told(told)
+        if asked is None:
+            return
+        key, commands = asked
+        outcome = self._elect_of(key, told)
+        for command in commands:
+            command.settle(*outcome)
+            if command.done:
+                self._answer(command.request_id, command.result())
+
+    def _elect_of(
+        self, key: PartitionKey, told: LogEndsTold
+    ) -> tuple[PartitionKey, PartitionState | TidelogError, str]:
+        try:
+            state = state_of(self.image, key)
+        except TidelogError as gone:
+            return key, gone, ""
+        if state.leader != NO_NODE:
+            return key, state, ""  # somebody who has everything came back meanwhile
+        chosen = unclean.choose(self.image, state, told.ends)
+        if chosen is None:
+            return key, unclean.nobody(self.image, state), ""
+        batch = Batch(self.image)
+        batch.add([chosen.change])
         self._append(batch)
-        return TopicDeleted(topic.topic_id)
+        self._effects.append(UncleanlyElected(key, chosen.leader, chosen.loss))
+        return key, state_of(self.image, key), chosen.loss
 
     # --- producers --------------------------------------------------------------------------------------------------
 
@@ -411,7 +492,7 @@ class Controller:
         """No id is ever given twice, whoever asks: a node that was restarted leaves the rest of its block unused."""
         node = self._current(request.node_id, request.node_epoch)
         first = self.image.next_producer_id
-        batch = _Batch(self.image)
+        batch = Batch(self.image)
         batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
         self._append(batch)
         return ProducerIdBlock(first, PRODUCER_ID_BLOCK)

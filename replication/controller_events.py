@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 from replication.image import ClusterImage, PartitionState
@@ -172,6 +173,101 @@ class AlterPartition:
     proposals: tuple[Proposal, ...]
 
 
+class ElectionType(Enum):
+    """Which leader an operator asks for."""
+
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Let the preferred replicas lead, or, `UNCLEAN`, let whoever has most lead where nobody may. keys: empty: every
+    partition that wants it."""
+
+    request_id: int
+    election: ElectionType
+    keys: tuple[PartitionKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEnd:
+    """What a replica says that it has: the epoch of its last record (-1: none) and its log end, in which folder (None:
+    it has no log)."""
+
+    node_id: NodeId
+    last_epoch: LeaderEpoch
+    log_end: Offset
+    folder_id: FolderId | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndsTold:
+    """The answers to `AskLogEnds`: of whoever answered in time."""
+
+    number: int
+    ends: tuple[ReplicaEnd, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """The replicas that a partition is to have, the preferred leader first; None: end the one that is under way."""
+
+    key: PartitionKey
+    replicas: tuple[NodeId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignments:
+    """Move replicas; each partition is judged by itself."""
+
+    request_id: int
+    reassignments: tuple[Reassignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One setting of a topic: its new value; None: the default again."""
+
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    """Change some settings of a topic, or only say whether they could be."""
+
+    request_id: int
+    topic: str
+    changes: tuple[ConfigChange, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Let a topic have `count` partitions in all, or only say whether it could."""
+
+    request_id: int
+    topic: str
+    count: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures:
+    """Raise the feature level of the metadata, or only say whether it could be."""
+
+    request_id: int
+    level: int
+    validate_only: bool = False
+
+
+AdminEvent: TypeAlias = (
+    CreateTopic | DeleteTopic | ElectLeaders | AlterReassignments | AlterConfigs | CreatePartitions | UpdateFeatures
+)
+"""What an operator or a client asks to be changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """A node wants a block of producer ids to give away."""
@@ -200,9 +296,9 @@ Event: TypeAlias = (
     | RemoveVoter
     | RegisterNode
     | Heartbeat
-    | CreateTopic
-    | DeleteTopic
     | AlterPartition
+    | LogEndsTold
+    | AdminEvent
     | AllocateProducerIds
 )
 
@@ -254,6 +350,38 @@ class AlteredPartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What came of one partition's part in a request: its state after it, or why it was refused. `loss`: what may be
+    lost by it, empty where nothing is."""
+
+    key: PartitionKey
+    outcome: PartitionState | TidelogError
+    loss: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcomes:
+    """In the order of the request; of an election of all partitions, those that wanted one."""
+
+    partitions: tuple[PartitionOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAltered:
+    """The topic has its new settings, or partitions, in the image from this offset on."""
+
+    topic_id: TopicId
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesUpdated:
+    """The level in force."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
     """The ids from `first` on, `count` of them, are the node's to give away."""
 
@@ -267,7 +395,16 @@ class VoterRemoved:
 
 
 Result: TypeAlias = (
-    Registered | HeartbeatAnswer | TopicCreated | TopicDeleted | AlteredPartitions | VoterRemoved | ProducerIdBlock
+    Registered
+    | HeartbeatAnswer
+    | TopicCreated
+    | TopicDeleted
+    | AlteredPartitions
+    | PartitionOutcomes
+    | TopicAltered
+    | FeaturesUpdated
+    | VoterRemoved
+    | ProducerIdBlock
 )
 
 # --- effects ----------------------------------------------------------------------------------------------------
@@ -296,4 +433,22 @@ class Report:
     text: str
 
 
-Effect: TypeAlias = Append | Reply | Report
+@dataclass(frozen=True, slots=True)
+class AskLogEnds:
+    """Ask these nodes how much of the partition they have; `LogEndsTold` with this number must follow, soon."""
+
+    number: int
+    key: PartitionKey
+    nodes: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanlyElected:
+    """A replica leads that may lack committed records. An operator must read that, and it is counted."""
+
+    key: PartitionKey
+    leader: NodeId
+    text: str
+
+
+Effect: TypeAlias = Append | Reply | Report | AskLogEnds | UncleanlyElected

@@ -26,6 +26,7 @@ from replication.metadata import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
     Voter,
@@ -51,6 +52,7 @@ from tidelog.types import (
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 DURABILITY: Final = "durability"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,11 @@ class NodeRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition: who holds it, who is in sync, who leads. `folders` follows the order of `replicas`."""
+    """A partition: who holds it, who is in sync, who leads. `folders` follows the order of `replicas`.
+
+    elr: eligible leader replicas (KIP-966): not in sync, and yet with all that is committed. last_known_elr: who led
+        last, while both sets are empty. adding, removing: replicas that come and go in a reassignment under way.
+    """
 
     topic_id: TopicId
     partition: PartitionIndex
@@ -93,6 +99,13 @@ class PartitionState:
     leader: NodeId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+
+    @property
+    def counted_on(self) -> frozenset[NodeId]:
+        """Replicas whose logs are not to be thrown away: those of both sets, or, these empty, who led last."""
+        return frozenset((*self.isr, *self.elr, *self.last_known_elr))
 
     @property
     def key(self) -> PartitionKey:
@@ -117,6 +130,11 @@ class TopicState:
     def min_insync_replicas(self) -> int:
         """How many replicas must be in sync for anything to be committed; 1 unless the topic says more (as Kafka)."""
         return int(self.configs.get(MIN_INSYNC_REPLICAS, "1"))
+
+    @property
+    def allows_unclean(self) -> bool:
+        """May a replica lead that lacks committed records, where no other is left?"""
+        return self.configs.get(UNCLEAN_ELECTION) == "true"
 
     @property
     def durability(self) -> Durability:
@@ -271,6 +289,9 @@ class _Draft:
                 self._change_node(offset, record)
             case TopicRecord():
                 self._add_topic(offset, record)
+            case TopicConfigsRecord():
+                topic = self._open_topic(offset, record.topic_id)
+                topic.state = replace(topic.state, configs=record.configs)
             case TopicRemovalRecord():
                 self._remove_topic(offset, record)
             case ClusterRecord():
@@ -338,6 +359,8 @@ class _Draft:
                 record.leader,
                 record.leader_epoch,
                 record.partition_epoch,
+                record.adding,
+                record.removing,
             )
         )
 
@@ -376,6 +399,8 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         state.leader if change.leader is None else change.leader,
         LeaderEpoch(state.leader_epoch + leads_anew),
         PartitionEpoch(state.partition_epoch + 1),
+        state.adding if change.adding is None else change.adding,
+        state.removing if change.removing is None else change.removing,
     )
 
 

@@ -62,4 +62,6 @@ def _partition(state: PartitionState) -> PartitionRecord:
         state.leader,
         state.leader_epoch,
         state.partition_epoch,
+        state.adding,
+        state.removing,
     )

@@ -55,7 +55,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """First record of the log."""
+    """First record of the log; once more where the feature level is raised."""
 
     cluster_id: str
     feature_level: int
@@ -112,6 +112,14 @@ class TopicRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicConfigsRecord:
+    """All settings of a topic, in place of those it had."""
+
+    topic_id: TopicId
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRemovalRecord:
     """The topic and all its partitions are gone."""
 
@@ -123,6 +131,7 @@ class PartitionRecord:
     """A partition as a whole, at its creation.
 
     `replicas` begins with the preferred leader; `folders` names the data folder of each replica, in the same order.
+    `adding`, `removing`: those of the replicas that come and go in a reassignment under way.
     """
 
     topic_id: TopicId
@@ -135,6 +144,8 @@ class PartitionRecord:
     leader: NodeId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
 
     @property
     def key(self) -> PartitionKey:
@@ -158,6 +169,8 @@ class PartitionChangeRecord:
     last_known_elr: tuple[NodeId, ...] | None = None
     replicas: tuple[NodeId, ...] | None = None
     folders: tuple[FolderId, ...] | None = None
+    adding: tuple[NodeId, ...] | None = None
+    removing: tuple[NodeId, ...] | None = None
 
     @property
     def key(self) -> PartitionKey:
@@ -180,6 +193,7 @@ MetadataRecord: TypeAlias = (
     | NodeRegistrationRecord
     | NodeChangeRecord
     | TopicRecord
+    | TopicConfigsRecord
     | TopicRemovalRecord
     | PartitionRecord
     | PartitionChangeRecord

@@ -125,6 +125,7 @@ class Quorum:
         self._effects: list[Effect] = []
         self.role = self._first_role(state)
         self._owes_farewell = self.role is Role.RESIGNED
+        self._over: LeaderEpoch | None = None
         self._deadline = self._later(times.fetch_timeout, times.jitter)
 
     def _first_role(self, state: QuorumState) -> Role:
@@ -257,7 +258,7 @@ class Quorum:
         """Somebody spoke of an epoch and its leader."""
         if epoch > self.epoch:
             self._enter_epoch(epoch, leader_id)
-        elif epoch == self.epoch and leader_id not in (NO_NODE, self.me.node_id):
+        elif epoch == self.epoch != self._over and leader_id not in (NO_NODE, self.me.node_id):
             assert not self.leads, f"nodes {self.me.node_id} and {leader_id} both lead the quorum in epoch {epoch}"
             if self.leader_id == NO_NODE:
                 self._follow(leader_id)
@@ -506,6 +507,8 @@ class Quorum:
         self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
 
     def _await_succession(self, request: EndEpoch) -> None:
+        """Whoever has not heard that yet may name the old leader for a while: it is not followed again."""
+        self._over = request.epoch
         self._heard_at = Millis(NEVER)
         if self.me in request.successors:
             rank = request.successors.index(self.me)

@@ -3,25 +3,26 @@
 Kept true:
   1. A registration ends every leadership of the node's earlier life; it begins fenced, so it also leaves every in-sync
      set that another member carries on.
-  2. Where the node is the last in-sync member, it keeps its place only by the very bytes it had: same data folder, by
-     id and by the number of the last registration, and no damage named. A page-cache replica must also not have seen
-     its machine reboot, unless it is the last one: then it may lead, and what may be lost is reported.
-  3. A last member without those bytes stays named in the set, but never leads: nothing is elected from nothing.
-  4. A replica that is in no set and whose folder is gone is given a folder that is there.
+  2. It stays eligible, or the last in-sync member, only by the very bytes it had: same data folder, by id and by the
+     number of the last registration, and no damage named; with `page-cache`, its machine has not rebooted either.
+     Without them it leaves both sets.
+  3. Where both sets become empty by that, the last known leader may lead again with that same folder, and what may be
+     lost is reported; with a new or older folder, or damaged, it never does: nothing is elected from nothing.
+  4. A replica that nobody counts on and whose folder is gone is given a folder that is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replication.controller_events import RegisterNode
-from replication.elections import choose_leader
-from replication.image import ClusterImage, NodeRegistration, PartitionState
+from replication.elections import name_of, reformed
+from replication.image import ClusterImage, NodeRegistration, PartitionState, changed
 from replication.metadata import LOST_FOLDER, NodeRegistrationRecord, PartitionChangeRecord
 from replication.placement import FolderChooser
 from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest
-from tidelog.types import NO_NODE, Durability, FolderId, PartitionKey
+from tidelog.types import Durability, FolderId, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,36 +103,37 @@ class _Judge:
         """What the registration changes in one partition."""
         if self._me not in state.replicas:
             return None
+        counted = self._me in state.counted_on
+        lost = counted and self._has_lost(state)
         staying = tuple(node for node in state.isr if node != self._me)
-        if self._me in state.isr and not staying:
-            return self._change_of_last_member(state)
-        leads = state.leader == self._me
-        leaves = self._me in state.isr
-        folders = self._folders(state, self._folder_at_hand(state))
-        if not (leaves or folders):
-            return None
-        return PartitionChangeRecord(
-            state.topic_id,
-            state.partition,
-            leader=choose_leader(self._image, state, staying) if leads else None,
-            isr=staying if leaves else None,
-            folders=folders,
-        )
+        if self._me in state.isr and not staying and not lost:
+            staying = state.isr
+        change = reformed(self._image, state, staying, lost=(self._me,) if lost else ())
+        after = state if change is None else changed(state, change)
+        if self._me in after.counted_on:
+            mine = self._folder_left(after) if lost or self._me in after.last_known_elr else after.folder_of(self._me)
+        else:
+            mine = self._folder_at_hand(after)
+        if counted and self._me in after.counted_on and not after.isr and not after.elr:
+            self._report_loss(state)
+        if (folders := self._folders(after, mine)) is not None:
+            change = replace(change or PartitionChangeRecord(state.topic_id, state.partition), folders=folders)
+        return change
 
-    def _change_of_last_member(self, state: PartitionState) -> PartitionChangeRecord | None:
-        """The set cannot do without this node: it stays, and leads again only where it still has the bytes."""
+    def _has_lost(self, state: PartitionState) -> bool:
+        """Has this node not got all that it had in this replica when it was last heard of?"""
         folder = state.folder_of(self._me)
-        damage = self._damaged.get(state.key)
-        lost = damage is not None or folder in self._older
-        self._report(state, folder, damage)
-        folders = self._folders(state, LOST_FOLDER if lost else folder)
-        if state.leader != self._me and not folders:
-            return None
-        leader = NO_NODE if state.leader == self._me else None
-        return PartitionChangeRecord(state.topic_id, state.partition, leader=leader, folders=folders)
+        if state.key in self._damaged or folder in self._older or folder not in self._named:
+            return True
+        return self._rebooted and self._durability[state.topic_id] is Durability.PAGE_CACHE
 
-    def _report(self, state: PartitionState, folder: FolderId, damage: str | None) -> None:
-        name = f"{self._image.topics[state.topic_id].name}-{state.partition}"
+    def _folder_left(self, state: PartitionState) -> FolderId:
+        """The folder by which a replica that led last may lead again, should nobody else: LOST where it never may."""
+        folder = state.folder_of(self._me)
+        return LOST_FOLDER if state.key in self._damaged or folder in self._older else folder
+
+    def _report_loss(self, state: PartitionState) -> None:
+        name, folder, damage = name_of(self._image, state), state.folder_of(self._me), self._damaged.get(state.key)
         who = f"node {self._me}, the last in-sync replica of {name},"
         if damage is not None:
             self.reports.append(f"{who} found its log damaged ({damage}): nobody leads {name}")

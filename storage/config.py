@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.errors import InvalidConfig
 from tidelog.types import Codec, Durability, TimestampType
 
 INT32_MAX: Final = 2**31 - 1
@@ -61,6 +61,7 @@ class LogConfig:
     producer_id_expiration_ms: int = 86_400_000
     """A setting of the node, not of a topic."""
     min_insync_replicas: int = 1
+    unclean_elections: bool = False
     durability: Durability = Durability.FSYNC
 
     def __post_init__(self) -> None:
@@ -197,21 +198,6 @@ def _cleanup_policy() -> _Setting:
     return _Setting(parse, show)
 
 
-def _only(done: str, known: frozenset[str]) -> _Setting:
-    """A setting of which this version does only one value. known: the values that Kafka has."""
-
-    def parse(key: str, value: str) -> Mapping[str, object]:
-        if value == done:
-            return {}
-        if value not in known:
-            raise InvalidConfig(f"{key} is {value!r}: it must be {done}")
-        raise UnsupportedVersion(
-            f"{key}={value} is not supported by this version yet: leave it out, or set it to {done}"
-        )
-
-    return _Setting(parse, lambda _config: done)
-
-
 _BOOLEANS: Final = {"true": True, "false": False}
 _CODECS: Final = {
     "producer": None,
@@ -251,7 +237,7 @@ _TOPIC_SETTINGS: Final[Mapping[str, _Setting]] = {
     "file.delete.delay.ms": _number("file_delete_delay_ms", 0, INT64_MAX),
     "min.insync.replicas": _number("min_insync_replicas", 1, INT32_MAX),
     "durability": _choice("durability", {durability.value: durability for durability in Durability}),
-    "unclean.leader.election.enable": _only("false", frozenset(_BOOLEANS)),
+    "unclean.leader.election.enable": _choice("unclean_elections", _BOOLEANS),
 }
 _NODE_SETTINGS: Final[Mapping[str, _Setting]] = {
     "producer.id.expiration.ms": _number("producer_id_expiration_ms", 1, INT64_MAX),

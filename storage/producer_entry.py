@@ -108,15 +108,10 @@ class ProducerState(NamedTuple):
         if first != batches[-1].last_sequence + 1 or header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
             return None
         delta, timestamp = header.last_offset_delta, header.max_timestamp
-        last = BatchMetadata((first + delta) & SEQUENCE_MAX, Offset(header.base_offset + delta), delta, timestamp)
-        return ProducerState(
-            self.producer_id,
-            self.epoch,
-            self.coordinator_epoch,
-            timestamp,
-            NO_OFFSET,
-            (*batches[1 - BATCHES_KEPT :], last),
-        )
+        new = tuple.__new__  # as their own, less a call
+        last = new(BatchMetadata, ((first + delta) & SEQUENCE_MAX, header.base_offset + delta, delta, timestamp))
+        kept = (*batches[1 - BATCHES_KEPT :], last)
+        return new(ProducerState, (self.producer_id, self.epoch, self.coordinator_epoch, timestamp, NO_OFFSET, kept))
 
     def duplicate_of(self, batch: ProducerBatch) -> BatchMetadata | None:
         """The earlier copy of a batch, where it is one of the last five."""

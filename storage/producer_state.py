@@ -140,7 +140,7 @@ class ProducerStateManager:
     def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
         """Enter what was checked: its batches are in the log now. Returns the transactions that they have aborted."""
         self._producers.update(changes.states)
-        aborted = []
+        aborted: list[AbortedTransaction] = []
         for transaction in changes.transactions:
             if isinstance(transaction, StartedTransaction):
                 self._ongoing[transaction.first_offset] = transaction.producer_id

@@ -78,12 +78,48 @@ DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(
 DATA_INIT_PRODUCER_ID: Final = Method(
     DATA, "InitProducerId", data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse
 )
+DATA_GET_REPLICA_LOG_INFO: Final = Method(
+    DATA, "GetReplicaLogInfo", data_pb2.GetReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoResponse
+)
 
 ADMIN_GET_METADATA: Final = Method(ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
 ADMIN_CREATE_TOPIC: Final = Method(ADMIN, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
 ADMIN_DELETE_TOPIC: Final = Method(ADMIN, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse)
 ADMIN_DESCRIBE_CLUSTER: Final = Method(
     ADMIN, "DescribeCluster", admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse
+)
+ADMIN_ELECT_LEADERS: Final = Method(
+    ADMIN, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse
+)
+ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
+    ADMIN,
+    "AlterPartitionReassignments",
+    admin_pb2.AlterPartitionReassignmentsRequest,
+    admin_pb2.AlterPartitionReassignmentsResponse,
+)
+ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Method(
+    ADMIN,
+    "ListPartitionReassignments",
+    admin_pb2.ListPartitionReassignmentsRequest,
+    admin_pb2.ListPartitionReassignmentsResponse,
+)
+ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Method(
+    ADMIN,
+    "IncrementalAlterConfigs",
+    admin_pb2.IncrementalAlterConfigsRequest,
+    admin_pb2.IncrementalAlterConfigsResponse,
+)
+ADMIN_CREATE_PARTITIONS: Final = Method(
+    ADMIN, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
+)
+ADMIN_UPDATE_FEATURES: Final = Method(
+    ADMIN, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
+)
+ADMIN_EXPLAIN_PARTITIONS: Final = Method(
+    ADMIN, "ExplainPartitions", admin_pb2.ExplainPartitionsRequest, admin_pb2.ExplainPartitionsResponse
+)
+ADMIN_EXPLAIN_RESTART: Final = Method(
+    ADMIN, "ExplainRestart", admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse
 )
 ADMIN_REMOVE_VOTER: Final = Method(ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
 
@@ -110,6 +146,27 @@ CONTROLLER_DELETE_TOPIC: Final = Method(
 )
 CONTROLLER_REMOVE_VOTER: Final = Method(
     CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse
+)
+CONTROLLER_ELECT_LEADERS: Final = Method(
+    CONTROLLER, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse
+)
+CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
+    CONTROLLER,
+    "AlterPartitionReassignments",
+    admin_pb2.AlterPartitionReassignmentsRequest,
+    admin_pb2.AlterPartitionReassignmentsResponse,
+)
+CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = Method(
+    CONTROLLER,
+    "IncrementalAlterConfigs",
+    admin_pb2.IncrementalAlterConfigsRequest,
+    admin_pb2.IncrementalAlterConfigsResponse,
+)
+CONTROLLER_CREATE_PARTITIONS: Final = Method(
+    CONTROLLER, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
+)
+CONTROLLER_UPDATE_FEATURES: Final = Method(
+    CONTROLLER, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
 )
 
 QUORUM_INTRODUCE: Final = Method(QUORUM, "Introduce", quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)

@@ -6,11 +6,11 @@ answer, nobody can tell whether it was done, and the error says so instead of as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 from tidelog import _methods as methods
@@ -51,7 +51,9 @@ VISIBLE_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition: who holds it, who leads it (-1: nobody), who is in sync."""
+    """One partition: who holds it, who leads it (-1: nobody), who is in sync, who else has all that is committed
+    (`elr`), who led last where nobody is either (`last_known_elr`), and what a reassignment under way brings and
+    takes."""
 
     partition: PartitionIndex
     leader: NodeId
@@ -61,6 +63,9 @@ class PartitionDescription:
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...]
     offline: tuple[NodeId, ...]
+    last_known_elr: tuple[NodeId, ...] = ()
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,55 @@ class ClusterDescription:
     leaderless_partitions: int
     under_replicated_partitions: int
     under_min_isr_partitions: int
+    feature_level: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What came of one partition's part in a request. error: why it was refused; leader: who leads after it (-1:
+    nobody); loss: what may be lost by it, in words, empty where nothing is."""
+
+    partition: TopicPartition
+    error: TidelogError | None
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    loss: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentDescription:
+    """A reassignment under way: `adding` come, `removing` go once they have come."""
+
+    partition: TopicPartition
+    replicas: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExplanation:
+    """What of a partition works (`writable`: with acks=all), what is wrong, and what a person can do about it."""
+
+    partition: TopicPartition
+    error: TidelogError | None
+    readable: bool
+    writable: bool
+    causes: tuple[str, ...]
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartExplanation:
+    """May the node be stopped for a while: nothing stops working, or the reasons tell what does."""
+
+    node_id: NodeId
+    safe: bool
+    reasons: tuple[str, ...]
+
+
+Place: TypeAlias = TopicPartition | tuple[str, int]
+"""A partition: its topic's name and its index."""
 
 
 class Admin(Service):
@@ -172,6 +226,94 @@ class Admin(Service):
         request = admin_pb2.DeleteTopicRequest(name=name, topic_id=topic_id.bytes if topic_id else b"")
         await self._change(methods.ADMIN_DELETE_TOPIC, request)
 
+    async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        """Let a topic have `count` partitions in all. Raises InvalidPartitions, InvalidReplicationFactor,
+        UnknownTopicOrPartition; RequestTimedOut or ConnectionLost where nobody can tell."""
+        request = admin_pb2.CreatePartitionsRequest(topic=name, count=count, validate_only=validate_only)
+        await self._change(methods.ADMIN_CREATE_PARTITIONS, request)
+
+    async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
+        """Change settings of a topic; None: the default again. Nodes act by them at once; `durability` is fixed.
+
+        Raises InvalidConfig, UnknownTopicOrPartition, UnsupportedVersion; RequestTimedOut or ConnectionLost where
+        nobody can tell.
+        """
+        request = admin_pb2.IncrementalAlterConfigsRequest(
+            topic=name,
+            changes=[admin_pb2.ConfigChange(key=key, value=value) for key, value in sorted(changes.items())],
+            validate_only=validate_only,
+        )
+        await self._change(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)
+
+    async def elect_leaders(self, partitions: Iterable[Place] = (), *, unclean: bool = False) -> list[PartitionOutcome]:
+        """Let preferred leaders lead; `unclean`: where nobody may lead, let the one of those that answer lead that has
+        most: what only others had is lost then, and each outcome says so. No partitions: every one that wants it.
+
+        Errors of single partitions are in their outcomes: PreferredLeaderNotAvailable, EligibleLeadersNotAvailable,
+        ElectionNotNeeded. Raises RequestTimedOut or ConnectionLost where nobody can tell.
+        """
+        request = admin_pb2.ElectLeadersRequest(
+            type=admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED,
+            partitions=[_place(each) for each in partitions],
+        )
+        answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
+        return [_outcome(told) for told in answer.partitions]
+
+    async def reassign(self, replicas: Mapping[Place, Sequence[int] | None]) -> list[PartitionOutcome]:
+        """Give partitions these replicas, the preferred leader first; None: end the reassignment under way. Returns
+        once it has begun: `list_reassignments` tells what is still being moved.
+
+        Errors of single partitions are in their outcomes: InvalidReplicaAssignment, NoReassignmentInProgress. Raises
+        RequestTimedOut or ConnectionLost where nobody can tell.
+        """
+        request = admin_pb2.AlterPartitionReassignmentsRequest(
+            partitions=[
+                admin_pb2.PartitionReassignment(partition=_place(place), replicas=nodes or (), cancel=nodes is None)
+                for place, nodes in replicas.items()
+            ]
+        )
+        answer = await self._change(methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
+        return [_outcome(told) for told in answer.partitions]
+
+    async def list_reassignments(self) -> list[ReassignmentDescription]:
+        """What is being moved."""
+        request = admin_pb2.ListPartitionReassignmentsRequest()
+        answer = await self._ask(methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, request)
+        return [
+            ReassignmentDescription(
+                _named(told.partition), _ids(told.replicas), _ids(told.adding), _ids(told.removing), _ids(told.isr)
+            )
+            for told in answer.partitions
+        ]
+
+    async def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
+        """Raise the feature level of the metadata (0: to the latest that the active controller knows); return the one
+        in force. Raises FeatureUpdateFailed."""
+        request = admin_pb2.UpdateFeaturesRequest(level=level, validate_only=validate_only)
+        return (await self._change(methods.ADMIN_UPDATE_FEATURES, request)).level
+
+    async def explain_partitions(self, partitions: Iterable[Place] = ()) -> list[PartitionExplanation]:
+        """Why partitions cannot be read or written, in words; none named: all with which something is wrong."""
+        request = admin_pb2.ExplainPartitionsRequest(partitions=[_place(each) for each in partitions])
+        answer = await self._ask(methods.ADMIN_EXPLAIN_PARTITIONS, request)
+        return [
+            PartitionExplanation(
+                _named(told.partition),
+                from_proto(told.error) if told.HasField("error") else None,
+                told.readable,
+                told.writable,
+                tuple(told.causes),
+                tuple(told.steps),
+            )
+            for told in answer.partitions
+        ]
+
+    async def explain_restart(self, node_id: int) -> RestartExplanation:
+        """May the node be stopped for a while?"""
+        request = admin_pb2.ExplainRestartRequest(node_id=node_id)
+        answer = await self._ask(methods.ADMIN_EXPLAIN_RESTART, request)
+        return RestartExplanation(NodeId(node_id), answer.safe, tuple(answer.reasons))
+
     async def remove_voter(self, node_id: int, *, folder_id: FolderId | None = None) -> None:
         """Let a node that is gone for good vote no more in the metadata quorum; another node takes its place by itself.
 
@@ -216,6 +358,7 @@ class Admin(Service):
             leaderless_partitions=answer.leaderless_partitions,
             under_replicated_partitions=answer.under_replicated_partitions,
             under_min_isr_partitions=answer.under_min_isr_partitions,
+            feature_level=answer.feature_level,
         )
 
     async def list_offsets(
@@ -292,11 +435,33 @@ def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:
             isr=_ids(one.isr),
             elr=_ids(one.elr),
             offline=_ids(one.offline),
+            last_known_elr=_ids(one.last_known_elr),
+            adding=_ids(one.adding),
+            removing=_ids(one.removing),
         )
         for one in sorted(told.partitions, key=lambda one: one.partition)
     )
     return TopicDescription(
         told.name, TopicId(UUID(bytes=told.topic_id)), partitions, dict(sorted(told.configs.items()))
+    )
+
+
+def _place(place: Place) -> admin_pb2.TopicPartitionId:
+    topic, partition = (place.topic, place.partition) if isinstance(place, TopicPartition) else place
+    return admin_pb2.TopicPartitionId(topic=topic, partition=partition)
+
+
+def _named(told: admin_pb2.TopicPartitionId) -> TopicPartition:
+    return TopicPartition(told.topic, PartitionIndex(told.partition))
+
+
+def _outcome(told: admin_pb2.PartitionOutcome) -> PartitionOutcome:
+    return PartitionOutcome(
+        _named(told.partition),
+        from_proto(told.error) if told.HasField("error") else None,
+        NodeId(told.leader),
+        LeaderEpoch(told.leader_epoch),
+        told.loss,
     )
 
 

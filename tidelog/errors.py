@@ -517,6 +517,72 @@ class IneligibleReplica(
     """A replica to be admitted is fenced, draining or of a stale incarnation (KIP-841, KIP-903)."""
 
 
+class PreferredLeaderNotAvailable(
+    TidelogError,
+    code=80,
+    kafka_name="PREFERRED_LEADER_NOT_AVAILABLE",
+    status="UNAVAILABLE",
+    retry=Retry.LATER,
+    written=False,
+):
+    """The preferred leader of a partition is not in sync, fenced or being stopped."""
+
+
+class EligibleLeadersNotAvailable(
+    TidelogError,
+    code=83,
+    kafka_name="ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    status="UNAVAILABLE",
+    retry=Retry.LATER,
+    written=False,
+):
+    """No replica of the partition is there that could lead it, not even an unclean one."""
+
+
+class ElectionNotNeeded(
+    TidelogError,
+    code=84,
+    kafka_name="ELECTION_NOT_NEEDED",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The partition is led as asked already."""
+
+
+class InvalidReplicaAssignment(
+    TidelogError,
+    code=39,
+    kafka_name="INVALID_REPLICA_ASSIGNMENT",
+    status="INVALID_ARGUMENT",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """Replicas asked for a partition are not there, named twice or none; or a move cannot be taken back now."""
+
+
+class NoReassignmentInProgress(
+    TidelogError,
+    code=85,
+    kafka_name="NO_REASSIGNMENT_IN_PROGRESS",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """There is no reassignment of the partition to end."""
+
+
+class FeatureUpdateFailed(
+    TidelogError,
+    code=96,
+    kafka_name="FEATURE_UPDATE_FAILED",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The feature level cannot be the one asked for."""
+
+
 class NodeShuttingDown(
     TidelogError, code=1007, kafka_name=None, status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=False
 ):

@@ -5,7 +5,7 @@ Every call does what its asynchronous namesake does and may be made from any thr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -174,6 +174,40 @@ class Admin(_Face[_admin.Admin]):
     def delete_topic(self, name: str, *, topic_id: TopicId | None = None) -> None:
         """Delete a topic and all its records."""
         self._thread.run(self._client.delete_topic(name, topic_id=topic_id))
+
+    def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        """Let a topic have so many partitions in all."""
+        self._thread.run(self._client.create_partitions(name, count, validate_only=validate_only))
+
+    def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
+        """Change settings of a topic; None: the default again."""
+        self._thread.run(self._client.alter_topic(name, changes, validate_only=validate_only))
+
+    def elect_leaders(
+        self, partitions: Iterable[_admin.Place] = (), *, unclean: bool = False
+    ) -> list[_admin.PartitionOutcome]:
+        """Let preferred leaders lead, or, uncleanly, whoever has most."""
+        return self._thread.run(self._client.elect_leaders(list(partitions), unclean=unclean))
+
+    def reassign(self, replicas: Mapping[_admin.Place, Sequence[int] | None]) -> list[_admin.PartitionOutcome]:
+        """Move replicas; None: end the move under way."""
+        return self._thread.run(self._client.reassign(replicas))
+
+    def list_reassignments(self) -> list[_admin.ReassignmentDescription]:
+        """What is being moved."""
+        return self._thread.run(self._client.list_reassignments())
+
+    def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
+        """Raise the feature level."""
+        return self._thread.run(self._client.update_features(level, validate_only=validate_only))
+
+    def explain_partitions(self, partitions: Iterable[_admin.Place] = ()) -> list[_admin.PartitionExplanation]:
+        """Why partitions cannot be read or written."""
+        return self._thread.run(self._client.explain_partitions(list(partitions)))
+
+    def explain_restart(self, node_id: int) -> _admin.RestartExplanation:
+        """May the node be stopped for a while?"""
+        return self._thread.run(self._client.explain_restart(node_id))
 
     def list_topics(self) -> list[TopicDescription]:
         """Every topic, by name."""

@@ -16,6 +16,7 @@ from uuid import UUID
 from node.grpc_server import GrpcServer
 from node.transport import Caller
 from tests.client.producer_states import ProducerStates
+from tidelog import _methods as methods
 from tidelog import _wire as wire
 from tidelog._real import RealClock
 from tidelog._status import to_proto
@@ -28,6 +29,7 @@ from tidelog.errors import (
     UnknownLeaderEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
     VoterNotFound,
 )
 from tidelog.records import RecordBatch, iter_batches, stamp
@@ -38,6 +40,9 @@ T = TypeVar("T")
 
 SILENCE = object()
 """What a node does instead of answering: nothing, ever."""
+
+
+OTHER_RPCS = {method.attribute for method in methods.ALL if method.service in (methods.DATA, methods.ADMIN)}
 
 
 CLOCK = RealClock()
@@ -159,6 +164,8 @@ class MemoryNode:
         self.produced: list[list[int]] = []
         self.fetches: list[data_pb2.FetchPartition] = []
         self.waiting: dict[tuple[bytes, int], asyncio.Task[None]] = {}
+        self.scripted: dict[str, Any] = {}
+        self.asked: list[Any] = []
 
     async def start(self) -> None:
         self.server = GrpcServer("client", meter=Meter())
@@ -299,6 +306,22 @@ class MemoryNode:
 
     async def get_metadata(self, request: admin_pb2.GetMetadataRequest, caller: Caller) -> Any:
         return self.cluster.metadata(request)
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other RPC: answered as told in `scripted`, or refused."""
+        if name not in OTHER_RPCS:
+            raise AttributeError(name)
+
+        async def serve(request: Any, caller: Caller) -> Any:
+            self.asked.append(request)
+            answer = self.scripted.get(name)
+            if isinstance(answer, TidelogError):
+                raise answer
+            if answer is None:
+                raise UnsupportedVersion(f"a node in memory does not do {name}")
+            return answer
+
+        return serve
 
     async def create_topic(self, request: admin_pb2.CreateTopicRequest, caller: Caller) -> Any:
         if request.name in self.cluster.topics:

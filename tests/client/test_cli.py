@@ -16,8 +16,10 @@ import pytest
 from tests.client.memory_cluster import MemoryCluster, memory_cluster
 from tidelog import __version__
 from tidelog._real import LoopThread
+from tidelog._status import to_proto
 from tidelog.cli import main, records
-from tidelog.errors import InvalidRecord, LeadershipLost
+from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
+from tidelog.v1 import admin_pb2
 
 
 @contextmanager
@@ -141,6 +143,100 @@ def test_the_state_of_the_cluster(cluster: MemoryCluster, tidelog: Terminal) -> 
     assert tidelog("cluster", "status") == 0
     assert b"controller" in tidelog.out
     assert tidelog.err == "healthy\n"
+
+
+def scripted(cluster: MemoryCluster, **answers: object) -> None:
+    for node in cluster.nodes:
+        node.scripted.update(answers)
+
+
+PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
+
+
+def test_a_topic_is_altered(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    scripted(
+        cluster,
+        incremental_alter_configs=admin_pb2.IncrementalAlterConfigsResponse(),
+        create_partitions=admin_pb2.CreatePartitionsResponse(),
+    )
+    assert tidelog("topic", "alter", "orders", "-c", "retention.ms=1", "-d", "segment.bytes", "-p", "4", "--json") == 0
+    asked = [request for node in cluster.nodes for request in node.asked]
+    changes = next(
+        request for request in asked if isinstance(request, admin_pb2.IncrementalAlterConfigsRequest)
+    ).changes
+    assert [(one.key, one.value, one.HasField("value")) for one in changes] == [
+        ("retention.ms", "1", True),
+        ("segment.bytes", "", False),
+    ]
+    assert [request.count for request in asked if isinstance(request, admin_pb2.CreatePartitionsRequest)] == [4]
+    assert tidelog("topic", "alter", "orders") == 1
+    assert "nothing to change" in tidelog.err
+    scripted(cluster, incremental_alter_configs=InvalidConfig("durability was fixed"))
+    assert tidelog("topic", "alter", "orders", "-c", "durability=page-cache") == 1
+    assert tidelog.err == "tidelog: durability was fixed\n"
+
+
+def test_leaders_are_elected_and_the_loss_is_shouted(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    done = admin_pb2.PartitionOutcome(partition=PLACE, leader=2, leader_epoch=7, loss="node 1 had more")
+    scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[done]))
+    assert tidelog("partition", "elect", "orders-0", "--unclean") == 0
+    assert "RECORDS MAY BE LOST: node 1 had more" in tidelog.err
+    assert tidelog("partition", "elect", "orders-0", "--json") == 0
+    assert tidelog.json[0]["leader"] == 2
+    refused = admin_pb2.PartitionOutcome(partition=PLACE, error=to_proto(ElectionNotNeeded("led already")), leader=-1)
+    scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[refused]))
+    assert tidelog("partition", "elect") == 1
+    assert tidelog.err == "orders-0: led already\n"
+    assert tidelog("partition", "elect", "--json") == 1
+    assert tidelog.json[0]["error"] == {"name": "ElectionNotNeeded", "message": "led already"}
+    assert tidelog("partition", "elect", "--unclean") == 1
+    assert "name the partitions" in tidelog.err
+
+
+def test_replicas_are_moved(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    begun = admin_pb2.PartitionOutcome(partition=PLACE, leader=0, leader_epoch=1)
+    moving = admin_pb2.OngoingReassignment(partition=PLACE, replicas=[1, 2, 0], adding=[2], removing=[0], isr=[0, 1])
+    scripted(
+        cluster,
+        alter_partition_reassignments=admin_pb2.AlterPartitionReassignmentsResponse(partitions=[begun]),
+        list_partition_reassignments=admin_pb2.ListPartitionReassignmentsResponse(partitions=[moving]),
+    )
+    assert tidelog("partition", "reassign", "orders-0", "-r", "1,2") == 0
+    asked = [request for node in cluster.nodes for request in node.asked]
+    assert [list(request.partitions[0].replicas) for request in asked] == [[1, 2]]
+    assert tidelog("partition", "moves", "--json") == 0
+    assert tidelog.json[0]["adding"] == [2]
+    assert tidelog("partition", "moves") == 0
+    assert b"orders-0" in tidelog.out
+    assert tidelog("partition", "reassign", "orders-0", "--cancel") == 0
+    for wrong in (("orders-0",), ("orders-0", "-r", "1,x"), ("orders-0", "-r", "1", "--cancel"), ("orders", "-r", "1")):
+        assert tidelog("partition", "reassign", *wrong) == 1
+
+
+def test_what_is_wrong_is_explained(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    told = admin_pb2.PartitionExplanation(partition=PLACE, causes=["node 1 is gone"], steps=["start node 1"])
+    scripted(
+        cluster,
+        explain_partitions=admin_pb2.ExplainPartitionsResponse(partitions=[told]),
+        explain_restart=admin_pb2.ExplainRestartResponse(safe=False, reasons=["nobody else could lead orders-0"]),
+        update_features=admin_pb2.UpdateFeaturesResponse(level=2),
+    )
+    assert tidelog("partition", "why-unavailable", "orders-0") == 1
+    assert tidelog.err == "orders-0 is unavailable\n  why: node 1 is gone\n  do:  start node 1\n"
+    assert tidelog("partition", "why-unavailable", "--json") == 1
+    assert tidelog.json[0]["causes"] == ["node 1 is gone"]
+    assert tidelog("node", "safe-to-restart", "1") == 1
+    assert tidelog.err == "not now: nobody else could lead orders-0\n"
+    scripted(
+        cluster,
+        explain_partitions=admin_pb2.ExplainPartitionsResponse(),
+        explain_restart=admin_pb2.ExplainRestartResponse(safe=True),
+    )
+    assert tidelog("partition", "why-unavailable") == 0
+    assert tidelog("node", "safe-to-restart", "1", "--json") == 0
+    assert tidelog.json["safe"] is True
+    assert tidelog("cluster", "upgrade") == 0
+    assert tidelog.err == "the feature level is 2\n"
 
 
 @pytest.mark.parametrize(

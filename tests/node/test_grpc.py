@@ -93,6 +93,9 @@ class EchoData:
     async def offset_for_leader_epoch(self, request: Any, caller: Caller) -> data_pb2.OffsetForLeaderEpochResponse:
         return data_pb2.OffsetForLeaderEpochResponse()
 
+    async def get_replica_log_info(self, request: Any, caller: Caller) -> data_pb2.GetReplicaLogInfoResponse:
+        return data_pb2.GetReplicaLogInfoResponse()
+
 
 class Fixture:
     def __init__(self, service: EchoData) -> None:

@@ -19,6 +19,7 @@ from replication.metadata import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
     Voter,
@@ -42,6 +43,7 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(NodeRegistrationRecord, numbers, ids, listeners, texts, st.binary(max_size=16), folder_states),
     st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans()),
     st.builds(TopicRecord, texts, ids, st.dictionaries(texts, texts, max_size=3)),
+    st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),
     st.builds(ProducerIdsRecord, numbers, offsets, offsets),
     st.builds(
@@ -56,6 +58,8 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
         st.integers(-1, 1000),
         numbers,
         numbers,
+        adding=nodes,
+        removing=nodes,
     ),
     st.builds(
         PartitionChangeRecord,
@@ -67,6 +71,8 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
         last_known_elr=maybe_nodes,
         replicas=maybe_nodes,
         folders=st.none() | st.lists(ids, min_size=1, max_size=5).map(tuple),
+        adding=maybe_nodes,
+        removing=maybe_nodes,
     ),
 )
 

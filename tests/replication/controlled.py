@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from replication import features
 from replication.controller import Controller, ControllerConfig
 from replication.controller_events import (
     Activated,
+    AlterConfigs,
     AlteredPartition,
     AlteredPartitions,
     AlterPartition,
+    AlterReassignments,
     Append,
+    AskLogEnds,
     Committed,
+    ConfigChange,
     CreateTopic,
     DamagedReplica,
     Event,
     Heartbeat,
     HeartbeatAnswer,
     IsrMember,
+    LogEndsTold,
+    PartitionOutcomes,
     Proposal,
+    Reassignment,
     Registered,
     RegisterNode,
+    ReplicaEnd,
     Reply,
     Report,
     Result,
     Ticked,
     TopicCreated,
+    UncleanlyElected,
 )
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
 from replication.metadata import ClusterRecord, FolderState, LocatedRecord, VotersRecord
 from tidelog.errors import InvalidConfig, TidelogError
-from tidelog.types import Endpoint, FolderId, Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionKey
+from tidelog.types import Endpoint, FolderId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset, PartitionKey
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 SESSION_MS = 2_000
@@ -56,13 +66,15 @@ class Controlled:
         self.batches: list[list[LocatedRecord]] = []
         self.replies: dict[int, Result | TidelogError] = {}
         self.reports: list[str] = []
+        self.uncleanly: list[UncleanlyElected] = []
+        self.asked: list[AskLogEnds] = []
         self.hold_commits = False
         self.now = Millis(10_000)
         self.requests = 0
         self.registering: dict[int, NodeId] = {}
         self.numbers: dict[NodeId, NodeEpoch] = {}
         self.on_disk: dict[FolderId, int] = {}
-        self._write([ClusterRecord(CLUSTER, 1), VotersRecord(())], Offset(0))
+        self._write([ClusterRecord(CLUSTER, features.LATEST), VotersRecord(())], Offset(0))
         self.activate()
 
     # --- driving ---
@@ -87,6 +99,10 @@ class Controlled:
                             self.numbers[self.registering[request_id]] = result.node_epoch
                     case Report(text):
                         self.reports.append(text)
+                    case UncleanlyElected():
+                        self.uncleanly.append(effect)
+                    case AskLogEnds():
+                        self.asked.append(effect)
             if self.hold_commits or not (appended or isinstance(event, Activated)):
                 break
             event = Committed(self.end)
@@ -127,6 +143,15 @@ class Controlled:
             for node in alive:
                 self.beat(node)
             self.handle(Ticked(self.now))
+
+    def tell(self, ends: Mapping[int, tuple[int, int]], *, folders: Mapping[int, FolderId] | None = None) -> None:
+        """Answer the oldest question about log ends: by node, the epoch of its last record and its log end."""
+        question = self.asked.pop(0)
+        told = tuple(
+            ReplicaEnd(NodeId(node), LeaderEpoch(epoch), Offset(end), (folders or {}).get(node, folder(node)))
+            for node, (epoch, end) in ends.items()
+        )
+        self.handle(LogEndsTold(question.number, told))
 
     # --- nodes ---
 
@@ -224,6 +249,17 @@ class Controlled:
     def made(self, name: str = "orders", *, partitions: int = 1, replicas: int = 3, **configs: str) -> PartitionState:
         assert isinstance(self.create(name, partitions=partitions, replicas=replicas, **configs), TopicCreated)
         return self.partition(0, name)
+
+    def alter(self, name: str = "orders", **configs: str | None) -> Result | TidelogError | None:
+        """Change settings of a topic (`_` for `.`; None: the default again)."""
+        changes = tuple(ConfigChange(key.replace("_", "."), value) for key, value in configs.items())
+        return self.ask(AlterConfigs(self.request_id(), name, changes))
+
+    def reassign(self, key: PartitionKey, target: Iterable[int] | None) -> PartitionState | TidelogError | None:
+        """Give a partition these replicas; None: end what is under way. Its state after it, or why not."""
+        replicas = None if target is None else tuple(NodeId(node) for node in target)
+        answer = self.ask(AlterReassignments(self.request_id(), (Reassignment(key, replicas),)))
+        return answer.partitions[0].outcome if isinstance(answer, PartitionOutcomes) else answer  # type: ignore[return-value]
 
     def propose(
         self,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from replication.controller import PRODUCER_ID_BLOCK
-from replication.controller_events import AllocateProducerIds, DeleteTopic, ProducerIdBlock
+from replication.controller_events import AllocateProducerIds, DeleteTopic, ElectionType, ElectLeaders, ProducerIdBlock
+from replication.elections import electable
 from replication.image import EMPTY, ClusterImage, apply
 from replication.metadata import LOST_FOLDER, PartitionChangeRecord
 from tests.replication.controlled import Controlled, folder
@@ -40,10 +41,12 @@ class ControllerMachine(RuleBasedStateMachine):
         self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
         self.seen: ClusterImage = self.world.image
         self.checked, self.walked = 0, EMPTY
+        self.counted, self.before = 0, EMPTY
+        self.complete: dict[PartitionKey, set[NodeId]] = {}
         for node in NODES:
             self.restart(node, reboot=False)
             self.heartbeat(node, ready=True, drain=False)
-        self.create("a", partitions=2, replicas=3, durable=True)
+        self.create("a", partitions=2, replicas=3, durable=True, minimum=2)
 
     # --- what happens to nodes ---
 
@@ -85,10 +88,31 @@ class ControllerMachine(RuleBasedStateMachine):
 
     # --- what clients, leaders and the quorum do ---
 
-    @rule(name=st.sampled_from("ab"), partitions=st.integers(1, 3), replicas=st.integers(1, 4), durable=st.booleans())
-    def create(self, name: str, partitions: int, replicas: int, durable: bool) -> None:
-        configs = {"durability": "fsync" if durable else "page-cache"}
+    @rule(
+        name=st.sampled_from("ab"),
+        partitions=st.integers(1, 3),
+        replicas=st.integers(1, 4),
+        durable=st.booleans(),
+        minimum=st.integers(1, 3),
+    )
+    def create(self, name: str, partitions: int, replicas: int, durable: bool, minimum: int = 2) -> None:
+        configs = {"durability": "fsync" if durable else "page-cache", "min_insync_replicas": str(minimum)}
         self.world.create(name, partitions=partitions, replicas=replicas, **configs)
+
+    @rule(name=st.sampled_from("ab"), minimum=st.integers(1, 4))
+    def another_minimum(self, name: str, minimum: int) -> None:
+        self.world.alter(name, min_insync_replicas=str(minimum))
+
+    @precondition(lambda self: any(True for _ in self.world.image.partitions()))
+    @rule(data=st.data())
+    def reassign(self, data: st.DataObject) -> None:
+        state = data.draw(st.sampled_from(list(self.world.image.partitions())))
+        target = data.draw(st.none() | st.lists(nodes, min_size=1, unique=True))
+        self.world.reassign(state.key, target)
+
+    @rule()
+    def elect_preferred(self) -> None:
+        self.world.ask(ElectLeaders(self.world.request_id(), ElectionType.PREFERRED))
 
     @rule(name=st.sampled_from("ab"))
     def delete(self, name: str) -> None:
@@ -154,9 +178,12 @@ class ControllerMachine(RuleBasedStateMachine):
     @invariant()
     def members_are_replicas_and_leaders_are_members(self) -> None:
         for state in self.world.image.partitions():
-            assert state.isr
+            assert state.isr or state.leader == NO_NODE
             assert set(state.isr) <= set(state.replicas)
+            assert not set(state.isr) & set(state.elr)
             assert len(state.folders) == len(state.replicas)
+            assert state.counted_on, "somebody is waited for"
+            assert not state.last_known_elr or not state.isr
             if state.leader != NO_NODE:
                 assert state.leader in state.isr
                 assert not self.world.image.nodes[state.leader].fenced
@@ -173,15 +200,35 @@ class ControllerMachine(RuleBasedStateMachine):
     def whoever_leads_has_the_bytes(self) -> None:
         """The very folder that the metadata names, on the very volume on which it was in sync."""
         for state in self.world.image.partitions():
-            for member in state.isr:
+            for member in state.counted_on:
                 self.holders.setdefault((state.key, member), self.volumes[member])
-            for replica in set(state.replicas) - set(state.isr):
+            for replica in set(state.replicas) - state.counted_on:
                 self.holders.pop((state.key, replica), None)
             if state.leader != NO_NODE:
                 assert self.holders[state.key, state.leader] is self.volumes[state.leader]
                 mine = state.folder_of(state.leader)
                 assert mine != LOST_FOLDER
                 assert mine in {named.folder_id for named in self.world.image.nodes[state.leader].folders}
+
+    @invariant()
+    def leaders_and_eligible_replicas_have_all_that_can_be_committed(self) -> None:
+        """KIP-966: a led set that suffices may commit without all others, from the batch on that made it; whoever joins
+        it has all by then. The last known leader alone may lack something."""
+        for batch in self.world.batches[self.counted :]:
+            after = apply(self.before, batch)
+            for state in after.partitions():
+                old = self.before.partition(state.key)
+                had = self.complete.get(state.key, set(state.isr))
+                anew = old is not None and old.leader != state.leader and state.leader != NO_NODE
+                if anew and old is not None and old.last_known_elr != (state.leader,):
+                    assert state.leader in had | set(state.isr if old.leader != NO_NODE else ())
+                assert set(state.elr) <= had | set(state.isr)
+                enough = len(state.isr) >= after.topics[state.topic_id].min_insync_replicas
+                self.complete[state.key] = (
+                    set(state.isr) if enough and state.leader != NO_NODE else had | set(state.isr)
+                )
+            self.before = after
+        self.counted = len(self.world.batches)
 
     @invariant()
     def one_leader_and_one_life_of_it_per_epoch(self) -> None:
@@ -203,14 +250,17 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def leaders_come_from_the_set(self) -> None:
-        """Walks what was appended since the last look: a new leader was in sync, or was proposed by the old leader."""
+        """Walks what was appended since the last look: a new leader was in sync, or was proposed by the old leader;
+        else it was eligible, or, both sets empty, led last."""
         for batch in self.world.batches[self.checked :]:
             for offset, record in batch:
                 if isinstance(record, PartitionChangeRecord) and record.leader not in (None, NO_NODE):
                     before = self.walked.partition(record.key)
                     assert before is not None
                     assert record.leader in (before.isr if record.isr is None else record.isr)
-                    assert set(record.isr or ()) <= set(before.isr) or before.leader != NO_NODE
+                    if record.leader not in before.isr and before.leader == NO_NODE:
+                        assert record.leader in before.counted_on
+                        assert not any(electable(self.walked, before, member) for member in before.isr)
                 self.walked = apply(self.walked, [(offset, record)])
         self.checked = len(self.world.batches)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from replication.quorum_events import (
+    BeginEpoch,
+    BeginEpochAsked,
     Called,
     EndEpoch,
     EndEpochAsked,
+    Heard,
     Persist,
     ResignAsked,
     SendVote,
@@ -18,6 +21,7 @@ from replication.quorum_events import (
 from replication.quorum_roles import TRANSITIONS, QuorumState, Role
 from replication.voters import ReplicaKey, VoterSet
 from tests.replication.quorum_cluster import QuorumCluster, key, voters
+from tests.replication.quorum_tales import figure_8, leader_that_removed_itself
 from tidelog.types import LeaderEpoch, Millis, Offset
 
 
@@ -112,29 +116,9 @@ def test_a_minority_leader_returns_and_its_records_are_cut() -> None:
     )
 
 
-def test_figure_8_an_old_epochs_record_is_not_committed_by_count() -> None:
-    """Raft, figure 8: a record of epoch 1 reaches a majority in epoch 3; only a record of epoch 3 commits it."""
-    cluster = QuorumCluster(nodes=5)
-    first = cluster.wait_leader()
-    near, *far = [node for node in range(5) if node != first]
-    for node in far:
-        cluster.cut |= {(first, node), (node, first)}
-    cluster.append(first, "old")
-    cluster.run(200)
-    assert cluster.replicas[near].entries[-1].value == "old"
-    cluster.kill(first)
-    cluster.kill(near)
-    cluster.heal()
-    second = cluster.wait_leader(but=first)
-    assert "old" not in cluster.values()
-    cluster.kill(second)
-    cluster.start(first)
-    cluster.start(near)
-    # Whoever leads now, `check` has seen that what was committed stays, and that "old" never was.
-    third = cluster.wait_leader(but=second)
-    cluster.append(third, "new")
-    cluster.run_until(lambda: "new" in cluster.values())
-    assert "old" not in cluster.values() or cluster.values().index("old") < cluster.values().index("new")
+@pytest.mark.parametrize("seed", range(10))
+def test_figure_8_an_old_epochs_record_is_not_committed_by_count(seed: int) -> None:
+    figure_8(QuorumCluster(nodes=5, seed=seed))
 
 
 def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
@@ -235,22 +219,8 @@ def test_a_leader_that_was_removed_leads_until_that_is_committed_and_then_no_mor
 
 
 def test_a_leader_that_alone_has_the_record_that_removes_it_is_elected_again() -> None:
-    """No shorter log gets its vote, so nobody else can be (Raft's thesis, 4.2.2). Found by test_quorum_machine.py."""
-    cluster = QuorumCluster(nodes=3, voting=2)
-    leader = cluster.wait_leader()
-    cluster.run(500)
-    cluster.isolate(leader)
-    cluster.append(leader, "without me", voters(1 - leader))
-    cluster.sync(leader)
-    cluster.kill(leader)
-    cluster.start(leader)
-    cluster.run(3_000)
-    assert not cluster.core(leader).leads, "its own vote does not count"
-    cluster.heal()
-    cluster.run_until(lambda: "without me" in cluster.values())
-    assert cluster.wait_leader(but=leader) == 1 - leader
-    cluster.run(3_000)
-    assert cluster.role(leader) is Role.OBSERVER
+    """Found by test_quorum_machine.py."""
+    leader_that_removed_itself(QuorumCluster(nodes=3, voting=2))
 
 
 def test_a_voter_that_hears_that_its_removal_is_committed_stands_no_more() -> None:
@@ -350,6 +320,24 @@ def test_a_successor_of_a_later_rank_waits_for_the_first() -> None:
         cluster.give(node, EndEpochAsked(node, Millis(cluster.now), farewell))
     cluster.kill(leader)
     assert cluster.wait_leader(but=leader) == first
+
+
+def test_a_leader_that_resigned_is_not_followed_again_on_the_word_of_who_has_not_heard_of_it() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    node, late = (node for node in range(3) if node != leader)
+    cluster.cut.add((leader, late))
+    cluster.give(leader, ResignAsked(Millis(cluster.now)))
+    began = cluster.now
+    cluster.settle()
+    told = Heard(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id)
+    cluster.give(node, told)
+    cluster._answers[0] = lambda _: None
+    cluster.give(node, BeginEpochAsked(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))
+    assert cluster.core(node).leader_id == -1
+    assert cluster.wait_leader(but=leader) == node
+    assert cluster.now - began < 500
 
 
 def test_a_folder_that_is_not_meant_gets_no_vote_request_of_ours() -> None:

@@ -179,7 +179,7 @@ def test_an_emptied_volume_leads_nothing_until_the_old_one_is_back() -> None:
     world.beat(1)
     assert not world.node(1).fenced
     state = world.partition()
-    assert (state.isr, state.leader) == ((1,), NO_NODE)
+    assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
     assert "is gone; give it back" in why_leaderless(world.image, state)
     assert any("without data folder" in report for report in world.reports)
     world.kill(1, alive=(2,))
@@ -194,7 +194,7 @@ def test_a_copy_put_back_leads_nothing() -> None:
     assert isinstance(world.register(1, life=2, folders={folder(1): world.numbers[1] - 1}), Registered)  # type: ignore[index]
     world.beat(1)
     state = world.partition()
-    assert (state.isr, state.leader) == ((1,), NO_NODE)
+    assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
     assert state.folder_of(1) == LOST_FOLDER  # type: ignore[arg-type]
     assert any("older copy" in report for report in world.reports)
 

@@ -129,3 +129,15 @@ def test_the_only_voter_cannot_be_removed() -> None:
     review(controlled, key(0))
     controlled.pass_time(SESSION_MS + 400, 1)
     assert isinstance(removed(controlled, 0), InvalidRequest)
+
+
+def test_no_voter_is_removed_while_too_few_of_the_others_are_alive() -> None:
+    """The record would lie on one disk alone: two of the three could elect nobody without it, nor commit it."""
+    controlled = cluster(0, 1, 2)
+    for _ in range(3):
+        review(controlled, key(0), key(1), key(2))
+    controlled.pass_time(SESSION_MS + 400, 0)
+    refused = removed(controlled, 2)
+    assert isinstance(refused, InvalidRequest)
+    assert "only 1 of the 2 other voters" in refused.message
+    assert len(controlled.replayed().voters) == 3

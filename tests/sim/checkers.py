@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from replication.image import ClusterImage
 from tests.sim.loop import SimulationError
 from tests.sim.workload import Fate, Sent
 from tidelog.records import iter_batches
@@ -147,6 +148,23 @@ class Checkers:
         """The committed metadata name other in-sync sets for these partitions."""
         for key in changed:
             self._members_have_all(key, "the in-sync set changed")
+
+    def sets_are_of_present_nodes(self, image: ClusterImage) -> None:
+        """KIP-841: no fenced node, and no draining one but the leader, is in a set that others carry on."""
+        for state in image.partitions():
+            for member in state.isr if len(state.isr) > 1 else ():
+                node = image.nodes[member]
+                if node.fenced or (node.draining and member != state.leader):
+                    name = f"{image.topics[state.topic_id].name}-{state.partition}"
+                    what = "fenced" if node.fenced else "being stopped"
+                    raise Violation(f"{name}: node {member} is {what}, and in the in-sync set {list(state.isr)}")
+
+    def forgive(self, key: PartitionKey, end: int) -> None:
+        """An unclean election is commanded: what was committed from `end` on may be lost."""
+        ledger = self.ledgers[key]
+        ledger.end = min(ledger.end, end)
+        ledger.batches = {base: data for base, data in ledger.batches.items() if base < ledger.end}
+        ledger.values = {offset: value for offset, value in ledger.values.items() if offset < ledger.end}
 
     def _members_have_all(self, key: PartitionKey, why: str) -> None:
         """Whoever may be elected next has everything that is committed."""

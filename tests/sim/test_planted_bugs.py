@@ -303,9 +303,7 @@ class Planted(NamedTuple):
 
 
 PLANTED = [
-    Planted(
-        an_epoch_outlives_its_incarnation, stories.same_epoch_other_bytes, r"is led by node-\d\.\d and by node-\d\.\d"
-    ),
+    Planted(an_epoch_outlives_its_incarnation, stories.same_epoch_other_bytes, "is fenced, and in the in-sync set"),
     Planted(a_diverging_fetch_counts, stories.stale_position, MIXED),
     Planted(a_watermark_comes_before_the_cut, stories.watermark_of_a_diverging_answer, MIXED),
     Planted(a_replica_joins_by_its_log_end, stories.join_by_log_end, MEMBER_LACKS),

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from node import cluster_formation, quorum_driver
-from replication import quorum
+from replication import quorum, quorum_books, quorum_log_view
 from replication.quorum_roles import Cause, Role
 from storage import log as storage_log
+from tests.replication import quorum_tales as tales
+from tests.replication.quorum_cluster import QuorumCluster
 from tests.sim import quorum_stories as stories
 from tests.sim.world import Simulation
 from tidelog.types import LeaderEpoch
@@ -25,6 +27,35 @@ def a_vote_is_not_written(patch: Patch) -> None:
         return None
 
     patch.setattr(quorum_driver.QuorumDriver, "_persist", persist)
+
+
+def a_vote_is_written_behind_its_answer(patch: Patch) -> None:
+    """The answer does not wait until the vote is on the disk."""
+
+    async def begin(self: Any, state: Any) -> None:
+        self._start(persist(self, state))
+
+    persist = quorum_driver.QuorumDriver._persist
+    patch.setattr(quorum_driver.QuorumDriver, "_persist", begin)
+
+
+def older_epochs_are_committed_by_count(patch: Patch) -> None:
+    """A leader commits what a majority holds, whoever wrote it."""
+
+    def committed(self: Any, log: Any) -> Any:
+        self.epoch_start, began = 0, self.epoch_start
+        try:
+            return counted(self, log)
+        finally:
+            self.epoch_start = began
+
+    counted = quorum_books.QuorumBooks.committed
+    patch.setattr(quorum_books.QuorumBooks, "committed", committed)
+
+
+def who_was_removed_never_stands(patch: Patch) -> None:
+    """Though the record that removes it may be on its disk alone."""
+    patch.setattr(quorum_log_view.LogView, "may_stand", lambda self, replica: replica in self.voters)
 
 
 def any_folder_of_a_node_votes(patch: Patch) -> None:
@@ -86,6 +117,7 @@ class Planted(NamedTuple):
 
 PLANTED = [
     Planted(a_vote_is_not_written, stories.forgotten_vote, r"is led by node-\d\.\d and by node-\d\.\d"),
+    Planted(a_vote_is_written_behind_its_answer, stories.vote_on_a_hanging_disk, "by a vote that could be forgotten"),
     Planted(any_folder_of_a_node_votes, stories.two_of_three_lose_all_state, "a new folder has voted"),
     Planted(nobody_is_asked_before_an_epoch_begins, stories.cut_off_voter_disturbs_nobody, ""),
     Planted(a_leader_without_a_majority_leads_on, stories.minority_leader_returns, "the old leader has resigned"),
@@ -100,3 +132,26 @@ def test_a_planted_bug_is_caught(planted: Planted, monkeypatch: pytest.MonkeyPat
     planted.bug(monkeypatch)
     with pytest.raises(AssertionError, match=planted.says), Simulation(planted.seed) as sim:
         planted.story(sim)
+
+
+class PlantedInCores(NamedTuple):
+    """As above, where the story needs a disk that has come just so far: cores alone, some of them voters."""
+
+    bug: Callable[[Patch], None]
+    tale: Callable[[QuorumCluster], None]
+    nodes: int
+    voting: int
+    says: str
+
+
+IN_CORES = [
+    PlantedInCores(older_epochs_are_committed_by_count, tales.figure_8, 5, 5, "the leader lacks something|committed"),
+    PlantedInCores(who_was_removed_never_stands, tales.leader_that_removed_itself, 3, 2, "not within 20000 ms"),
+]
+
+
+@pytest.mark.parametrize("planted", IN_CORES, ids=lambda planted: planted.bug.__name__)
+def test_a_planted_bug_is_caught_by_cores_alone(planted: PlantedInCores, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted.bug(monkeypatch)
+    with pytest.raises(AssertionError, match=planted.says):
+        planted.tale(QuorumCluster(nodes=planted.nodes, voting=planted.voting))

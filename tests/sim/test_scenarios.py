@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim import producer_stories, quorum_stories, stories
+from tests.sim import controller_stories, producer_stories, quorum_stories, stories
 from tests.sim.world import Simulation
 
-STORIES = [*stories.ALL, *quorum_stories.ALL, *producer_stories.ALL]
+STORIES = [*stories.ALL, *quorum_stories.ALL, *producer_stories.ALL, *controller_stories.ALL]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)

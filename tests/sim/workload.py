@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from node import methods, status
+from node.methods import Answer, Method, Request
 from node.transport import MessageStream
 from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.loop import SimLoop
@@ -168,6 +169,17 @@ class Client:
     async def delete_topic(self, name: str) -> None:
         request = admin_pb2.DeleteTopicRequest(name=name)
         await self._admin(methods.ADMIN_DELETE_TOPIC, request, done=UnknownTopicOrPartition)
+
+    async def admin(self, method: Method[Request, Answer], request: Request) -> Answer:
+        """Ask any node, again where another attempt can help. Raises the refusal."""
+        while True:
+            endpoint = self.rng.choice(self.bootstrap)
+            try:
+                return await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS)
+            except TidelogError as error:
+                if error.retry is Retry.NEVER:
+                    raise
+                await self.pause()
 
     async def _admin(self, method: Any, request: Any, *, done: type[TidelogError]) -> None:
         """Ask any node until one has done it. done: the error that says an earlier attempt did."""

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from node import methods
 from node.config import SNAPSHOT_BYTES
+from node.methods import Answer, Method, Request
+from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.log import Log
 from tests.sim import views
@@ -30,6 +33,7 @@ from tests.sim.workload import Client, Sent
 from tidelog.errors import CorruptLog
 from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
+from tidelog.v1 import admin_pb2
 
 HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s; three times that is stuck
 ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
@@ -150,6 +154,40 @@ class Simulation:
         task.result()
         if wait:
             self.run_until(lambda: self._whole(name), within=30, what=f"topic {name} is in sync")
+
+    def admin(self, method: Method[Request, Answer], request: Request, *, client: Client | None = None) -> Answer:
+        """Ask any node for something that an operator asks for, until one has answered. Raises its refusal."""
+        client = client or self.client()
+        task = client.start(client.admin(method, request), f"{method}")
+        self.run_until(task.done, within=30, what=f"{method} is answered")
+        answer: Answer = task.result()
+        return answer
+
+    def reassign(self, topic: str, partition: int, *replicas: int) -> None:
+        """Begin to move a partition to these nodes; none: end what is under way. Raises why it is refused."""
+        place = admin_pb2.TopicPartitionId(topic=topic, partition=partition)
+        wanted = admin_pb2.PartitionReassignment(partition=place, replicas=replicas, cancel=not replicas)
+        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wanted])
+        answer = self.admin(methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
+        if answer.partitions[0].HasField("error"):
+            raise from_proto(answer.partitions[0].error)
+
+    def alter_topic(self, topic: str, *, client: Client | None = None, **configs: str) -> None:
+        """Change settings of a topic (`_` for `.`)."""
+        changes = [admin_pb2.ConfigChange(key=key.replace("_", "."), value=value) for key, value in configs.items()]
+        request = admin_pb2.IncrementalAlterConfigsRequest(topic=topic, changes=changes)
+        self.admin(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request, client=client)
+
+    def elect(self, topic: str, partition: int, *, unclean: bool = False) -> admin_pb2.PartitionOutcome:
+        """Let the preferred leader lead, or, uncleanly, whoever has most. Raises why it is refused."""
+        request = admin_pb2.ElectLeadersRequest(
+            type=admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED,
+            partitions=[admin_pb2.TopicPartitionId(topic=topic, partition=partition)],
+        )
+        (outcome,) = self.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
+        if outcome.HasField("error"):
+            raise from_proto(outcome.error)
+        return outcome
 
     def delete_topic(self, name: str, *, client: Client | None = None) -> None:
         client = client or self.client()
@@ -470,8 +508,9 @@ class Simulation:
             self.mend_disk(node)
             self.restart(node)
 
-    def must_heal(self, within: float = HEAL_WITHIN) -> None:
-        """With all faults gone the cluster comes back by itself: led, in sync, equal everywhere, writable, readable."""
+    def must_heal(self, within: float = HEAL_WITHIN, *, lossy: bool = False) -> None:
+        """With all faults gone the cluster comes back by itself: led, in sync, equal everywhere, writable, readable.
+        lossy: acknowledged records were lost, as an operator wished."""
         self.heal_everything()
         self.run_until(self._healed, within=within, what=lambda: f"the cluster heals: {self._what_is_missing()}")
         for topic in self.image().topics.values():
@@ -486,7 +525,8 @@ class Simulation:
                 ledger = self.ledger(topic.name, state.partition)
                 if read != [value for _, value in sorted(ledger.values.items())]:
                     raise Violation(f"{topic.name}-{state.partition}: what is read is not what was committed")
-        self.checkers.all_sent_are_accounted_for()
+        if not lossy:
+            self.checkers.all_sent_are_accounted_for()
 
     def _healed(self) -> bool:
         return not self._unhealed()
@@ -533,15 +573,16 @@ class Simulation:
         image = machine.node.image
         if image is not None and image.offset > self._newest.offset:
             before, self._newest = self._newest, image
+            self.checkers.sets_are_of_present_nodes(image)
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
             self.checkers.look(machine.name, machine.life_name, moved)
 
     def _members(self, key: PartitionKey) -> list[tuple[str, ReplicaView | None]]:
-        """The in-sync set by the newest image, as the checkers want it."""
+        """The in-sync and the eligible set by the newest image, as the checkers want: any may lead next."""
         state = self._newest.partition(key)
         found: list[tuple[str, ReplicaView | None]] = []
-        for node in () if state is None else state.isr:
+        for node in () if state is None else (*state.isr, *state.elr):
             machine = self.machines[node]
             if machine.node is not None and views.acts(machine.node):
                 own = next((replica for replica in machine.replicas() if replica.key == key), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from storage.agreed_indexes import AGREEMENT_FILE
 from storage.config import LogConfig
 from storage.isolation import FetchIsolation
 from storage.log import Log
@@ -150,3 +151,11 @@ def table(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:
 def last_offsets(records: Sequence[Record]) -> dict[bytes | None, Offset]:
     """The offset of each key's last record."""
     return {record.key: record.offset for record in records}
+
+
+def forget_agreements(bench: CleaningBench) -> None:
+    """The process dies; what was known of the transaction indexes is lost, as in a folder that Kafka wrote."""
+    bench.folder.write_checkpoints()
+    bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
+    bench.kill()
+    bench.settle(roll=False)

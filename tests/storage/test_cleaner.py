@@ -1,19 +1,16 @@
 """What compaction keeps and what it drops, rule by rule.
 
-Covers what applies of Kafka's LogCleanerTest: last value of a key, tombstones, transactions, markers, producers,
-sequences, offsets, grouping, large and unreadable batches, older formats, abortion.
+Covers what applies of Kafka's LogCleanerTest: last value of a key, tombstones, sequences, offsets,
+grouping, older formats.
 """
 
 from __future__ import annotations
 
-import errno
 from dataclasses import replace
 
 import pytest
 
-from storage.agreed_indexes import AGREEMENT_FILE
-from storage.isolation import FetchIsolation
-from storage.log_cleaner import LogCleaner, Piece, measure_log
+from storage.log_cleaner import measure_log
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -22,13 +19,10 @@ from tests.storage.cleaning_bench import (
     clean,
     last_offsets,
     make_cleaner,
-    markers_of,
     records_of,
     table,
-    visible,
 )
-from tests.storage.workbench import NOW, TP, stamped
-from tidelog.errors import TidelogError
+from tests.storage.workbench import NOW, stamped
 from tidelog.records import build_message_set, iter_batches
 from tidelog.records.record import Record
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, TimestampType
@@ -231,154 +225,6 @@ def test_tombstones_wait_for_nothing_with_a_delete_retention_of_0() -> None:
     assert A not in {record.key for record in records_of(bench.log)}
 
 
-# --- transactions -----------------------------------------------------------------------------------------------------
-
-
-def test_aborted_records_go_and_do_not_overrule_committed_ones() -> None:
-    bench = CleaningBench()
-    bench.put((A, b"committed"))
-    bench.produce(7, (A, b"aborted"), (B, b"aborted"), transactional=True)
-    bench.end(7, commit=False)
-    bench.put((C, b"x"))
-    bench.settle()
-    before = visible(bench.log)
-    clean(bench.log)
-    assert visible(bench.log) == before
-    assert [record.value for record in records_of(bench.log)] == [b"committed", b"x"]
-    assert [record.value for record in visible(bench.log, FetchIsolation.HIGH_WATERMARK)] == [b"committed", b"x"]
-
-
-def test_an_abort_marker_goes_after_its_records_and_its_horizon() -> None:
-    """Three cleanings: one takes the records, one finds none and sets the horizon, one behind the horizon takes it."""
-    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=1000))
-    bench.produce(7, (A, b"aborted"), transactional=True)
-    marker = bench.end(7, commit=False)
-    bench.produce(7, (C, b"so that the marker is not its last"))
-    for n, (now, left) in enumerate([(NOW, [marker]), (NOW, [marker]), (NOW + 999, [marker]), (NOW + 1000, [])]):
-        bench.put((B, b"%d" % n))
-        bench.settle()
-        clean(bench.log, now)
-        assert markers_of(bench.log) == left, f"after cleaning {n + 1}"
-    assert bench.log.aborted_transactions(Offset(0), bench.log.log_end_offset) == ()
-
-
-def test_a_commit_marker_stays_while_a_record_of_its_transaction_does() -> None:
-    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
-    bench.produce(7, (A, b"1"), transactional=True)
-    marker = bench.end(7, commit=True)
-    bench.produce(7, (C, b"later"))
-    bench.put((B, b"1"))
-    bench.settle()
-    for _ in range(3):
-        clean(bench.log, NOW + DAY)
-        bench.put((B, b"1"))
-        bench.settle()
-    assert markers_of(bench.log) == [marker]
-    bench.put((A, b"2"))
-    bench.settle()
-    for n in range(3):
-        clean(bench.log, NOW + DAY + n)
-        bench.put((B, b"1"))
-        bench.settle()
-    assert markers_of(bench.log) == []
-
-
-def test_transactions_across_segments_are_seen_whole() -> None:
-    bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
-    for n in range(4):
-        bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
-        bench.put((b"p%d" % n, b"plain" + b"." * 40))
-    bench.end(7, commit=False)
-    bench.settle()
-    before = visible(bench.log)
-    clean(bench.log)
-    assert visible(bench.log) == before
-    assert len(records_of(bench.log)) == 4
-    bench.crash(seed=3)
-    bench.settle()
-    assert visible(bench.log) == before
-
-
-def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
-    """An empty batch without codec tells the producer's last sequence to whoever loads the log."""
-    bench = CleaningBench()
-    bench.produce(7, (A, b"1"), (A, b"2"))
-    bench.produce(8, (B, b"1"))
-    bench.put((A, b"3"), (B, b"2"))
-    bench.settle()
-    states = bench.log.active_producers()
-    clean(bench.log)
-    assert [(batch.producer_id, batch.count, batch.last_sequence) for batch in batches_of(bench.log)] == [
-        (7, 0, 1),
-        (8, 0, 0),
-        (-1, 2, -1),
-    ]
-    for name in bench.files.list(bench.log.path):
-        if name.endswith(".snapshot"):
-            bench.files.remove(f"{bench.log.path}/{name}")
-    bench.files.sync_folder(bench.log.path)
-    bench.crash(seed=1)
-    assert {(s.producer_id, s.last_sequence) for s in bench.log.active_producers()} == {
-        (s.producer_id, s.last_sequence) for s in states
-    }
-    assert bench.produce(7, (C, b"goes on")) == 5
-
-
-def forget_agreements(bench: CleaningBench) -> None:
-    """The process dies; what was known of the transaction indexes is lost, as in a folder that Kafka wrote."""
-    bench.folder.write_checkpoints()
-    bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
-    bench.kill()
-    bench.settle(roll=False)
-
-
-def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
-    """The indexes are not believed, and may be lost: they are read again off the owner's thread, a segment a piece."""
-    bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
-    for n in range(6):
-        bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
-        bench.put((b"k%d" % n, b"plain" + b"." * 40))
-        if n % 2:
-            bench.end(7, commit=False)
-            bench.put((b"k%d" % (n - 1), b"newer" + b"." * 40))
-    bench.settle()
-    before = visible(bench.log)
-    for name in bench.files.list(bench.log.path):
-        if name.endswith(".txnindex"):
-            bench.files.remove(f"{bench.log.path}/{name}")
-    forget_agreements(bench)
-    unbelieved = len(bench.log.front.unbelieved(bench.log.log_end_offset))
-    assert unbelieved > 5
-    assert clean(bench.log) > unbelieved
-    assert bench.log.front.unbelieved(bench.log.log_end_offset) == [], "nor need they be read again"
-    assert table(visible(bench.log)) == table(before)
-    assert last_offsets(visible(bench.log)) == last_offsets(before)
-
-
-@pytest.mark.parametrize("change", ["deleted", "cut", "closed"])
-def test_segments_that_change_while_they_are_read_end_the_reading(change: str) -> None:
-    bench = CleaningBench(replace(COMPACTED, segment_bytes=150, delete=True, retention_ms=DAY))
-    for n in range(12):
-        bench.put((b"k%d" % (n % 3), b"." * 60), timestamp=NOW + n)
-    bench.settle()
-    forget_agreements(bench)
-    troubles: list[TidelogError] = []
-    cleaner = make_cleaner(troubles)
-    piece = cleaner.begin([bench.log], Millis(NOW))
-    assert piece is not None
-    if change == "deleted":
-        bench.log.delete_old_segments(Millis(NOW + DAY + 5))
-    elif change == "cut":
-        bench.log.truncate_to(Offset(0))
-    else:
-        bench.folder.close()
-    finish(cleaner, piece, FileNotFoundError())
-    assert (troubles, cleaner.busy_with, cleaner.uncleanable) == ([], None, {})
-    if change == "deleted":
-        assert clean(bench.log, cleaner=cleaner)
-        assert [record.offset for record in records_of(bench.log)] == [9, 10, 11]
-
-
 # --- offsets and segments ---------------------------------------------------------------------------------------------
 
 
@@ -543,176 +389,3 @@ def test_tombstones_without_a_place_for_a_horizon_go_by_the_age_of_their_segment
     write(3, B, b"3", NOW + 3000)
     clean(bench.log, NOW + 3000)
     assert offsets(bench) == [3]
-
-
-# --- trouble ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_log_that_cannot_be_read_is_reported_once_and_others_go_on() -> None:
-    bench = CleaningBench()
-    bench.put((A, b"1"))
-    bench.put((A, b"2"))
-    bench.settle()
-    other = CleaningBench()
-    other.put((A, b"1"))
-    other.put((A, b"2"))
-    other.settle()
-    bench.disk.flip_bit(bench.log.segments[0].path, 65)
-    troubles: list[TidelogError] = []
-    cleaner = make_cleaner(troubles)
-    for _ in range(3):
-        clean([bench.log, other.log], cleaner=cleaner)
-    assert len(troubles) == 1
-    assert "checksum" in troubles[0].message
-    assert "orders-0 cannot be compacted" in troubles[0].message
-    assert offsets(other) == [1]
-    assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
-
-
-def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:
-    bench = CleaningBench()
-    for n in range(30):
-        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
-    bench.settle()
-    before = records_of(bench.log)
-    troubles: list[TidelogError] = []
-    cleaner = make_cleaner(troubles)
-    for operation, path in [("write", ".log.cleaned"), ("reserve", ""), ("write", "recovery-point")]:
-        bench.disk.fail(operation, path, error=errno.ENOSPC, times=1)
-        clean(bench.log, cleaner=cleaner)
-        bench.disk.heal()
-    assert bench.folder.offline is None
-    assert cleaner.uncleanable == {}
-    assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
-    clean(bench.log, cleaner=cleaner)
-    assert offsets(bench) == sorted(last_offsets(before).values())
-
-
-def test_a_broken_disk_takes_the_folder_offline() -> None:
-    bench = CleaningBench()
-    bench.put((A, b"1"))
-    bench.put((A, b"2"))
-    bench.settle()
-    troubles: list[TidelogError] = []
-    bench.disk.fail("sync", ".cleaned")
-    clean(bench.log, cleaner=make_cleaner(troubles))
-    assert bench.folder.offline is not None
-    assert len(troubles) == 1
-
-
-# --- while it runs ----------------------------------------------------------------------------------------------------
-
-
-def half_done(bench: CleaningBench) -> tuple[LogCleaner, Piece]:
-    """A round whose first group is written and waits to be swapped in."""
-    for n in range(40):
-        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
-    bench.settle()
-    cleaner = make_cleaner()
-    piece = cleaner.begin([bench.log], Millis(NOW))
-    assert piece is not None
-    piece.work()
-    assert [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
-    return cleaner, piece
-
-
-def finish(cleaner: LogCleaner, piece: Piece | None, outcome: int | BaseException = 0) -> None:
-    while piece is not None:
-        piece = cleaner.settle(outcome, Millis(NOW), started=Millis(0), ended=Millis(0))
-        if piece is not None:
-            try:
-                outcome = piece.work()
-            except Exception as error:  # noqa: BLE001
-                outcome = error
-
-
-def test_appends_and_reads_go_on_while_a_round_is_under_way() -> None:
-    bench = CleaningBench()
-    cleaner, piece = half_done(bench)
-    bench.put((b"k0", b"newest"))
-    expected = table(records_of(bench.log))
-    finish(cleaner, piece)
-    assert table(records_of(bench.log)) == expected
-    assert cleaner.busy_with is None
-
-
-@pytest.mark.parametrize("change", ["cut", "emptied", "closed", "deleted"])
-def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
-    bench = CleaningBench()
-    cleaner, piece = half_done(bench)
-    before = records_of(bench.log)
-    match change:
-        case "cut":
-            bench.log.truncate_to(Offset(20))
-        case "emptied":
-            bench.log.truncate_fully_and_start_at(Offset(5))
-        case "closed":
-            bench.folder.close_clean()
-        case "deleted":
-            bench.folder.delete_log(TP)
-    finish(cleaner, piece)
-    assert cleaner.busy_with is None
-    assert cleaner.last is None
-    if change == "closed":
-        bench.reopen()
-    if change in ("cut", "closed"):
-        kept = before[:20] if change == "cut" else before
-        assert records_of(bench.log) == kept
-    if change != "deleted":
-        assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
-
-
-def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
-    """compact,delete: the two take turns."""
-    bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1))
-    cleaner, piece = half_done(bench)
-    later = Millis(NOW + DAY)
-    assert bench.log.delete_old_segments(later) == 0
-    finish(cleaner, piece)
-    assert bench.log.delete_old_segments(later) > 0
-
-
-def test_compaction_and_deletion_go_together() -> None:
-    bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1000))
-    for n in range(40):
-        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60), timestamp=NOW + n * 100)
-    bench.settle()
-    clean(bench.log, NOW + 4000)
-    bench.log.delete_old_segments(Millis(NOW + 4000))
-    left = records_of(bench.log)
-    assert [record.key for record in left] == [b"k%d" % (n % 9) for n in range(31, 40)]
-    bench.log.delete_old_segments(Millis(NOW + 9999))
-    assert records_of(bench.log) == []
-    assert bench.log.log_start_offset == bench.log.log_end_offset == 40
-    bench.put((A, b"1"))
-    bench.put((A, b"2"))
-    bench.settle()
-    clean(bench.log, NOW + 9999)
-    assert offsets(bench) == [41]
-
-
-def test_a_reader_in_an_old_segment_goes_on_in_the_new_one() -> None:
-    bench = CleaningBench()
-    for n in range(20):
-        bench.put((b"k%d" % n, b"%d" % n + b"." * 60))
-    bench.settle()
-    read = bench.log.read(Offset(0), 1, up_to=bench.log.log_end_offset)
-    bench.put((b"k1", b"new"))
-    bench.settle()
-    clean(bench.log)
-    rest = bench.log.read(read.next_offset, 1, up_to=bench.log.log_end_offset)
-    assert next(iter_batches(rest.records)).base_offset == 2, "offset 1 is gone"
-
-
-def test_a_flush_under_way_keeps_the_files_that_it_syncs() -> None:
-    bench = CleaningBench()
-    for n in range(20):
-        bench.put((b"k%d" % (n % 3), b"%d" % n + b"." * 60))
-    bench.settle()
-    bench.put((A, b"unsynced"))
-    ticket = bench.log.begin_flush(everything=True)
-    assert ticket is not None
-    clean(bench.log)
-    ticket.run()
-    bench.log.finish_flush(ticket)
-    assert bench.log.held == bench.log.log_end_offset

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import tidelog
-from tidelog.cli import cluster, records, topic, up
+from tidelog.cli import cluster, node, partition, records, topic, up
 from tidelog.errors import TidelogError
 
 app = typer.Typer(
@@ -40,6 +40,8 @@ def _options(
 
 app.command("up")(up.up)
 app.add_typer(topic.app, name="topic")
+app.add_typer(partition.app, name="partition")
+app.add_typer(node.app, name="node")
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)
 app.add_typer(cluster.app, name="cluster")

@@ -1,4 +1,4 @@
-"""`tidelog cluster status`, `tidelog cluster remove-voter`."""
+"""`tidelog cluster status|upgrade|remove-voter`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,25 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
         say("; ".join(wrong) if wrong else "healthy")
     if found.leaderless_partitions or found.under_min_isr_partitions or found.controller_id < 0:
         raise typer.Exit(1)
+
+
+@app.command()
+def upgrade(
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, change nothing.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Raise the feature level of the metadata, once every node runs this version. There is no way back."""
+
+    async def work() -> int:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.update_features(validate_only=validate_only)
+
+    level = asyncio.run(work())
+    if as_json:
+        print_json({"feature_level": level, "updated": not validate_only})
+    else:
+        say(f"the feature level {'could be' if validate_only else 'is'} {level}")
 
 
 @app.command("remove-voter")
@@ -95,3 +114,13 @@ def _print(found: ClusterDescription) -> None:
     ]
     title = f"cluster {found.cluster_id}: {counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}"
     print_table(title, ("node", "address", "state", "quorum", "leads", "replicas", "rack"), rows)
+    quorum = [
+        (voter.node_id, voter.folder_id, "leads" if voter.node_id == found.controller_id else "")
+        for voter in found.voters
+    ]
+    print_table(
+        f"metadata quorum: epoch {found.controller_epoch}, offset {found.metadata_offset}, "
+        f"feature level {found.feature_level}",
+        ("voter", "folder", ""),
+        quorum,
+    )

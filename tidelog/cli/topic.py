@@ -1,8 +1,9 @@
-"""`tidelog topic create|list|describe|delete`."""
+"""`tidelog topic create|list|describe|alter|delete`."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from tidelog.admin import Admin
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, print_table, say
 from tidelog.errors import InvalidConfig
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name of the topic.", show_default=False)]
 
 
@@ -28,12 +29,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a topic."""
-    configs = {}
-    for setting in config or ():
-        key, separator, value = setting.partition("=")
-        if not separator:
-            raise InvalidConfig(f"--config {setting!r}: write KEY=VALUE, for example min.insync.replicas=2")
-        configs[key] = value
+    configs = _settings(config or ())
 
     async def work() -> None:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -48,6 +44,50 @@ def create(
             print_json({"name": name, "topic_id": None if validate_only else topic_id, "created": not validate_only})
         else:
             say(f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}")
+
+    asyncio.run(work())
+
+
+def _settings(given: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE each. Raises InvalidConfig."""
+    configs = {}
+    for setting in given:
+        key, separator, value = setting.partition("=")
+        if not separator:
+            raise InvalidConfig(f"--config {setting!r}: write KEY=VALUE, for example min.insync.replicas=2")
+        configs[key] = value
+    return configs
+
+
+@app.command()
+def alter(
+    name: Name,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="A setting, KEY=VALUE; may be given several times.")
+    ] = None,
+    default: Annotated[
+        list[str] | None, typer.Option("--default", "-d", help="A setting to be as it is by default again: KEY.")
+    ] = None,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="How many partitions in all; only more.")] = 0,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check, change nothing.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Change a topic's settings, or give it more partitions."""
+    changes: dict[str, str | None] = {**_settings(config or ()), **dict.fromkeys(default or ())}
+    if not changes and not partitions:
+        raise InvalidConfig("nothing to change: give --config KEY=VALUE, --default KEY or --partitions N")
+
+    async def work() -> None:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            if changes:
+                await admin.alter_topic(name, changes, validate_only=validate_only)
+            if partitions:
+                await admin.create_partitions(name, partitions, validate_only=validate_only)
+        if as_json:
+            print_json({"name": name, "altered": not validate_only})
+        else:
+            say(f"topic {name!r} can be changed so" if validate_only else f"topic {name!r} changed")
 
     asyncio.run(work())
 

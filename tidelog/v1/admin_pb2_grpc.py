@@ -54,6 +54,46 @@ class AdminStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/tidelog.v1.Admin/ElectLeaders',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
+        self.AlterPartitionReassignments = channel.unary_unary(
+                '/tidelog.v1.Admin/AlterPartitionReassignments',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionReassignments = channel.unary_unary(
+                '/tidelog.v1.Admin/ListPartitionReassignments',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
+                _registered_method=True)
+        self.IncrementalAlterConfigs = channel.unary_unary(
+                '/tidelog.v1.Admin/IncrementalAlterConfigs',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.IncrementalAlterConfigsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.IncrementalAlterConfigsResponse.FromString,
+                _registered_method=True)
+        self.CreatePartitions = channel.unary_unary(
+                '/tidelog.v1.Admin/CreatePartitions',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.CreatePartitionsResponse.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/tidelog.v1.Admin/UpdateFeatures',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
+        self.ExplainPartitions = channel.unary_unary(
+                '/tidelog.v1.Admin/ExplainPartitions',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsResponse.FromString,
+                _registered_method=True)
+        self.ExplainRestart = channel.unary_unary(
+                '/tidelog.v1.Admin/ExplainRestart',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainRestartRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.ExplainRestartResponse.FromString,
+                _registered_method=True)
         self.RemoveVoter = channel.unary_unary(
                 '/tidelog.v1.Admin/RemoveVoter',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.RemoveVoterRequest.SerializeToString,
@@ -90,6 +130,60 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ElectLeaders(self, request, context):
+        """Let preferred replicas lead, or whoever is there where nobody may (KIP-460).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterPartitionReassignments(self, request, context):
+        """Move replicas from node to node (KIP-455).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionReassignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def IncrementalAlterConfigs(self, request, context):
+        """Change some settings of a topic (KIP-339).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePartitions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Raise the feature level of the metadata (KIP-584).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainPartitions(self, request, context):
+        """Why partitions cannot be written or read now, in words.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainRestart(self, request, context):
+        """What would stop working if a node stopped now, in words.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RemoveVoter(self, request, context):
         """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853).
         """
@@ -119,6 +213,46 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DescribeCluster,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ElectLeadersResponse.SerializeToString,
+            ),
+            'AlterPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterPartitionReassignments,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'ListPartitionReassignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionReassignments,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.SerializeToString,
+            ),
+            'IncrementalAlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.IncrementalAlterConfigs,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.IncrementalAlterConfigsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.IncrementalAlterConfigsResponse.SerializeToString,
+            ),
+            'CreatePartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitions,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.CreatePartitionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.CreatePartitionsResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'ExplainPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainPartitions,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsResponse.SerializeToString,
+            ),
+            'ExplainRestart': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRestart,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.ExplainRestartRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainRestartResponse.SerializeToString,
             ),
             'RemoveVoter': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveVoter,
@@ -234,6 +368,222 @@ class Admin:
             '/tidelog.v1.Admin/DescribeCluster',
             tidelog_dot_v1_dot_admin__pb2.DescribeClusterRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/ElectLeaders',
+            tidelog_dot_v1_dot_admin__pb2.ElectLeadersRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ElectLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/AlterPartitionReassignments',
+            tidelog_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.AlterPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionReassignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/ListPartitionReassignments',
+            tidelog_dot_v1_dot_admin__pb2.ListPartitionReassignmentsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ListPartitionReassignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IncrementalAlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/IncrementalAlterConfigs',
+            tidelog_dot_v1_dot_admin__pb2.IncrementalAlterConfigsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.IncrementalAlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/CreatePartitions',
+            tidelog_dot_v1_dot_admin__pb2.CreatePartitionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.CreatePartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/UpdateFeatures',
+            tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/ExplainPartitions',
+            tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainRestart(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/ExplainRestart',
+            tidelog_dot_v1_dot_admin__pb2.ExplainRestartRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.ExplainRestartResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,20 @@ class AdminStub:
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
     DescribeCluster: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]
     """The state of the cluster for an operator."""
+    ElectLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ElectLeadersRequest, _admin_pb2.ElectLeadersResponse]
+    """Let preferred replicas lead, or whoever is there where nobody may (KIP-460)."""
+    AlterPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AlterPartitionReassignmentsRequest, _admin_pb2.AlterPartitionReassignmentsResponse]
+    """Move replicas from node to node (KIP-455)."""
+    ListPartitionReassignments: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListPartitionReassignmentsRequest, _admin_pb2.ListPartitionReassignmentsResponse]
+    IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_admin_pb2.IncrementalAlterConfigsRequest, _admin_pb2.IncrementalAlterConfigsResponse]
+    """Change some settings of a topic (KIP-339)."""
+    CreatePartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreatePartitionsRequest, _admin_pb2.CreatePartitionsResponse]
+    UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UpdateFeaturesRequest, _admin_pb2.UpdateFeaturesResponse]
+    """Raise the feature level of the metadata (KIP-584)."""
+    ExplainPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ExplainPartitionsRequest, _admin_pb2.ExplainPartitionsResponse]
+    """Why partitions cannot be written or read now, in words."""
+    ExplainRestart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ExplainRestartRequest, _admin_pb2.ExplainRestartResponse]
+    """What would stop working if a node stopped now, in words."""
     RemoveVoter: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]
     """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
@@ -49,6 +63,20 @@ class AdminAsyncStub(AdminStub):
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
     DescribeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClusterRequest, _admin_pb2.DescribeClusterResponse]  # type: ignore[assignment]
     """The state of the cluster for an operator."""
+    ElectLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.ElectLeadersRequest, _admin_pb2.ElectLeadersResponse]  # type: ignore[assignment]
+    """Let preferred replicas lead, or whoever is there where nobody may (KIP-460)."""
+    AlterPartitionReassignments: _aio.UnaryUnaryMultiCallable[_admin_pb2.AlterPartitionReassignmentsRequest, _admin_pb2.AlterPartitionReassignmentsResponse]  # type: ignore[assignment]
+    """Move replicas from node to node (KIP-455)."""
+    ListPartitionReassignments: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListPartitionReassignmentsRequest, _admin_pb2.ListPartitionReassignmentsResponse]  # type: ignore[assignment]
+    IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_admin_pb2.IncrementalAlterConfigsRequest, _admin_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
+    """Change some settings of a topic (KIP-339)."""
+    CreatePartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreatePartitionsRequest, _admin_pb2.CreatePartitionsResponse]  # type: ignore[assignment]
+    UpdateFeatures: _aio.UnaryUnaryMultiCallable[_admin_pb2.UpdateFeaturesRequest, _admin_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
+    """Raise the feature level of the metadata (KIP-584)."""
+    ExplainPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ExplainPartitionsRequest, _admin_pb2.ExplainPartitionsResponse]  # type: ignore[assignment]
+    """Why partitions cannot be written or read now, in words."""
+    ExplainRestart: _aio.UnaryUnaryMultiCallable[_admin_pb2.ExplainRestartRequest, _admin_pb2.ExplainRestartResponse]  # type: ignore[assignment]
+    """What would stop working if a node stopped now, in words."""
     RemoveVoter: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]  # type: ignore[assignment]
     """A node that is gone for good votes no more in the metadata quorum; another takes its place (KIP-853)."""
 
@@ -82,6 +110,68 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeClusterResponse, _abc.Awaitable[_admin_pb2.DescribeClusterResponse]]:
         """The state of the cluster for an operator."""
+
+    @_abc_1.abstractmethod
+    def ElectLeaders(
+        self,
+        request: _admin_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ElectLeadersResponse, _abc.Awaitable[_admin_pb2.ElectLeadersResponse]]:
+        """Let preferred replicas lead, or whoever is there where nobody may (KIP-460)."""
+
+    @_abc_1.abstractmethod
+    def AlterPartitionReassignments(
+        self,
+        request: _admin_pb2.AlterPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AlterPartitionReassignmentsResponse, _abc.Awaitable[_admin_pb2.AlterPartitionReassignmentsResponse]]:
+        """Move replicas from node to node (KIP-455)."""
+
+    @_abc_1.abstractmethod
+    def ListPartitionReassignments(
+        self,
+        request: _admin_pb2.ListPartitionReassignmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListPartitionReassignmentsResponse, _abc.Awaitable[_admin_pb2.ListPartitionReassignmentsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def IncrementalAlterConfigs(
+        self,
+        request: _admin_pb2.IncrementalAlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_admin_pb2.IncrementalAlterConfigsResponse]]:
+        """Change some settings of a topic (KIP-339)."""
+
+    @_abc_1.abstractmethod
+    def CreatePartitions(
+        self,
+        request: _admin_pb2.CreatePartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.CreatePartitionsResponse, _abc.Awaitable[_admin_pb2.CreatePartitionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateFeatures(
+        self,
+        request: _admin_pb2.UpdateFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.UpdateFeaturesResponse, _abc.Awaitable[_admin_pb2.UpdateFeaturesResponse]]:
+        """Raise the feature level of the metadata (KIP-584)."""
+
+    @_abc_1.abstractmethod
+    def ExplainPartitions(
+        self,
+        request: _admin_pb2.ExplainPartitionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ExplainPartitionsResponse, _abc.Awaitable[_admin_pb2.ExplainPartitionsResponse]]:
+        """Why partitions cannot be written or read now, in words."""
+
+    @_abc_1.abstractmethod
+    def ExplainRestart(
+        self,
+        request: _admin_pb2.ExplainRestartRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ExplainRestartResponse, _abc.Awaitable[_admin_pb2.ExplainRestartResponse]]:
+        """What would stop working if a node stopped now, in words."""
 
     @_abc_1.abstractmethod
     def RemoveVoter(

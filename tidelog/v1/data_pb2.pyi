@@ -736,6 +736,58 @@ class EpochAnswer(_message.Message):
 Global___EpochAnswer: _TypeAlias = EpochAnswer  # noqa: Y015
 
 @_typing.final
+class GetReplicaLogInfoRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """which life of the topic"""
+    partition: _builtins.int
+    """index"""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReplicaLogInfoRequest: _TypeAlias = GetReplicaLogInfoRequest  # noqa: Y015
+
+@_typing.final
+class GetReplicaLogInfoResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAST_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    last_epoch: _builtins.int
+    """leader epoch of the last record; -1 none"""
+    log_end_offset: _builtins.int
+    """one past the last record"""
+    folder_id: _builtins.bytes
+    """where the log lies; empty: there is none yet"""
+    def __init__(
+        self,
+        *,
+        last_epoch: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+        folder_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "last_epoch", b"last_epoch", "log_end_offset", b"log_end_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReplicaLogInfoResponse: _TypeAlias = GetReplicaLogInfoResponse  # noqa: Y015
+
+@_typing.final
 class InitProducerIdRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

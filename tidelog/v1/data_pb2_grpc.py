@@ -64,6 +64,11 @@ class DataStub:
                 request_serializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.GetReplicaLogInfo = channel.unary_unary(
+                '/tidelog.v1.Data/GetReplicaLogInfo',
+                request_serializer=tidelog_dot_v1_dot_data__pb2.GetReplicaLogInfoRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_data__pb2.GetReplicaLogInfoResponse.FromString,
+                _registered_method=True)
         self.InitProducerId = channel.unary_unary(
                 '/tidelog.v1.Data/InitProducerId',
                 request_serializer=tidelog_dot_v1_dot_data__pb2.InitProducerIdRequest.SerializeToString,
@@ -112,6 +117,13 @@ class DataServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReplicaLogInfo(self, request, context):
+        """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def InitProducerId(self, request, context):
         """An identity for an idempotent producer (KIP-98); any node gives one.
         """
@@ -151,6 +163,11 @@ def add_DataServicer_to_server(servicer, server):
                     servicer.OffsetForLeaderEpoch,
                     request_deserializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochResponse.SerializeToString,
+            ),
+            'GetReplicaLogInfo': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReplicaLogInfo,
+                    request_deserializer=tidelog_dot_v1_dot_data__pb2.GetReplicaLogInfoRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_data__pb2.GetReplicaLogInfoResponse.SerializeToString,
             ),
             'InitProducerId': grpc.unary_unary_rpc_method_handler(
                     servicer.InitProducerId,
@@ -320,6 +337,33 @@ class Data:
             '/tidelog.v1.Data/OffsetForLeaderEpoch',
             tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochRequest.SerializeToString,
             tidelog_dot_v1_dot_data__pb2.OffsetForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReplicaLogInfo(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Data/GetReplicaLogInfo',
+            tidelog_dot_v1_dot_data__pb2.GetReplicaLogInfoRequest.SerializeToString,
+            tidelog_dot_v1_dot_data__pb2.GetReplicaLogInfoResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,8 @@ class DataStub:
     """Where a partition begins and ends, and the offset that belongs to a time."""
     OffsetForLeaderEpoch: _grpc.UnaryUnaryMultiCallable[_data_pb2.OffsetForLeaderEpochRequest, _data_pb2.OffsetForLeaderEpochResponse]
     """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
+    GetReplicaLogInfo: _grpc.UnaryUnaryMultiCallable[_data_pb2.GetReplicaLogInfoRequest, _data_pb2.GetReplicaLogInfoResponse]
+    """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966)."""
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_data_pb2.InitProducerIdRequest, _data_pb2.InitProducerIdResponse]
     """An identity for an idempotent producer (KIP-98); any node gives one."""
 
@@ -60,6 +62,8 @@ class DataAsyncStub(DataStub):
     """Where a partition begins and ends, and the offset that belongs to a time."""
     OffsetForLeaderEpoch: _aio.UnaryUnaryMultiCallable[_data_pb2.OffsetForLeaderEpochRequest, _data_pb2.OffsetForLeaderEpochResponse]  # type: ignore[assignment]
     """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
+    GetReplicaLogInfo: _aio.UnaryUnaryMultiCallable[_data_pb2.GetReplicaLogInfoRequest, _data_pb2.GetReplicaLogInfoResponse]  # type: ignore[assignment]
+    """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966)."""
     InitProducerId: _aio.UnaryUnaryMultiCallable[_data_pb2.InitProducerIdRequest, _data_pb2.InitProducerIdResponse]  # type: ignore[assignment]
     """An identity for an idempotent producer (KIP-98); any node gives one."""
 
@@ -107,6 +111,14 @@ class DataServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_data_pb2.OffsetForLeaderEpochResponse, _abc.Awaitable[_data_pb2.OffsetForLeaderEpochResponse]]:
         """Where leader epochs end: lets a reader see that its position was truncated away (KIP-320)."""
+
+    @_abc_1.abstractmethod
+    def GetReplicaLogInfo(
+        self,
+        request: _data_pb2.GetReplicaLogInfoRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_data_pb2.GetReplicaLogInfoResponse, _abc.Awaitable[_data_pb2.GetReplicaLogInfoResponse]]:
+        """How much of a partition this node has, leading or not: asked before an unclean election (KIP-966)."""
 
     @_abc_1.abstractmethod
     def InitProducerId(

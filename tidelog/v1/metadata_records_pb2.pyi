@@ -35,6 +35,7 @@ class MetadataRecord(_message.Message):
     TOPIC_REMOVAL_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     PARTITION_CHANGE_FIELD_NUMBER: _builtins.int
+    TOPIC_CONFIGS_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
@@ -53,6 +54,10 @@ class MetadataRecord(_message.Message):
     @_builtins.property
     def partition_change(self) -> Global___PartitionChangeRecord: ...
     @_builtins.property
+    def topic_configs(self) -> Global___TopicConfigsRecord:
+        """feature level 2"""
+
+    @_builtins.property
     def producer_ids(self) -> Global___ProducerIdsRecord: ...
     def __init__(
         self,
@@ -65,13 +70,14 @@ class MetadataRecord(_message.Message):
         topic_removal: Global___TopicRemovalRecord | None = ...,
         partition: Global___PartitionRecord | None = ...,
         partition_change: Global___PartitionChangeRecord | None = ...,
+        topic_configs: Global___TopicConfigsRecord | None = ...,
         producer_ids: Global___ProducerIdsRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "kind", b"kind", "node_change", b"node_change", "node_registration", b"node_registration", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "topic", b"topic", "topic_configs", b"topic_configs", "topic_removal", b"topic_removal", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "producer_ids"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["cluster", "voters", "node_registration", "node_change", "topic", "topic_removal", "partition", "partition_change", "topic_configs", "producer_ids"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -79,7 +85,7 @@ Global___MetadataRecord: _TypeAlias = MetadataRecord  # noqa: Y015
 
 @_typing.final
 class ClusterRecord(_message.Message):
-    """First record of the log."""
+    """First record of the log; once more where the feature level is raised."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -88,7 +94,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, for ever"""
     feature_level: _builtins.int
-    """what the records of this log may use; 1 is the first"""
+    """what the records of this log may use; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`"""
     def __init__(
         self,
         *,
@@ -333,6 +339,54 @@ class TopicRecord(_message.Message):
 Global___TopicRecord: _TypeAlias = TopicRecord  # noqa: Y015
 
 @_typing.final
+class TopicConfigsRecord(_message.Message):
+    """All settings of a topic, in place of those it had."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ConfigsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """of which topic"""
+    @_builtins.property
+    def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """whole"""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicConfigsRecord: _TypeAlias = TopicConfigsRecord  # noqa: Y015
+
+@_typing.final
 class TopicRemovalRecord(_message.Message):
     """The topic and all its partitions are gone."""
 
@@ -369,6 +423,8 @@ class PartitionRecord(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    ADDING_FIELD_NUMBER: _builtins.int
+    REMOVING_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """of which topic"""
     partition: _builtins.int
@@ -397,6 +453,14 @@ class PartitionRecord(_message.Message):
     def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """last known eligible replicas, the last known leader first (KIP-966)"""
 
+    @_builtins.property
+    def adding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of `replicas`: those that come, in a reassignment"""
+
+    @_builtins.property
+    def removing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of `replicas`: those that go once they have come"""
+
     def __init__(
         self,
         *,
@@ -410,10 +474,12 @@ class PartitionRecord(_message.Message):
         leader: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         partition_epoch: _builtins.int = ...,
+        adding: _abc.Iterable[_builtins.int] | None = ...,
+        removing: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elr", b"elr", "folders", b"folders", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "elr", b"elr", "folders", b"folders", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing", b"removing", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -455,6 +521,8 @@ class PartitionChangeRecord(_message.Message):
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     FOLDERS_FIELD_NUMBER: _builtins.int
+    ADDING_FIELD_NUMBER: _builtins.int
+    REMOVING_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """of which topic"""
     partition: _builtins.int
@@ -481,6 +549,14 @@ class PartitionChangeRecord(_message.Message):
     def folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """empty: unchanged"""
 
+    @_builtins.property
+    def adding(self) -> Global___NodeList:
+        """absent: unchanged"""
+
+    @_builtins.property
+    def removing(self) -> Global___NodeList:
+        """absent: unchanged"""
+
     def __init__(
         self,
         *,
@@ -492,10 +568,12 @@ class PartitionChangeRecord(_message.Message):
         last_known_elr: Global___NodeList | None = ...,
         replicas: Global___NodeList | None = ...,
         folders: _abc.Iterable[_builtins.bytes] | None = ...,
+        adding: Global___NodeList | None = ...,
+        removing: Global___NodeList | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "replicas", b"replicas"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding", b"adding", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "elr", b"elr", "folders", b"folders", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition", b"partition", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding", b"adding", "elr", b"elr", "folders", b"folders", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition", b"partition", "removing", b"removing", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader: _TypeAlias = _typing.Literal["leader"]  # noqa: Y015
     _WhichOneofArgType__leader: _TypeAlias = _typing.Literal["_leader", b"_leader"]  # noqa: Y015

@@ -1,0 +1,110 @@
+"""For people: why a partition cannot be read or written, and what would stop if a node stopped. Pure words about an
+image; what a node sees in its own files is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from replication.elections import choose_leader, name_of, why_leaderless
+from replication.image import ClusterImage, PartitionState
+from tidelog.types import NO_NODE, NodeId
+
+NAMED_MAX: Final = 5
+"""Partitions named in one sentence; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A partition as it is: what works, what is wrong, and what a person can do about it."""
+
+    readable: bool
+    writable: bool
+    causes: tuple[str, ...]
+    steps: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return not self.causes
+
+
+def explain(image: ClusterImage, state: PartitionState) -> Explanation:
+    """See `Explanation`. `writable`: with acks=all."""
+    minimum = image.topics[state.topic_id].min_insync_replicas
+    led, enough = state.leader != NO_NODE, len(state.isr) >= minimum
+    causes: list[str] = []
+    steps: list[str] = []
+    if not led:
+        causes.append(why_leaderless(image, state))
+    if not enough:
+        causes.append(
+            f"{len(state.isr)} of {len(state.replicas)} replicas are in sync, min.insync.replicas is {minimum}: "
+            "acks=all is refused, nothing is committed"
+        )
+        if minimum > len(state.replicas):
+            steps.append(f"lower min.insync.replicas to {len(state.replicas)} or less, or add replicas (reassign)")
+    for node_id in state.replicas:
+        if node_id not in state.isr:
+            cause, step = _why_out(image, state, node_id)
+            causes.append(cause)
+            steps.append(step)
+    if not led and not (state.isr or state.elr):
+        steps.append("if what was lost cannot be given back: `tidelog partition elect --unclean`, which loses records")
+    if state.adding or state.removing:
+        causes.append(f"a reassignment is under way: {list(state.adding)} come, {list(state.removing)} go")
+    return Explanation(led, led and enough, tuple(causes), tuple(dict.fromkeys(steps)))
+
+
+def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId) -> tuple[str, str]:
+    node = image.nodes.get(node_id)
+    who = f"replica {node_id}" + (" (eligible)" if node_id in state.elr else "")
+    if node is None:
+        return f"{who} is on a node that never registered", f"start node {node_id}, or move the replica (reassign)"
+    if node.fenced:
+        return f"{who} is out: its node is fenced, not heard of or not ready", f"start node {node_id}"
+    if node.draining:
+        return f"{who} is out: its node is being stopped", f"wait until node {node_id} is back"
+    folder = state.folder_of(node_id)
+    if all(named.folder_id != folder for named in node.folders):
+        return f"{who} is out: its data folder {folder} is gone", f"give node {node_id} its data folder back"
+    return (
+        f"{who} is catching up, or its disk or network is slow",
+        f"look at the log of node {node_id} and at its disk",
+    )
+
+
+def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
+    """What would not work while this node is stopped; nothing: it may be restarted."""
+    reasons = []
+    node = image.nodes.get(node_id)
+    if node is None:
+        return [f"node {node_id} is not registered"]
+    voters = [voter.node_id for voter in image.voters]
+    there = [each for each in voters if each != node_id and each in image.nodes and not image.nodes[each].fenced]
+    if node_id in voters and len(there) <= len(voters) // 2:
+        reasons.append(
+            f"the metadata quorum of nodes {voters} would have {len(there)} of {len(voters)} voters: no majority, "
+            "nothing could be changed and no leader elected"
+        )
+    leaderless, refusing = [], []
+    for state in image.partitions():
+        if node_id not in state.isr:
+            continue
+        staying = [each for each in state.isr if each != node_id]
+        if choose_leader(image, state, (*staying, *(each for each in state.elr if each != node_id))) == NO_NODE:
+            leaderless.append(state)
+        elif len(staying) < image.topics[state.topic_id].min_insync_replicas <= len(state.isr):
+            refusing.append(state)
+    if leaderless:
+        reasons.append(f"nobody else could lead {_names(image, leaderless)}")
+    if refusing:
+        reasons.append(f"acks=all would be refused (min.insync.replicas) by {_names(image, refusing)}")
+    return reasons
+
+
+def _names(image: ClusterImage, states: Iterable[PartitionState]) -> str:
+    names = [name_of(image, state) for state in states]
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more

@@ -1,0 +1,114 @@
+"""What operators ask for, asked of nodes that must pass it on: elections, moves, settings, partitions, explanations."""
+
+from __future__ import annotations
+
+import pytest
+
+from node import methods
+from node.status import from_proto
+from replication import features
+from tests.node.metadata_world import MetadataWorld
+from tidelog.errors import (
+    ElectionNotNeeded,
+    FeatureUpdateFailed,
+    InvalidConfig,
+    InvalidPartitions,
+    UnknownTopicOrPartition,
+)
+from tidelog.v1 import admin_pb2
+
+PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
+
+
+def test_settings_and_partitions_are_changed_through_any_node_and_are_there_when_it_answers() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create(min_insync_replicas="1")
+
+        def alter(**configs: str | None) -> None:
+            changes = [admin_pb2.ConfigChange(key=key.replace("_", "."), value=value) for key, value in configs.items()]
+            request = admin_pb2.IncrementalAlterConfigsRequest(topic="orders", changes=changes)
+            world.call(2, methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)
+
+        alter(min_insync_replicas="2", retention_ms="1000")
+        topic = world.image(2).topic("orders")
+        assert topic is not None
+        assert (topic.min_insync_replicas, topic.configs["retention.ms"]) == (2, "1000")
+        alter(retention_ms=None)
+        assert "retention.ms" not in world.image(2).topics[topic.topic_id].configs
+        with pytest.raises(InvalidConfig, match="make a new topic"):
+            alter(durability="page-cache")
+        with pytest.raises(InvalidConfig, match=r"no\.such\.key"):
+            alter(no_such_key="1")
+        more = admin_pb2.CreatePartitionsRequest(topic="orders", count=5)
+        world.call(1, methods.ADMIN_CREATE_PARTITIONS, more)
+        assert len(world.image(1).topics[topic.topic_id].partitions) == 5
+        with pytest.raises(InvalidPartitions):
+            world.call(1, methods.ADMIN_CREATE_PARTITIONS, more)
+
+
+def test_a_move_begins_is_listed_and_is_taken_back() -> None:
+    with MetadataWorld(nodes=4) as world:
+        world.begin()
+        world.create(partitions=1)
+        state = next(world.image().partitions())
+        (other,) = {0, 1, 2, 3} - set(state.replicas)
+        target = [*state.replicas[:2], other]
+        item = admin_pb2.PartitionReassignment(partition=PLACE, replicas=target)
+        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[item])
+        (outcome,) = world.call(3, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request).partitions
+        assert not outcome.HasField("error")
+        assert outcome.partition.topic == "orders"
+        world.run_until(lambda: any(state.adding for state in world.image(3).partitions()), what="node 3 has heard")
+        asked = admin_pb2.ListPartitionReassignmentsRequest()
+        (moving,) = world.call(3, methods.ADMIN_LIST_PARTITION_REASSIGNMENTS, asked).partitions
+        assert (list(moving.adding), list(moving.removing)) == ([other], [state.replicas[2]])
+        cancel = admin_pb2.PartitionReassignment(partition=PLACE, cancel=True)
+        request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[cancel])
+        world.call(3, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, request)
+        assert set(next(world.image().partitions()).replicas) == set(state.replicas)
+
+
+def test_elections_are_refused_one_by_one() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create(partitions=1)
+        for kind in (admin_pb2.ELECTION_TYPE_PREFERRED, admin_pb2.ELECTION_TYPE_UNCLEAN):
+            request = admin_pb2.ElectLeadersRequest(type=kind, partitions=[PLACE])
+            (outcome,) = world.call(1, methods.ADMIN_ELECT_LEADERS, request).partitions
+            assert isinstance(from_proto(outcome.error), ElectionNotNeeded)
+        nothing = admin_pb2.TopicPartitionId(topic="nothing")
+        with pytest.raises(UnknownTopicOrPartition):
+            world.call(1, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(partitions=[nothing]))
+        empty = world.call(1, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest())
+        assert list(empty.partitions) == []
+
+
+def test_what_is_wrong_is_explained_by_any_node() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        world.create(partitions=1, min_insync_replicas="3")
+        everything = admin_pb2.ExplainPartitionsRequest()
+        assert list(world.call(1, methods.ADMIN_EXPLAIN_PARTITIONS, everything).partitions) == []
+        restart = admin_pb2.ExplainRestartRequest(node_id=2)
+        told = world.call(1, methods.ADMIN_EXPLAIN_RESTART, restart)
+        assert not told.safe
+        assert "min.insync.replicas" in told.reasons[0]
+        world.kill(2)
+        world.run_until(lambda: world.image(1).nodes[2].fenced, what="node 2 is fenced")  # type: ignore[index]
+        (found,) = world.call(1, methods.ADMIN_EXPLAIN_PARTITIONS, everything).partitions
+        assert (found.partition.topic, found.readable, found.writable) == ("orders", True, False)
+        assert "start node 2" in found.steps
+        missing = admin_pb2.ExplainPartitionsRequest(partitions=[admin_pb2.TopicPartitionId(topic="nothing")])
+        (unknown,) = world.call(1, methods.ADMIN_EXPLAIN_PARTITIONS, missing).partitions
+        assert isinstance(from_proto(unknown.error), UnknownTopicOrPartition)
+
+
+def test_the_feature_level_is_the_latest_and_stays() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        described = world.call(1, methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
+        assert described.feature_level == features.LATEST
+        assert world.call(1, methods.ADMIN_UPDATE_FEATURES, admin_pb2.UpdateFeaturesRequest()).level == features.LATEST
+        with pytest.raises(FeatureUpdateFailed, match="cannot go back"):
+            world.call(1, methods.ADMIN_UPDATE_FEATURES, admin_pb2.UpdateFeaturesRequest(level=1))

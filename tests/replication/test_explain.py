@@ -1,0 +1,77 @@
+"""What people are told: why a partition does not work, what a restart would cost; and how a move is throttled."""
+
+from __future__ import annotations
+
+from replication.explain import explain, why_not_restart
+from replication.metadata import Voter, VotersRecord
+from replication.throttle import Throttle
+from tests.replication.controlled import Controlled, folder
+from tidelog.types import Millis, NodeId
+
+
+def three(minimum: int = 2) -> tuple[Controlled, int, int, int]:
+    world = Controlled()
+    world.start(1, 2, 3)
+    first, second, third = world.made(min_insync_replicas=str(minimum)).replicas
+    return world, first, second, third
+
+
+def test_a_healthy_partition_has_nothing_to_explain() -> None:
+    world, *_ = three()
+    told = explain(world.image, world.partition())
+    assert (told.healthy, told.readable, told.writable, told.steps) == (True, True, True, ())
+
+
+def test_a_set_that_is_too_small_can_be_read_and_says_whom_to_start() -> None:
+    world, a, b, c = three()
+    world.kill(b, c, alive=(a,))
+    told = explain(world.image, world.partition())
+    assert (told.readable, told.writable) == (True, False)
+    assert "min.insync.replicas is 2" in told.causes[0]
+    assert set(told.steps) == {f"start node {b}", f"start node {c}"}
+
+
+def test_a_partition_without_anybody_names_the_election_that_loses_records() -> None:
+    world, a, b, c = three(minimum=1)
+    world.kill(b, c, alive=(a,))
+    world.kill(a)
+    world.register(a, life=2, folders={folder(7): -1})
+    told = explain(world.image, world.partition())
+    assert (told.readable, told.writable) == (False, False)
+    assert any("gone" in cause for cause in told.causes)
+    assert any("--unclean" in step for step in told.steps)
+
+
+def test_a_restart_is_safe_only_while_others_can_go_on() -> None:
+    world, a, b, c = three()
+    assert why_not_restart(world.image, NodeId(a)) == []
+    world.kill(c, alive=(a, b))
+    assert why_not_restart(world.image, NodeId(a)) == [
+        "acks=all would be refused (min.insync.replicas) by orders-0",
+    ]
+    world.kill(b, alive=(a,))
+    assert why_not_restart(world.image, NodeId(a)) == ["nobody else could lead orders-0"]
+    assert why_not_restart(world.image, NodeId(9)) == ["node 9 is not registered"]
+
+
+def test_a_restart_must_leave_the_quorum_a_majority() -> None:
+    world, a, b, c = three(minimum=1)
+    voters = tuple(Voter(NodeId(node), folder(node), {}) for node in (a, b, c))
+    world._write([VotersRecord(voters)], world.end)
+    world.activate()
+    assert why_not_restart(world.image, NodeId(a)) == []
+    world.kill(c, alive=(a, b))
+    (reason,) = why_not_restart(world.image, NodeId(a))
+    assert "no majority" in reason
+
+
+def test_a_throttle_lets_pass_its_rate_and_one_fetch_more() -> None:
+    throttle, passed = Throttle(1_000), 0
+    for now in range(0, 10_000, 10):
+        if throttle.is_open(Millis(now)):
+            throttle.spend(300, Millis(now))
+            passed += 300
+    assert 9_000 <= passed <= 10_300
+    free = Throttle(0)
+    free.spend(10**9, Millis(0))
+    assert free.is_open(Millis(0))

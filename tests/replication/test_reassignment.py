@@ -1,0 +1,172 @@
+"""Replicas that move from node to node, and topics that change: settings, partitions, the feature level."""
+
+from __future__ import annotations
+
+from replication import features
+from replication.controller_events import (
+    CreatePartitions,
+    FeaturesUpdated,
+    TopicAltered,
+    UpdateFeatures,
+)
+from replication.image import PartitionState, apply
+from replication.metadata import ClusterRecord
+from tests.replication.controlled import CLUSTER, Controlled, folder
+from tidelog.errors import (
+    FeatureUpdateFailed,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from tidelog.types import FolderId, NodeId
+
+
+def five(minimum: int = 2) -> tuple[Controlled, int, int, int, list[int]]:
+    """Five nodes, a partition on three; its leader, its followers, and the other two."""
+    world = Controlled()
+    world.start(1, 2, 3, 4, 5)
+    a, b, c = world.made(min_insync_replicas=str(minimum)).replicas
+    return world, a, b, c, sorted({1, 2, 3, 4, 5} - {a, b, c})
+
+
+def test_a_replica_goes_only_when_the_one_that_comes_is_in_sync() -> None:
+    world, a, b, c, (d, _) = five()
+    moving = world.reassign(world.partition().key, (a, b, d))
+    assert isinstance(moving, PartitionState)
+    assert (set(moving.replicas), moving.adding, moving.removing) == ({a, b, c, d}, (d,), (c,))
+    assert moving.folder_of(NodeId(d)) == folder(d)
+    assert world.propose(a, b) == world.partition()  # c lags: it goes no sooner for that
+    assert set(world.partition().replicas) == {a, b, c, d}
+    world.propose(a, b, c, d)
+    state = world.partition()
+    assert (state.replicas, set(state.isr), state.adding, state.removing) == ((a, b, d), {a, b, d}, (), ())
+    assert state.leader == a
+
+
+def test_all_replicas_move_and_the_leadership_with_them() -> None:
+    world, a, b, c, (d, e) = five()
+    world.reassign(world.partition().key, (d, e))
+    epoch = world.partition().leader_epoch
+    world.propose(a, b, c, d)
+    assert world.partition().leader == a
+    world.propose(a, b, c, d, e)
+    state = world.partition()
+    assert (state.replicas, set(state.isr), state.leader, state.leader_epoch) == ((d, e), {d, e}, d, epoch + 1)
+
+
+def test_what_is_in_the_metadata_is_not_removed_below_the_minimum() -> None:
+    world, a, b, c, (d, _) = five()
+    world.propose(a, b)
+    world.reassign(world.partition().key, (a, d, c))
+    world.propose(a, b, d)
+    assert set(world.partition().replicas) == {a, d, c}  # a and d are two
+    world.reassign(world.partition().key, (a, b, c))
+    assert isinstance(world.propose(a, d), PartitionState)
+    assert set(world.partition().replicas) == {a, b, c, d}  # b is not in sync yet
+
+
+def test_a_move_is_taken_back() -> None:
+    world, a, b, c, (d, _) = five()
+    before = world.partition()
+    world.reassign(before.key, (a, b, d))
+    back = world.reassign(before.key, None)
+    assert isinstance(back, PartitionState)
+    assert (set(back.replicas), back.adding, back.removing) == ({a, b, c}, (), ())
+    assert isinstance(world.reassign(before.key, None), NoReassignmentInProgress)
+
+
+def test_a_move_is_replaced_by_another_and_what_it_added_goes() -> None:
+    world, a, b, c, (d, e) = five()
+    key = world.partition().key
+    world.reassign(key, (a, b, d))
+    state = world.reassign(key, (a, b, e))
+    assert isinstance(state, PartitionState)
+    assert (set(state.replicas), state.adding, state.removing) == ({a, b, c, e}, (e,), (c,))
+
+
+def test_a_move_is_not_taken_back_to_replicas_of_which_none_is_in_sync() -> None:
+    world, a, b, c, (d, e) = five(minimum=1)
+    key = world.partition().key
+    world.reassign(key, (d, e))
+    world.propose(a, d)
+    world.kill(a, alive=(b, c, d, e))
+    assert world.partition().leader == d
+    assert isinstance(world.reassign(key, None), InvalidReplicaAssignment)
+
+
+def test_fewer_replicas_and_another_order_need_no_copying() -> None:
+    world, a, b, c, _ = five()
+    key = world.partition().key
+    state = world.reassign(key, (b, a))
+    assert isinstance(state, PartitionState)
+    assert (state.replicas, set(state.isr), state.leader) == ((b, a), {a, b}, a)
+    assert isinstance(world.reassign(key, ()), InvalidReplicaAssignment)
+    assert isinstance(world.reassign(key, (a, a)), InvalidReplicaAssignment)
+    assert isinstance(world.reassign(key, (a, 9)), InvalidReplicaAssignment)
+    assert c not in world.partition().counted_on
+
+
+def test_a_fenced_node_gets_no_replica_and_an_emptied_one_is_refilled() -> None:
+    world, a, b, c, (d, e) = five()
+    world.kill(e, alive=(a, b, c, d))
+    assert isinstance(world.reassign(world.partition().key, (a, b, e)), InvalidReplicaAssignment)
+    world.register(e, life=2, folders={FolderId(folder(77)): -1})
+    world.beat(e)
+    state = world.reassign(world.partition().key, (a, b, e))
+    assert isinstance(state, PartitionState)
+    assert state.folder_of(NodeId(e)) == folder(77)
+
+
+def test_a_move_ends_though_the_one_that_goes_has_died() -> None:
+    world, a, b, c, (d, _) = five()
+    world.reassign(world.partition().key, (d, b, c))
+    world.propose(a, b, c, d)
+    assert set(world.partition().replicas) == {b, c, d}
+    world.reassign(world.partition().key, (d, b, a))
+    world.kill(c, alive=(a, b, d))
+    world.propose(d, b, a, by=world.partition().leader)
+    assert set(world.partition().replicas) == {a, b, d}
+
+
+# --- settings, partitions, features ---
+
+
+def test_settings_are_changed_one_by_one_and_checked_together() -> None:
+    world, *_ = five()
+    assert isinstance(world.alter(retention_ms="1000", cleanup_policy="compact"), TopicAltered)
+    assert world.topic().configs["retention.ms"] == "1000"
+    world.alter(retention_ms=None)
+    assert "retention.ms" not in world.topic().configs
+    assert world.topic().configs["cleanup.policy"] == "compact"
+    assert isinstance(world.alter(no_such_key="1"), InvalidConfig)
+    assert isinstance(world.alter("nothing", retention_ms="1"), UnknownTopicOrPartition)
+
+
+def test_a_topic_gets_more_partitions_never_fewer() -> None:
+    world, *_ = five()
+    before = world.partition()
+    assert isinstance(world.ask(CreatePartitions(world.request_id(), "orders", 4)), TopicAltered)
+    partitions = world.topic().partitions
+    assert [state.partition for state in partitions] == [0, 1, 2, 3]
+    assert partitions[0] == before
+    assert all(len(state.replicas) == 3 and state.leader == state.replicas[0] for state in partitions)
+    assert isinstance(world.ask(CreatePartitions(world.request_id(), "orders", 4)), InvalidPartitions)
+    assert isinstance(world.ask(CreatePartitions(world.request_id(), "orders", 3)), InvalidPartitions)
+
+
+def test_the_feature_level_is_raised_and_never_lowered() -> None:
+    world, *_ = five()
+    old = apply(world.controller.image, [(world.end, ClusterRecord(CLUSTER, 1))])
+    world.controller.image = old
+    world._write([ClusterRecord(CLUSTER, 1)], world.end)
+    world.commit()
+    assert isinstance(world.alter(retention_ms="1"), UnsupportedVersion)
+    assert isinstance(world.reassign(world.partition().key, (1, 2, 3)), UnsupportedVersion)
+    assert world.ask(UpdateFeatures(world.request_id(), features.LATEST)) == FeaturesUpdated(features.LATEST)
+    assert world.image.feature_level == features.LATEST
+    assert isinstance(world.alter(retention_ms="1"), TopicAltered)
+    for level in (1, features.LATEST + 1):
+        assert isinstance(world.ask(UpdateFeatures(world.request_id(), level)), FeatureUpdateFailed)

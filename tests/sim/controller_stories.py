@@ -1,0 +1,397 @@
+"""What the controller decides when sets shrink, nodes come and go and replicas move, under whole nodes.
+
+The history of Kafka's replication (KIP-841, KIP-903, KIP-966), reassignment, drain, and the scenarios of the design
+about `min.insync.replicas`. Each is run as it is by test_scenarios.py, and with its rule weakened by
+test_planted_controller_bugs.py. Unless said otherwise node 0 is the quorum's only voter and holds no replica.
+"""
+
+from __future__ import annotations
+
+from storage.log import Log
+from tests.sim.network import Held
+from tests.sim.stories import TOPIC, admits, committed, end, epoch, fenced, held, leads, write
+from tests.sim.world import Simulation
+from tidelog.errors import EligibleLeadersNotAvailable
+
+
+def eligible(sim: Simulation, partition: int) -> set[int]:
+    return set(sim.partition(TOPIC, partition).elr)
+
+
+def away_from_voter(sim: Simulation, nodes: int, *, replicas: int, min_insync: int, **configs: str) -> list[int]:
+    """A cluster with a topic of one partition on nodes other than 0; returns them, the leader first."""
+    sim.start(nodes=nodes, topics=())
+    for attempt in range(20):
+        name = TOPIC if attempt == 0 else f"{TOPIC}-{attempt}"
+        sim.create_topic(name, replicas=replicas, min_insync=min_insync, configs=configs)
+        if 0 not in sim.partition(name).replicas:
+            break
+    else:
+        raise AssertionError("no topic lies on the other nodes alone")
+    if name != TOPIC:
+        sim.reassign(TOPIC, 0, *sim.partition(name).replicas)
+        sim.run_until(lambda: not moving(sim) and sim._whole(TOPIC), what="the topic lies on the other nodes")
+        sim.delete_topic(name)
+    return [sim.leader(TOPIC), *sim.followers(TOPIC)]
+
+
+def moving(sim: Simulation) -> bool:
+    return any(state.adding or state.removing for state in sim.image().partitions())
+
+
+def on_two_nodes(sim: Simulation, min_insync: int, **configs: str) -> tuple[int, int]:
+    """A partition on two nodes, none of which is the voter: its leader and its follower."""
+    leader, follower = away_from_voter(sim, 3, replicas=2, min_insync=min_insync, **configs)
+    return leader, follower
+
+
+# --- KIP-966 --------------------------------------------------------------------------------------------------------
+
+
+def last_replica_standing(sim: Simulation) -> None:
+    """KIP-966: one after the other leaves the set, the last one loses power. Who left while two were still in sync may
+    lack what these committed; who left after that has it all and leads."""
+    a, b, c = away_from_voter(sim, 4, replicas=3, min_insync=2)
+    write(sim, 0, "a", 5)
+    sim.kill(c)
+    sim.run_until(lambda: sim.isr(TOPIC) == {a, b}, what="two are left")
+    write(sim, 0, "b", 5)
+    sim.kill(b)
+    sim.run_until(lambda: sim.isr(TOPIC) == {a} and b in eligible(sim, 0), what="one is left, another eligible")
+    write(sim, 0, "only in the last one ", 3, acks="1")
+    assert committed(sim, 0) == 10
+    sim.power_off(a)
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    sim.restart(c)
+    sim.run_for(5)
+    assert sim.leader(TOPIC) == -1
+    sim.restart(b)
+    sim.run_until(lambda: leads(sim, b, 0), what="the eligible one leads")
+    assert a in eligible(sim, 0) or len(sim.isr(TOPIC)) > 1
+    write(sim, 0, "c", 3)
+    sim.restart(a)
+    sim.must_heal()
+    assert sim.machines[0].node is not None
+    assert sim.machines[0].node.figures().unclean_elections == 0
+
+
+def eligible_replica_is_emptied(sim: Simulation) -> None:
+    """Rule 6: an eligible replica comes back with an empty volume. It is eligible no more, is filled again, and then
+    leads."""
+    leader, follower = on_two_nodes(sim, 2)
+    write(sim, 0, "a", 10)
+    sim.kill(follower)
+    sim.run_until(lambda: eligible(sim, 0) == {follower}, what="the follower is eligible")
+    sim.empty(follower)
+    sim.restart(follower)
+    sim.run_until(lambda: follower in sim.isr(TOPIC), what="it is filled and in sync")
+    write(sim, 0, "b", 3)
+    sim.kill(leader)
+    sim.run_until(lambda: leads(sim, follower, 0), what="it leads")
+    sim.restart(leader)
+    sim.must_heal()
+
+
+# --- 6. two truths about the set ------------------------------------------------------------------------------------
+
+
+def shrinks_as_the_minimum_grows(sim: Simulation) -> None:
+    """Scenario 6: `min.insync.replicas` goes from 1 to 2 as a follower lags. The leader hears of its shrunken set, and
+    not of the new minimum; alone, it commits nothing."""
+    leader, follower = on_two_nodes(sim, 1)
+    write(sim, 0, "a", 5)
+    sim.cut_link(follower, leader)
+    sim.produce(TOPIC, b"b")
+    sim.run_for(4)
+    assert sim.isr(TOPIC) == {leader, follower}
+    news = sim.hold("Quorum.FetchMetadata", target=leader, part="answer")
+    sim.run_for(0.02)
+    sim.alter_topic(TOPIC, min_insync_replicas="2", client=sim.client(nodes=(0,)))
+    sim.run_for(1.7)  # the leader has given the follower up by now, by its own clock
+    assert committed(sim, 0) == 5, "committed by one where two are asked for"
+    news.release()
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the set shrinks")
+    assert eligible(sim, 0) == {follower}
+    assert committed(sim, 0) == 5
+    sim.heal_link(follower, leader)
+    sim.must_heal()
+
+
+def minimum_shrinks_beside_an_eligible_replica(sim: Simulation) -> None:
+    """Scenario 6, the mirror: from 2 to 1 while a replica is eligible. The leader commits alone from then on, so nobody
+    is eligible any more: when it dies, the partition waits for it."""
+    leader, follower = on_two_nodes(sim, 2)
+    write(sim, 0, "a", 5)
+    sim.cut_link(follower, leader)
+    sim.produce(TOPIC, b"b", acks="1").wait()
+    sim.run_until(lambda: eligible(sim, 0) == {follower}, what="the follower is eligible")
+    sim.alter_topic(TOPIC, min_insync_replicas="1")
+    write(sim, 0, "c", 5)
+    sim.kill(leader)
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="the leader is given up")
+    sim.heal_link(follower, leader)
+    sim.run_for(5)
+    assert sim.leader(TOPIC) == -1
+    sim.restart(leader)
+    sim.must_heal()
+
+
+def settings_hold_at_once(sim: Simulation) -> None:
+    """What is altered holds on every replica without a restart, and after one."""
+    replicas = away_from_voter(sim, 4, replicas=3, min_insync=2, segment_bytes="100000")
+    sim.alter_topic(TOPIC, segment_bytes="1000")
+    write(sim, 0, "a" * 100, 30)
+    sim.run_until(lambda: all(end(sim, node, 0) == 30 for node in replicas), what="all have all")
+    for node in replicas:
+        log = sim.log(node, TOPIC)
+        assert isinstance(log, Log)
+        assert log.segment_count > 2
+    sim.must_heal()
+
+
+# --- unclean elections ----------------------------------------------------------------------------------------------
+
+
+def unclean_election(sim: Simulation) -> None:
+    """The last in-sync replica's volume is gone. Nobody leads, until an operator says so; the loss is reported, and the
+    cluster goes on with what the other replica has."""
+    leader, follower = on_two_nodes(sim, 1)
+    write(sim, 0, "a", 5)
+    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has the first records")
+    sim.kill(follower)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
+    write(sim, 0, "lost ", 5)
+    sim.kill(leader)
+    sim.run_until(lambda: fenced(sim, leader), what="the leader is fenced")
+    sim.empty(leader)
+    sim.restart(leader)
+    sim.restart(follower)
+    sim.run_until(lambda: not fenced(sim, leader) and not fenced(sim, follower), what="both are there")
+    sim.run_for(3)
+    state = sim.partition(TOPIC)
+    found = (state.leader, state.isr, state.elr, state.last_known_elr)
+    assert found == (-1, (), (), (leader,)), "nothing is elected from nothing"
+    sim.checkers.forgive(state.key, 5)
+    outcome = sim.elect(TOPIC, 0, unclean=True)
+    assert outcome.leader == follower
+    assert f"what only nodes {leader} had is gone" in outcome.loss
+    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads")
+    assert sim.machines[0].node is not None
+    assert sim.machines[0].node.figures().unclean_elections == 1
+    write(sim, 0, "b", 5)
+    sim.must_heal(lossy=True)
+    values = sim.read_committed(TOPIC)
+    assert b"a4" in values
+    assert b"lost 0" not in values
+
+
+def unclean_election_without_anybody(sim: Simulation) -> None:
+    """An unclean election needs a replica that answers; a topic that allows it is led as soon as there is one."""
+    leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
+    write(sim, 0, "a", 5)
+    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has all")
+    sim.kill(follower)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
+    sim.kill(leader)
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    try:
+        sim.elect(TOPIC, 0, unclean=True)
+    except EligibleLeadersNotAvailable:
+        pass
+    else:
+        raise AssertionError("somebody was elected")
+    sim.restart(follower)
+    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads, since the topic lets it")
+    sim.restart(leader)
+    sim.must_heal()
+
+
+# --- moving replicas ------------------------------------------------------------------------------------------------
+
+
+def reassignment_under_load(sim: Simulation) -> None:
+    """All replicas of a partition move to other nodes while it is written; one of those that come dies on the way."""
+    replicas = away_from_voter(sim, 7, replicas=3, min_insync=2)
+    others = [node for node in sim.nodes[1:] if node not in replicas]
+    client = sim.client()
+    sent = [sim.produce(TOPIC, f"a{number}".encode(), client=client) for number in range(300)]
+    sim.run_until(lambda: committed(sim, 0) >= 20, what="some are written")
+    late = sim.hold("Data.FetchStream", source=sim.leader(TOPIC), target=others[2], part="answer")
+    sim.reassign(TOPIC, 0, *others)
+    sim.run_until(lambda: set(others[:2]) <= sim.isr(TOPIC), what="two of three have come")
+    assert set(sim.partition(TOPIC).replicas) == {*replicas, *others}
+    sim.kill(others[2])
+    late.release()
+    sim.run_for(1)
+    assert moving(sim)
+    sim.restart(others[2])
+    sim.run_until(lambda: not moving(sim), what="all have moved")
+    assert set(sim.partition(TOPIC).replicas) == set(others)
+    sim.run_until(lambda: all(each.done for each in sent), what="every record has its answer")
+    sim.must_heal()
+    assert all(sim.replica(node, TOPIC) is None for node in replicas)
+
+
+def reassignment_taken_back(sim: Simulation) -> None:
+    """A reassignment whose newcomer cannot catch up is ended: what was, is again."""
+    replicas = away_from_voter(sim, 5, replicas=3, min_insync=2)
+    (other,) = [node for node in sim.nodes[1:] if node not in replicas]
+    write(sim, 0, "a", 5)
+    sim.stall_disk(other)
+    sim.reassign(TOPIC, 0, *replicas[:2], other)
+    write(sim, 0, "b", 5)
+    sim.run_for(3)
+    assert moving(sim)
+    sim.reassign(TOPIC, 0)
+    assert not moving(sim)
+    assert set(sim.partition(TOPIC).replicas) == set(replicas)
+    write(sim, 0, "c", 5)
+    sim.must_heal()
+
+
+def node_replaced_by_an_empty_one(sim: Simulation) -> None:
+    """A node's machine is lost and another one, with nothing on its disk, takes its number: all its replicas are made
+    anew, while the others serve."""
+    sim.start(nodes=4, min_insync=2, partitions=8, voters=3)
+    lost = 3
+    for p in range(8):
+        write(sim, p, "a", 3)
+    sim.power_off(lost)
+    sim.empty(lost)
+    for p in range(8):
+        write(sim, p, "b", 3)
+    sim.restart(lost)
+    sim.must_heal()
+    assert any(lost in state.isr for state in sim.topic(TOPIC).partitions)
+
+
+# --- drain ----------------------------------------------------------------------------------------------------------
+
+
+def drain_under_load(sim: Simulation) -> None:
+    """A node is stopped while its partitions are written: they are led elsewhere before it ends, and no acknowledged
+    record is lost. Back, it is elected where it is preferred."""
+    leader, *others = away_from_voter(sim, 4, replicas=3, min_insync=2)
+    client = sim.client()
+    sent = [sim.produce(TOPIC, f"a{number}".encode(), client=client) for number in range(100)]
+    sim.run_until(lambda: committed(sim, 0) >= 5, what="some are written")
+    news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in others]
+    sim.run_for(0.02)
+    sim.stop(leader)
+    sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another is to lead")
+    sim.run_for(1)
+    assert sim.machines[leader].up, "it ends only when the others know"
+    for held_back in news:
+        held_back.release()
+    sim.run_until(lambda: not sim.machines[leader].up, within=45, what="the node has stopped")
+    sim.run_until(lambda: all(each.done for each in sent), what="every record has its answer")
+    sim.restart(leader)
+    sim.run_until(lambda: leader in sim.isr(TOPIC), what="it is in sync again")
+    preferred = sim.partition(TOPIC).replicas[0]
+    if sim.leader(TOPIC) != preferred:
+        assert sim.elect(TOPIC, 0).leader == preferred
+    sim.run_until(lambda: leads(sim, preferred, 0), what="the preferred leader leads")
+    sim.must_heal()
+
+
+def all_drain_at_once(sim: Simulation) -> None:
+    """Scenario 16: all three are told to stop at once. Each ends, the last member of each set stays in it, and leads
+    again whatever order they come back in."""
+    sim.start(nodes=3, min_insync=2, partitions=6, voters=3)
+    for p in range(6):
+        write(sim, p, "a", 3)
+    for node in sim.nodes:
+        sim.stop(node)
+    sim.run_until(lambda: not any(machine.up for machine in sim.machines.values()), within=90, what="all have stopped")
+    assert all(state.isr for state in sim.topic(TOPIC).partitions), "the last member stays in the set"
+    for node in sorted(sim.nodes, key=lambda node: sim.rng.random()):
+        sim.restart(node)
+        sim.run_for(3)
+    sim.must_heal()
+
+
+# --- who may join ---------------------------------------------------------------------------------------------------
+
+
+def late_admission(sim: Simulation, leader: int, joiner: int) -> Held:
+    """The joiner is out of the set and has caught up; the leader's proposal to let it in is stuck on its way."""
+    write(sim, 0, "a", 5)
+    sim.cut_link(joiner, leader)
+    sim.produce(TOPIC, b"b")
+    sim.run_until(lambda: joiner not in sim.isr(TOPIC), what="the follower is taken out for its lag")
+    stuck = sim.hold("Controller.AlterPartition", source=leader, when=admits(joiner))
+    sim.heal_link(joiner, leader)
+    sim.run_until(lambda: stuck.count > 0, what="the leader proposes to take it in again")
+    sim.cut_link(joiner, leader)
+    return stuck
+
+
+def fenced_node_is_not_admitted(sim: Simulation) -> None:
+    """KIP-841: the proposal to let a replica in arrives when its node has been fenced."""
+    leader, joiner, _ = away_from_voter(sim, 4, replicas=3, min_insync=1)
+    stuck = late_admission(sim, leader, joiner)
+    sim.kill(joiner)
+    sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
+    stuck.release()
+    sim.run_for(1)
+    assert joiner not in sim.isr(TOPIC)
+    sim.heal_link(joiner, leader)
+    sim.must_heal()
+
+
+def stale_incarnation_is_not_admitted(sim: Simulation) -> None:
+    """KIP-903: the proposal speaks of an earlier life of the joiner's process, whose positions the leader had seen; the
+    present one has lost them with its machine's power, and the leader has not heard a word of it."""
+    leader, joiner, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, durability="page-cache")
+    stuck = late_admission(sim, leader, joiner)
+    sim.power_off(joiner, forget_all=True)
+    sim.run_until(lambda: fenced(sim, joiner), what="the joiner is fenced")
+    sim.restart(joiner)
+    sim.run_until(lambda: not fenced(sim, joiner), what="its next life is there")
+    stuck.release()
+    sim.run_for(0.5)
+    assert joiner not in sim.isr(TOPIC), "admitted by what its earlier life had"
+    sim.heal_link(joiner, leader)
+    sim.must_heal()
+
+
+def leader_of_another_epoch_is_not_heard(sim: Simulation) -> None:
+    """KIP-497: a proposal of a leader that is none any more changes nothing."""
+    leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
+    stuck = late_admission(sim, leader, joiner)
+    stuck.let_pass()
+    before = epoch(sim, leader, 0)
+    sim.pause(leader)
+    sim.run_until(lambda: leads(sim, other, 0), what="another leads")
+    assert epoch(sim, other, 0) > before
+    sim.cut_link(leader, other)
+    sim.cut_link(joiner, other)
+    sim.resume(leader)
+    sim.run_until(lambda: not fenced(sim, leader), what="the old leader is there again")
+    write(sim, 0, "c", 5)
+    stuck.release()
+    sim.run_for(0.5)
+    assert sim.isr(TOPIC) == {other}, "a proposal of an epoch that is over"
+    sim.heal_link(leader, other)
+    sim.heal_link(joiner, other)
+    sim.heal_link(joiner, leader)
+    sim.must_heal()
+
+
+ALL = (
+    last_replica_standing,
+    eligible_replica_is_emptied,
+    shrinks_as_the_minimum_grows,
+    minimum_shrinks_beside_an_eligible_replica,
+    settings_hold_at_once,
+    unclean_election,
+    unclean_election_without_anybody,
+    reassignment_under_load,
+    reassignment_taken_back,
+    node_replaced_by_an_empty_one,
+    drain_under_load,
+    all_drain_at_once,
+    fenced_node_is_not_admitted,
+    stale_incarnation_is_not_admitted,
+    leader_of_another_epoch_is_not_heard,
+)

@@ -1,0 +1,170 @@
+"""The controller with one of its rules made weaker at a time: the story that needs the rule must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from replication import alter_partition, controller, elections, reassignment, registration, topics, unclean
+from replication.metadata import PartitionChangeRecord
+from tests.sim import controller_stories as stories
+from tests.sim.world import Simulation
+from tidelog.types import NO_NODE
+
+Patch = pytest.MonkeyPatch
+
+
+def everybody_who_leaves_is_eligible(patch: Patch) -> None:
+    """A member stays eligible whatever the set that goes on without it."""
+
+    def eligible_beside(image: Any, state: Any, isr: Any, lost: Any = ()) -> Any:
+        had = {*state.elr, *state.isr}
+        return tuple(node for node in state.replicas if node in had and node not in isr and node not in lost)
+
+    patch.setattr(elections, "eligible_beside", eligible_beside)
+
+
+def nobody_is_eligible(patch: Patch) -> None:
+    """No KIP-966: whoever left the set waits until the last member is back."""
+    patch.setattr(elections, "eligible_beside", lambda *_: ())
+
+
+def an_emptied_node_keeps_its_place(patch: Patch) -> None:
+    """A registration is not asked whether its folders are those that held the records."""
+    patch.setattr(registration._Judge, "_has_lost", lambda self, state: False)
+
+
+def a_new_minimum_raises_no_epoch(patch: Patch) -> None:
+    """Settings are a record of their own, and partitions do not notice."""
+    change = topics.records_of_change
+    patch.setattr(topics, "records_of_change", lambda image, topic, configs: change(image, topic, configs)[:1])
+
+
+def an_eligible_set_outlives_its_minimum(patch: Patch) -> None:
+    """A new minimum raises the partition epochs, and leaves the sets as they are."""
+    patch.setattr(
+        topics, "_with_new_minimum", lambda image, state: PartitionChangeRecord(state.topic_id, state.partition)
+    )
+
+
+def whoever_is_there_leads(patch: Patch) -> None:
+    """Unclean elections are held whether the topic allows them or not."""
+    patch.setattr(
+        unclean, "wanted", lambda image, state: state.leader == NO_NODE and bool(unclean.present(image, state))
+    )
+
+
+def replicas_go_before_others_have_come(patch: Patch) -> None:
+    """A reassignment is over when it begins."""
+
+    def finished(image: Any, state: Any) -> Any:
+        if not state.adding:
+            return None
+        target = tuple(node for node in state.replicas if node not in state.removing)
+        change = reassignment._become(image, replace(state, isr=target), target)
+        return None if change is None else replace(change, isr=target)
+
+    patch.setattr(reassignment, "finished", finished)
+
+
+def the_last_member_may_go(patch: Patch) -> None:
+    """A drain takes its node out of every set, the last member too."""
+
+    def moved_away(image: Any, state: Any, node_id: Any, *, lost: bool = False) -> Any:
+        if node_id not in state.isr:
+            return None
+        staying = tuple(node for node in state.isr if node != node_id)
+        if staying:
+            return elections.reformed(image, state, staying)
+        return PartitionChangeRecord(state.topic_id, state.partition, leader=NO_NODE, isr=(), elr=())
+
+    patch.setattr(elections, "moved_away", moved_away)
+
+
+def a_drain_waits_for_nobody(patch: Patch) -> None:
+    """A node may go as soon as its leaderships have moved in the metadata, whoever has heard of that."""
+    patch.setattr(controller.Controller, "_all_have_applied", lambda self, offset, *, but: True)
+
+
+def a_fenced_node_is_admitted(patch: Patch) -> None:
+    """KIP-841 undone: a proposal is not asked whether its members are there."""
+    refuse = alter_partition._refuse_ineligible
+
+    def refuse_ineligible(image: Any, state: Any, leader: Any, member: Any) -> None:
+        nodes = {node_id: replace(node, fenced=False, draining=False) for node_id, node in image.nodes.items()}
+        refuse(replace(image, nodes=nodes), state, leader, member)
+
+    patch.setattr(alter_partition, "_refuse_ineligible", refuse_ineligible)
+
+
+def a_stale_incarnation_is_admitted(patch: Patch) -> None:
+    """KIP-903 undone: a proposal names nodes, whichever life of theirs."""
+    refuse = alter_partition._refuse_ineligible
+
+    def refuse_ineligible(image: Any, state: Any, leader: Any, member: Any) -> None:
+        refuse(image, state, leader, replace(member, node_epoch=image.nodes[member.node_id].node_epoch))
+
+    patch.setattr(alter_partition, "_refuse_ineligible", refuse_ineligible)
+
+
+def any_epochs_proposal_is_heard(patch: Patch) -> None:
+    """A proposal is judged without the epochs that it names, and whoever made it."""
+    patch.setattr(alter_partition, "_refuse_old_news", lambda state, leader, proposal: None)
+
+
+def an_unclean_leader_keeps_the_old_sets(patch: Patch) -> None:
+    """An unclean election names a leader, and lets the sets be."""
+    choose = unclean.choose
+
+    def keeps(image: Any, state: Any, ends: Any) -> Any:
+        chosen = choose(image, state, ends)
+        members = tuple(node for node in state.replicas)
+        return None if chosen is None else replace(chosen, change=replace(chosen.change, isr=members))
+
+    patch.setattr(unclean, "choose", keeps)
+
+
+MEMBER_LACKS = "is in the in-sync set and (holds offsets below|has no log)"
+
+
+class Planted(NamedTuple):
+    """A bug, the story that notices it, and what is said then."""
+
+    bug: Callable[[Patch], None]
+    story: Callable[[Simulation], None]
+    says: str
+    seed: int = 1
+
+
+PLANTED = [
+    Planted(everybody_who_leaves_is_eligible, stories.last_replica_standing, MEMBER_LACKS),
+    Planted(nobody_is_eligible, stories.last_replica_standing, "one is left, another eligible"),
+    Planted(an_emptied_node_keeps_its_place, stories.eligible_replica_is_emptied, "it is filled and in sync"),
+    Planted(a_new_minimum_raises_no_epoch, stories.shrinks_as_the_minimum_grows, "committed by one where two"),
+    Planted(an_eligible_set_outlives_its_minimum, stories.minimum_shrinks_beside_an_eligible_replica, MEMBER_LACKS),
+    Planted(whoever_is_there_leads, stories.minimum_shrinks_beside_an_eligible_replica, MEMBER_LACKS),
+    Planted(an_emptied_node_keeps_its_place, stories.unclean_election, "nothing is elected from nothing"),
+    Planted(an_unclean_leader_keeps_the_old_sets, stories.unclean_election, MEMBER_LACKS),
+    Planted(replicas_go_before_others_have_come, stories.reassignment_under_load, MEMBER_LACKS),
+    Planted(the_last_member_may_go, stories.all_drain_at_once, "the last member stays"),
+    Planted(a_drain_waits_for_nobody, stories.drain_under_load, "it ends only when the others know"),
+    Planted(a_fenced_node_is_admitted, stories.fenced_node_is_not_admitted, "is fenced, and in the in-sync set"),
+    Planted(
+        a_stale_incarnation_is_admitted, stories.stale_incarnation_is_not_admitted, "admitted by what its earlier life"
+    ),
+    Planted(
+        any_epochs_proposal_is_heard,
+        stories.leader_of_another_epoch_is_not_heard,
+        MEMBER_LACKS,
+    ),
+]
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted.bug.__name__}-in-{planted.story.__name__}")
+def test_a_planted_bug_is_caught(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted.bug(monkeypatch)
+    with pytest.raises(AssertionError, match=planted.says), Simulation(planted.seed) as sim:
+        planted.story(sim)

@@ -1,0 +1,231 @@
+"""Rounds of compaction that meet trouble, and what goes on while one is under way.
+
+Covers what applies of Kafka's LogCleanerTest and LogCleanerManagerTest: unreadable logs, full disks, abortion.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from storage.log_cleaner import LogCleaner, Piece
+from tests.storage.cleaning_bench import (
+    COMPACTED,
+    DAY,
+    CleaningBench,
+    clean,
+    forget_agreements,
+    last_offsets,
+    make_cleaner,
+    records_of,
+    table,
+)
+from tests.storage.workbench import NOW, TP
+from tidelog.errors import TidelogError
+from tidelog.records import iter_batches
+from tidelog.types import Millis, Offset
+
+A, B, C = b"a", b"b", b"c"
+
+
+def offsets(bench: CleaningBench) -> list[int]:
+    return [record.offset for record in records_of(bench.log)]
+
+
+# --- trouble ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_cannot_be_read_is_reported_once_and_others_go_on() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"1"))
+    bench.put((A, b"2"))
+    bench.settle()
+    other = CleaningBench()
+    other.put((A, b"1"))
+    other.put((A, b"2"))
+    other.settle()
+    bench.disk.flip_bit(bench.log.segments[0].path, 65)
+    troubles: list[TidelogError] = []
+    cleaner = make_cleaner(troubles)
+    for _ in range(3):
+        clean([bench.log, other.log], cleaner=cleaner)
+    assert len(troubles) == 1
+    assert "checksum" in troubles[0].message
+    assert "orders-0 cannot be compacted" in troubles[0].message
+    assert offsets(other) == [1]
+    assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+
+
+def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:
+    bench = CleaningBench()
+    for n in range(30):
+        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
+    bench.settle()
+    before = records_of(bench.log)
+    troubles: list[TidelogError] = []
+    cleaner = make_cleaner(troubles)
+    for operation, path in [("write", ".log.cleaned"), ("reserve", ""), ("write", "recovery-point")]:
+        bench.disk.fail(operation, path, error=errno.ENOSPC, times=1)
+        clean(bench.log, cleaner=cleaner)
+        bench.disk.heal()
+    assert bench.folder.offline is None
+    assert cleaner.uncleanable == {}
+    assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+    clean(bench.log, cleaner=cleaner)
+    assert offsets(bench) == sorted(last_offsets(before).values())
+
+
+def test_a_broken_disk_takes_the_folder_offline() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"1"))
+    bench.put((A, b"2"))
+    bench.settle()
+    troubles: list[TidelogError] = []
+    bench.disk.fail("sync", ".cleaned")
+    clean(bench.log, cleaner=make_cleaner(troubles))
+    assert bench.folder.offline is not None
+    assert len(troubles) == 1
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+def half_done(bench: CleaningBench) -> tuple[LogCleaner, Piece]:
+    """A round whose first group is written and waits to be swapped in."""
+    for n in range(40):
+        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60))
+    bench.settle()
+    cleaner = make_cleaner()
+    piece = cleaner.begin([bench.log], Millis(NOW))
+    assert piece is not None
+    piece.work()
+    assert [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+    return cleaner, piece
+
+
+def finish(cleaner: LogCleaner, piece: Piece | None, outcome: int | BaseException = 0) -> None:
+    while piece is not None:
+        piece = cleaner.settle(outcome, Millis(NOW), started=Millis(0), ended=Millis(0))
+        if piece is not None:
+            try:
+                outcome = piece.work()
+            except Exception as error:  # noqa: BLE001
+                outcome = error
+
+
+def test_appends_and_reads_go_on_while_a_round_is_under_way() -> None:
+    bench = CleaningBench()
+    cleaner, piece = half_done(bench)
+    bench.put((b"k0", b"newest"))
+    expected = table(records_of(bench.log))
+    finish(cleaner, piece)
+    assert table(records_of(bench.log)) == expected
+    assert cleaner.busy_with is None
+
+
+@pytest.mark.parametrize("change", ["cut", "emptied", "closed", "deleted"])
+def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
+    bench = CleaningBench()
+    cleaner, piece = half_done(bench)
+    before = records_of(bench.log)
+    match change:
+        case "cut":
+            bench.log.truncate_to(Offset(20))
+        case "emptied":
+            bench.log.truncate_fully_and_start_at(Offset(5))
+        case "closed":
+            bench.folder.close_clean()
+        case "deleted":
+            bench.folder.delete_log(TP)
+    finish(cleaner, piece)
+    assert cleaner.busy_with is None
+    assert cleaner.last is None
+    if change == "closed":
+        bench.reopen()
+    if change in ("cut", "closed"):
+        kept = before[:20] if change == "cut" else before
+        assert records_of(bench.log) == kept
+    if change != "deleted":
+        assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+
+
+def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
+    """compact,delete: the two take turns."""
+    bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1))
+    cleaner, piece = half_done(bench)
+    later = Millis(NOW + DAY)
+    assert bench.log.delete_old_segments(later) == 0
+    finish(cleaner, piece)
+    assert bench.log.delete_old_segments(later) > 0
+
+
+def test_compaction_and_deletion_go_together() -> None:
+    bench = CleaningBench(replace(COMPACTED, delete=True, retention_ms=1000))
+    for n in range(40):
+        bench.put((b"k%d" % (n % 9), b"%d" % n + b"." * 60), timestamp=NOW + n * 100)
+    bench.settle()
+    clean(bench.log, NOW + 4000)
+    bench.log.delete_old_segments(Millis(NOW + 4000))
+    left = records_of(bench.log)
+    assert [record.key for record in left] == [b"k%d" % (n % 9) for n in range(31, 40)]
+    bench.log.delete_old_segments(Millis(NOW + 9999))
+    assert records_of(bench.log) == []
+    assert bench.log.log_start_offset == bench.log.log_end_offset == 40
+    bench.put((A, b"1"))
+    bench.put((A, b"2"))
+    bench.settle()
+    clean(bench.log, NOW + 9999)
+    assert offsets(bench) == [41]
+
+
+def test_a_reader_in_an_old_segment_goes_on_in_the_new_one() -> None:
+    bench = CleaningBench()
+    for n in range(20):
+        bench.put((b"k%d" % n, b"%d" % n + b"." * 60))
+    bench.settle()
+    read = bench.log.read(Offset(0), 1, up_to=bench.log.log_end_offset)
+    bench.put((b"k1", b"new"))
+    bench.settle()
+    clean(bench.log)
+    rest = bench.log.read(read.next_offset, 1, up_to=bench.log.log_end_offset)
+    assert next(iter_batches(rest.records)).base_offset == 2, "offset 1 is gone"
+
+
+def test_a_flush_under_way_keeps_the_files_that_it_syncs() -> None:
+    bench = CleaningBench()
+    for n in range(20):
+        bench.put((b"k%d" % (n % 3), b"%d" % n + b"." * 60))
+    bench.settle()
+    bench.put((A, b"unsynced"))
+    ticket = bench.log.begin_flush(everything=True)
+    assert ticket is not None
+    clean(bench.log)
+    ticket.run()
+    bench.log.finish_flush(ticket)
+    assert bench.log.held == bench.log.log_end_offset
+
+
+@pytest.mark.parametrize("change", ["deleted", "cut", "closed"])
+def test_segments_that_change_while_they_are_read_end_the_reading(change: str) -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=150, delete=True, retention_ms=DAY))
+    for n in range(12):
+        bench.put((b"k%d" % (n % 3), b"." * 60), timestamp=NOW + n)
+    bench.settle()
+    forget_agreements(bench)
+    troubles: list[TidelogError] = []
+    cleaner = make_cleaner(troubles)
+    piece = cleaner.begin([bench.log], Millis(NOW))
+    assert piece is not None
+    if change == "deleted":
+        bench.log.delete_old_segments(Millis(NOW + DAY + 5))
+    elif change == "cut":
+        bench.log.truncate_to(Offset(0))
+    else:
+        bench.folder.close()
+    finish(cleaner, piece, FileNotFoundError())
+    assert (troubles, cleaner.busy_with, cleaner.uncleanable) == ([], None, {})
+    if change == "deleted":
+        assert clean(bench.log, cleaner=cleaner)
+        assert [record.offset for record in records_of(bench.log)] == [9, 10, 11]

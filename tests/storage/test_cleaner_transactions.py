@@ -1,0 +1,144 @@
+"""What compaction makes of transactions, markers and the sequences of producers.
+
+Covers what applies of Kafka's LogCleanerTest: aborted transactions, markers and their horizons, last sequences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from storage.isolation import FetchIsolation
+from tests.storage.cleaning_bench import (
+    COMPACTED,
+    DAY,
+    CleaningBench,
+    batches_of,
+    clean,
+    forget_agreements,
+    last_offsets,
+    markers_of,
+    records_of,
+    table,
+    visible,
+)
+from tests.storage.workbench import NOW
+from tidelog.types import Offset
+
+A, B, C = b"a", b"b", b"c"
+
+
+def offsets(bench: CleaningBench) -> list[int]:
+    return [record.offset for record in records_of(bench.log)]
+
+
+def test_aborted_records_go_and_do_not_overrule_committed_ones() -> None:
+    bench = CleaningBench()
+    bench.put((A, b"committed"))
+    bench.produce(7, (A, b"aborted"), (B, b"aborted"), transactional=True)
+    bench.end(7, commit=False)
+    bench.put((C, b"x"))
+    bench.settle()
+    before = visible(bench.log)
+    clean(bench.log)
+    assert visible(bench.log) == before
+    assert [record.value for record in records_of(bench.log)] == [b"committed", b"x"]
+    assert [record.value for record in visible(bench.log, FetchIsolation.HIGH_WATERMARK)] == [b"committed", b"x"]
+
+
+def test_an_abort_marker_goes_after_its_records_and_its_horizon() -> None:
+    """Three cleanings: one takes the records, one finds none and sets the horizon, one behind the horizon takes it."""
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=1000))
+    bench.produce(7, (A, b"aborted"), transactional=True)
+    marker = bench.end(7, commit=False)
+    bench.produce(7, (C, b"so that the marker is not its last"))
+    for n, (now, left) in enumerate([(NOW, [marker]), (NOW, [marker]), (NOW + 999, [marker]), (NOW + 1000, [])]):
+        bench.put((B, b"%d" % n))
+        bench.settle()
+        clean(bench.log, now)
+        assert markers_of(bench.log) == left, f"after cleaning {n + 1}"
+    assert bench.log.aborted_transactions(Offset(0), bench.log.log_end_offset) == ()
+
+
+def test_a_commit_marker_stays_while_a_record_of_its_transaction_does() -> None:
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
+    bench.produce(7, (A, b"1"), transactional=True)
+    marker = bench.end(7, commit=True)
+    bench.produce(7, (C, b"later"))
+    bench.put((B, b"1"))
+    bench.settle()
+    for _ in range(3):
+        clean(bench.log, NOW + DAY)
+        bench.put((B, b"1"))
+        bench.settle()
+    assert markers_of(bench.log) == [marker]
+    bench.put((A, b"2"))
+    bench.settle()
+    for n in range(3):
+        clean(bench.log, NOW + DAY + n)
+        bench.put((B, b"1"))
+        bench.settle()
+    assert markers_of(bench.log) == []
+
+
+def test_transactions_across_segments_are_seen_whole() -> None:
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
+    for n in range(4):
+        bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
+        bench.put((b"p%d" % n, b"plain" + b"." * 40))
+    bench.end(7, commit=False)
+    bench.settle()
+    before = visible(bench.log)
+    clean(bench.log)
+    assert visible(bench.log) == before
+    assert len(records_of(bench.log)) == 4
+    bench.crash(seed=3)
+    bench.settle()
+    assert visible(bench.log) == before
+
+
+def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
+    """An empty batch without codec tells the producer's last sequence to whoever loads the log."""
+    bench = CleaningBench()
+    bench.produce(7, (A, b"1"), (A, b"2"))
+    bench.produce(8, (B, b"1"))
+    bench.put((A, b"3"), (B, b"2"))
+    bench.settle()
+    states = bench.log.active_producers()
+    clean(bench.log)
+    assert [(batch.producer_id, batch.count, batch.last_sequence) for batch in batches_of(bench.log)] == [
+        (7, 0, 1),
+        (8, 0, 0),
+        (-1, 2, -1),
+    ]
+    for name in bench.files.list(bench.log.path):
+        if name.endswith(".snapshot"):
+            bench.files.remove(f"{bench.log.path}/{name}")
+    bench.files.sync_folder(bench.log.path)
+    bench.crash(seed=1)
+    assert {(s.producer_id, s.last_sequence) for s in bench.log.active_producers()} == {
+        (s.producer_id, s.last_sequence) for s in states
+    }
+    assert bench.produce(7, (C, b"goes on")) == 5
+
+
+def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
+    """The indexes are not believed, and may be lost: they are read again off the owner's thread, a segment a piece."""
+    bench = CleaningBench(replace(COMPACTED, segment_bytes=150))
+    for n in range(6):
+        bench.produce(7, (b"k%d" % n, b"aborted" + b"." * 40), transactional=True)
+        bench.put((b"k%d" % n, b"plain" + b"." * 40))
+        if n % 2:
+            bench.end(7, commit=False)
+            bench.put((b"k%d" % (n - 1), b"newer" + b"." * 40))
+    bench.settle()
+    before = visible(bench.log)
+    for name in bench.files.list(bench.log.path):
+        if name.endswith(".txnindex"):
+            bench.files.remove(f"{bench.log.path}/{name}")
+    forget_agreements(bench)
+    unbelieved = len(bench.log.front.unbelieved(bench.log.log_end_offset))
+    assert unbelieved > 5
+    assert clean(bench.log) > unbelieved
+    assert bench.log.front.unbelieved(bench.log.log_end_offset) == [], "nor need they be read again"
+    assert table(visible(bench.log)) == table(before)
+    assert last_offsets(visible(bench.log)) == last_offsets(before)

@@ -1,0 +1,42 @@
+"""`tidelog node safe-to-restart`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tidelog.admin import Admin, RestartExplanation
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, say
+
+app = typer.Typer(help="Single nodes.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Single nodes."""
+
+
+@app.command("safe-to-restart")
+def safe_to_restart(
+    node_id: Annotated[int, typer.Argument(help="The node's number.", show_default=False)],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Say whether everything goes on while a node is stopped. Exit code 1: not everything does."""
+
+    async def work() -> RestartExplanation:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.explain_restart(node_id)
+
+    told = asyncio.run(work())
+    if as_json:
+        print_json(told)
+    elif told.safe:
+        say(f"node {node_id} may be stopped: everything else goes on")
+    else:
+        for reason in told.reasons:
+            say(f"not now: {reason}")
+    if not told.safe:
+        raise typer.Exit(1)

@@ -1,0 +1,148 @@
+"""`tidelog partition why-unavailable|elect|reassign|moves`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tidelog.admin import Admin, PartitionExplanation, PartitionOutcome, ReassignmentDescription
+from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, print_table, say
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.types import PartitionIndex, TopicPartition
+
+app = typer.Typer(help="Single partitions: why they do not work, who leads them, where they lie.", no_args_is_help=True)
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Partitions, TOPIC-N each; none: all that want it.", show_default=False)
+]
+
+
+def _partition(name: str) -> TopicPartition:
+    topic, dash, index = name.rpartition("-")
+    if not dash or not topic or not index.isdecimal():
+        raise InvalidRequest(f"{name!r} is no partition: write TOPIC-NUMBER, for example orders-0")
+    return TopicPartition(topic, PartitionIndex(int(index)))
+
+
+@app.command("why-unavailable")
+def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Say why partitions cannot be read or written, and what to do. Exit code 1: some cannot."""
+    wanted = [_partition(name) for name in names or ()]
+
+    async def work() -> list[PartitionExplanation]:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.explain_partitions(wanted)
+
+    told = asyncio.run(work())
+    if as_json:
+        print_json([_plain(each.error, each) for each in told])
+    else:
+        for each in told:
+            _say_explanation(each)
+        if not any(each.causes or each.error for each in told):
+            say("nothing is wrong")
+    if any(each.error or not each.writable for each in told):
+        raise typer.Exit(1)
+
+
+def _say_explanation(told: PartitionExplanation) -> None:
+    if told.error is not None:
+        say(f"{told.partition}: {told.error.message}")
+        return
+    unwritable = "can be read, not written with acks=all" if told.readable else "is unavailable"
+    works = "works" if told.writable else unwritable
+    say(f"{told.partition} {works}")
+    for cause in told.causes:
+        say(f"  why: {cause}")
+    for step in told.steps:
+        say(f"  do:  {step}")
+
+
+@app.command()
+def elect(
+    names: Names = None,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="Let whoever has most lead where nobody may: committed records may be LOST."),
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Let preferred leaders lead, or, where nobody may, whoever is there. Exit code 1: some were refused."""
+    wanted = [_partition(name) for name in names or ()]
+    if unclean and not wanted:
+        raise InvalidRequest("--unclean loses records: name the partitions, TOPIC-N each")
+
+    async def work() -> list[PartitionOutcome]:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.elect_leaders(wanted, unclean=unclean)
+
+    _show(asyncio.run(work()), as_json=as_json)
+
+
+@app.command()
+def reassign(
+    name: Annotated[str, typer.Argument(help="The partition, TOPIC-N.", show_default=False)],
+    replicas: Annotated[
+        str, typer.Option("--replicas", "-r", help="The nodes that shall hold it, preferred leader first: 1,2,3.")
+    ] = "",
+    cancel: Annotated[bool, typer.Option("--cancel", help="End the reassignment that is under way.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Move a partition's replicas; returns once that has begun."""
+    nodes = replicas.split(",") if replicas else []
+    if cancel == bool(nodes) or not all(node.strip().isdecimal() for node in nodes):
+        raise InvalidRequest("give --replicas with the numbers of nodes (1,2,3), or --cancel")
+    target = None if cancel else [int(node) for node in nodes]
+    partition = _partition(name)
+
+    async def work() -> list[PartitionOutcome]:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.reassign({partition: target})
+
+    _show(asyncio.run(work()), as_json=as_json)
+
+
+@app.command()
+def moves(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show the reassignments that are under way."""
+
+    async def work() -> list[ReassignmentDescription]:
+        async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
+            return await admin.list_reassignments()
+
+    found = asyncio.run(work())
+    if as_json:
+        print_json(found)
+        return
+    rows = [(str(each.partition), each.replicas, each.adding, each.removing, each.isr) for each in found]
+    print_table("reassignments under way", ("partition", "replicas", "come", "go", "in sync"), rows)
+
+
+def _show(outcomes: list[PartitionOutcome], *, as_json: bool) -> None:
+    refused = [each for each in outcomes if each.error is not None]
+    if as_json:
+        print_json([_plain(each.error, each) for each in outcomes])
+    else:
+        for each in outcomes:
+            if each.error is not None:
+                say(f"{each.partition}: {each.error.message}")
+            elif each.loss:
+                say(f"{each.partition}: RECORDS MAY BE LOST: {each.loss}")
+        done = [(str(each.partition), each.leader, each.leader_epoch) for each in outcomes if each.error is None]
+        if done:
+            print_table(counted(len(done), "partition"), ("partition", "leader", "epoch"), done)
+        elif not refused:
+            say("nothing to do")
+    if refused:
+        raise typer.Exit(1)
+
+
+def _plain(error: TidelogError | None, told: PartitionExplanation | PartitionOutcome) -> dict[str, object]:
+    """As JSON knows it: the error by its name and words."""
+    fields: dict[str, object] = {name: getattr(told, name) for name in told.__dataclass_fields__}
+    fields["partition"] = {"topic": told.partition.topic, "partition": told.partition.partition}
+    fields["error"] = None if error is None else {"name": type(error).__name__, "message": error.message}
+    return fields
