@@ -104,15 +104,16 @@ class DataService:
     async def _send_fetched(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
         while not desk.closed:
             await desk.wait_ready()
+            overdue = desk.sign_of_life_due
             answers = desk.collect(self._config.response_bytes)
-            if answers:
+            if answers or overdue:
                 await stream.send(FetchResponse(partitions=answers))
 
     async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
         """Read from the partitions; answer when each has enough or the time is up."""
         for item in request.partitions:
             item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
-        desk = self._manager.open_desk(caller)
+        desk = self._manager.open_desk(caller, is_stream=False)
         answers: list[PartitionFetched] = []
         try:
             desk.take(request)

@@ -76,6 +76,7 @@ class OpenFetch:
     deadline: Millis
     follower: FollowerIdentity | None
     isolation: FetchIsolation
+    rack: str = ""
     partition: Partition | None = None
     due: bool = False
     short: bool = False
@@ -91,6 +92,10 @@ class OpenFetch:
         self.due = True
         self.desk.ready(self)
 
+    def tell(self, news: PartitionFetched) -> None:
+        """Send this, and go on waiting."""
+        self.desk.tell(news)
+
     def refuse(self, error: TidelogError) -> None:
         """Answer it with an error."""
         self.desk.refuse(self, error)
@@ -100,8 +105,17 @@ class FetchDesk:
     """See the module's words. One for each stream."""
 
     def __init__(
-        self, manager: ReplicaManager, caller: Caller, *, session: Session, clock: Clock, config: ReplicaConfig
+        self,
+        manager: ReplicaManager,
+        caller: Caller,
+        *,
+        session: Session,
+        clock: Clock,
+        config: ReplicaConfig,
+        is_stream: bool,
     ) -> None:
+        """is_stream: else every fetch is answered within its time, a follower's too."""
+        self._is_stream = is_stream
         self._manager = manager
         self._caller = caller
         self._session = session
@@ -110,9 +124,13 @@ class FetchDesk:
         self._open: dict[tuple[bytes, int], OpenFetch] = {}
         self._ready: dict[OpenFetch, None] = {}
         self._short: dict[OpenFetch, None] = {}
-        self._refused: list[PartitionFetched] = []
+        self._made: list[PartitionFetched] = []
         self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
         self._arrivals = 0
+        self._last_sent = Millis(0)
+        self._sign_of_life_ms = 0
+        """A follower's stream: it hears something at least this often, or takes the leader for dead."""
+        self.sign_of_life_due = False
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self.closed = False
@@ -120,7 +138,7 @@ class FetchDesk:
     @property
     def idle(self) -> bool:
         """Is nothing open and nothing to be sent?"""
-        return not self._open and not self._refused
+        return not self._open and not self._made
 
     # --- requests ---
 
@@ -132,9 +150,11 @@ class FetchDesk:
         ensure_few(request.partitions, "fetches")
         ensure_few(request.held, "held positions")
         now = self._clock.monotonic_ms()
+        if follower is not None:
+            self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.fetch_wait_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
-            self._open_one(item, request.min_bytes, deadline, follower, isolation, now)
+            self._open_one(item, request, deadline, follower, isolation, now)
         if request.held:
             if follower is None:
                 raise InvalidRequest("a consumer's fetch reports held positions, which only a follower has")
@@ -155,7 +175,7 @@ class FetchDesk:
     def _open_one(
         self,
         item: data_pb2.FetchPartition,
-        min_bytes: int,
+        request: data_pb2.FetchRequest,
         deadline: Millis,
         follower: FollowerIdentity | None,
         isolation: FetchIsolation,
@@ -170,10 +190,11 @@ class FetchDesk:
             LeaderEpoch(item.last_fetched_epoch),
             LeaderEpoch(item.current_leader_epoch),
             max(1, min(item.max_bytes or self._config.fetch_bytes, BYTES_MAX)),
-            min_bytes,
+            request.min_bytes,
             deadline,
             follower,
             isolation,
+            request.rack,
         )
         key = (item.topic_id, item.partition)
         earlier = self._open.pop(key, None)
@@ -193,10 +214,11 @@ class FetchDesk:
         if answer is not None:
             self._close(fetch, answer)
             return
-        self._arrivals += 1
-        heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
-        if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
-            self._forget_deadlines()
+        if follower is None or not self._is_stream:
+            self._arrivals += 1
+            heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
+            if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
+                self._forget_deadlines()
         self.ready(fetch)
 
     def _forget_deadlines(self) -> None:
@@ -218,6 +240,11 @@ class FetchDesk:
         """Answer with an error."""
         self._close(fetch, self._error_answer(fetch, error))
 
+    def tell(self, news: PartitionFetched) -> None:
+        """Send this before the answers that are read."""
+        self._made.append(news)
+        self._wake.set()
+
     def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> PartitionFetched:
         partition = fetch.partition
         return PartitionFetched(
@@ -234,7 +261,7 @@ class FetchDesk:
 
     def _close(self, fetch: OpenFetch, answer: PartitionFetched) -> None:
         self._drop(fetch)
-        self._refused.append(answer)
+        self._made.append(answer)
         self._wake.set()
 
     def _drop(self, fetch: OpenFetch) -> None:
@@ -247,10 +274,11 @@ class FetchDesk:
 
     def collect(self, bytes_max: int) -> list[PartitionFetched]:
         """The answers that are due now, until they hold `bytes_max`; fetches with nothing to read go on waiting."""
-        answers, self._refused = self._refused, []
+        answers, self._made = self._made, []
         self._room.set()
         size = 0
-        now = self._clock.monotonic_ms()
+        now = self._last_sent = self._clock.monotonic_ms()
+        self.sign_of_life_due = False
         while self._ready and size < bytes_max:
             fetch = next(iter(self._ready))
             del self._ready[fetch]
@@ -271,13 +299,13 @@ class FetchDesk:
 
     async def wait_ready(self) -> None:
         """Return when there may be answers to collect, or the desk is closed."""
-        while not (self._ready or self._refused or self.closed):
+        while not (self._ready or self._made or self.sign_of_life_due or self.closed):
             self._wake.clear()
             await self._wake.wait()
 
     async def wait_room(self) -> None:
         """Return when few enough answers wait to be sent for more to be asked."""
-        while len(self._refused) >= UNSENT_MAX:
+        while len(self._made) >= UNSENT_MAX:
             self._room.clear()
             await self._room.wait()
 
@@ -288,6 +316,9 @@ class FetchDesk:
             fetch = heapq.heappop(heap)[2]
             if self._is_open(fetch):
                 fetch.answer_anyway()
+        if self._sign_of_life_ms and self._open and now - self._last_sent >= self._sign_of_life_ms:
+            self.sign_of_life_due = True
+            self._wake.set()
         while self._short:
             fetch, _ = self._short.popitem()
             fetch.short = False

@@ -18,11 +18,15 @@ replica_fetcher.py).
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from node import status
+from node.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.open_fetch import FollowerIdentity, OpenFetch
+from node.own_bytes import damage_at
 from replication.epochs import ensure_epoch
 from replication.follower import FollowerState, PartitionFollower
 from replication.follower_events import (
@@ -65,6 +69,7 @@ from replication.leader_events import (
     ProposalFailed,
     ProposeIsr,
     ReplicaView,
+    Session,
     StateKnown,
     Ticked,
     Ticket,
@@ -72,6 +77,7 @@ from replication.leader_events import (
 from replication.partition_leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.data_folder import DataFolder
+from storage.loaded import Damage
 from storage.log import Log
 from storage.log_reader import LogRead
 from tidelog._wire import Buffer, PartitionFetched
@@ -98,7 +104,7 @@ from tidelog.types import (
     PartitionKey,
     TopicPartition,
 )
-from tidelog.v1 import common_pb2, data_pb2
+from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.partition")
 
@@ -127,16 +133,41 @@ class PartitionHost(Protocol):
         """Give this partition the next tick."""
         ...
 
+    def watch(self, partition: Partition) -> None:
+        """Give this partition the next review."""
+        ...
+
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
         """The partition's log has lost what it held."""
         ...
+
+    def damage_found(self, log: Log, damage: Damage) -> None:
+        """The log has lost this, and does not know it yet."""
+        ...
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a follower has heard last, on which stream."""
+
+    session: Session
+    watermark: Offset
+    log_start: Offset
 
 
 class Partition:
     """See the module's words."""
 
     def __init__(
-        self, key: PartitionKey, name: TopicPartition, log: Log, folder: DataFolder, *, me: NodeId, host: PartitionHost
+        self,
+        key: PartitionKey,
+        name: TopicPartition,
+        log: Log,
+        folder: DataFolder,
+        *,
+        me: NodeId,
+        host: PartitionHost,
+        rng: random.Random,
     ) -> None:
         self.key = key
         self.name = name
@@ -144,6 +175,7 @@ class Partition:
         self.folder = folder
         self._me = me
         self._host = host
+        self._rng = rng
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         self.leader_node = NO_NODE
@@ -155,7 +187,7 @@ class Partition:
         self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
         self._followers_waiting: dict[OpenFetch, None] = {}
         self._readers_waiting: dict[OpenFetch, None] = {}
-        self._told: dict[NodeId, Offset] = {}
+        self._told: dict[NodeId, _Told] = {}
         self._watermark_ticked = Offset(0)
 
     def __str__(self) -> str:
@@ -204,7 +236,9 @@ class Partition:
         """Follow the leader that `state` names."""
         reason = f"node {state.leader} leads in epoch {state.leader_epoch}"
         self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
-        self.follower = PartitionFollower(name=self.name, leader_epoch=state.leader_epoch, log=self._view())
+        self.follower = PartitionFollower(
+            name=self.name, leader_epoch=state.leader_epoch, log=self._view(), rng=self._rng
+        )
         _log.info(
             "%s: follows node %d in epoch %d from offset %d",
             self,
@@ -231,12 +265,14 @@ class Partition:
     def go_offline(self, error: TidelogError) -> None:
         """The log cannot be used any more in this life of the process."""
         self.offline = error
+        self._host.watch(self)
         self.stop(error.message, leader=self.leader_node, leader_epoch=self.leader_epoch)
 
     def learn(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> None:
         """News of the partition within the epoch, or of its replicas' nodes."""
         if self.leader is not None:
             self._lead(self.leader.handle(self._known(state, min_insync, views)))
+            self._host.attend(self)
 
     def _known(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> StateKnown:
         return StateKnown(
@@ -312,6 +348,7 @@ class Partition:
         """Have everything appended made durable, where the topic asks for that."""
         if self.log.held < self.log.log_end_offset:
             self.folder.commit.request(self.log)
+            self._host.watch(self)
 
     def held_moved(self) -> None:
         """The log holds more than before."""
@@ -342,16 +379,30 @@ class Partition:
             now,
         )
         verdict, *effects = leader.handle(event)
+        told = self._told.get(follower.node_id)
+        if told is None or told.session != follower.session:
+            self._told[follower.node_id] = _Told(follower.session, Offset(-1), Offset(-1))
         self._lead(effects)
+        self._host.attend(self)
         match verdict:
             case FetchAgreed():
+                if item.refused:
+                    self._check_own(fetch)
                 return None
             case FetchDiverged(end):
-                return self._diverging_answer(fetch, end)
+                return diverging_answer(fetch, self.log, self.leader_epoch, end)
             case FetchRefused(error):
                 raise error
             case _:
                 raise AssertionError(f"a fetch was answered by {verdict}")
+
+    def _check_own(self, fetch: OpenFetch) -> None:
+        """A follower refused the bytes that it was sent: are they damaged here too?"""
+        damage = damage_at(self.log, fetch.next_offset, fetch.max_bytes)
+        if damage is None:
+            _log.warning("%s: a follower refused bytes from %d on, which are sound here", self, fetch.next_offset)
+        else:
+            self._host.damage_found(self.log, damage)
 
     def follower_held(self, follower: FollowerIdentity, report: data_pb2.HeldPosition, now: Millis) -> None:
         """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
@@ -369,13 +420,37 @@ class Partition:
 
     def reader_fetched(self, fetch: OpenFetch) -> PartitionFetched | None:
         """A consumer's fetch came. Returns an answer that is due at once, or None. Raises why it is refused."""
-        leader = self.leading_in(fetch.leader_epoch)
-        end = leader.diverging(fetch.next_offset, fetch.last_epoch) if fetch.last_epoch != NO_LEADER_EPOCH else None
-        return None if end is None else self._diverging_answer(fetch, end)
+        leader = self._readable_in(fetch.leader_epoch)
+        end = None
+        if leader is None:
+            end = committed_divergence(self.name, self.log, fetch)
+        elif fetch.last_epoch != NO_LEADER_EPOCH:
+            end = leader.diverging(fetch.next_offset, fetch.last_epoch)
+        if end is not None:
+            return diverging_answer(fetch, self.log, self.leader_epoch, end)
+        nearest = None if leader is None else leader.in_sync.nearest(fetch.rack, fetch.next_offset)
+        if nearest is None:
+            return None
+        answer = read_answer(fetch, self.log, self.leader_epoch, LogRead(b"", fetch.next_offset, ()))
+        answer.preferred_read_replica = nearest
+        return answer
+
+    def _readable_in(self, leader_epoch: LeaderEpoch) -> PartitionLeader | None:
+        """The core, or None where this node follows in that epoch: it too can be read, as far as it knows records to be
+        committed (KIP-392). Raises why neither."""
+        if self.follower is None or self.offline is not None:
+            return self.leading_in(leader_epoch)
+        if leader_epoch == NO_LEADER_EPOCH:
+            raise self._not_leading()
+        ensure_epoch(self.name, self.leader_epoch, leader_epoch)
+        return None
 
     def read_for(self, fetch: OpenFetch, now: Millis) -> PartitionFetched | None:
         """Answer the fetch, or let it wait here: None. Raises why it is refused."""
-        leader = self.leading_in(fetch.leader_epoch)
+        if fetch.follower is None:
+            self._readable_in(fetch.leader_epoch)
+        else:
+            self.leading_in(fetch.leader_epoch)
         log = self.log
         offset = fetch.next_offset
         up_to = log.end_for(fetch.isolation)
@@ -384,11 +459,11 @@ class Partition:
                 f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
                 f"{offset} was asked for"
             )
-        due = fetch.due or now >= fetch.deadline or fetch.min_bytes <= 0
+        due = fetch.due or (fetch.follower is None and now >= fetch.deadline) or fetch.min_bytes <= 0
         if offset >= up_to:
             if due:
-                return self._answer(fetch, leader, LogRead(b"", offset, ()))
-            self._wait(fetch)
+                return self._answer(fetch, LogRead(b"", offset, ()))
+            (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
             return None
         try:
             read = log.fetch(offset, fetch.max_bytes, fetch.isolation)
@@ -398,10 +473,7 @@ class Partition:
         if len(read.records) < min(fetch.min_bytes, fetch.max_bytes) and not due:
             fetch.short = True
             return None
-        return self._answer(fetch, leader, read)
-
-    def _wait(self, fetch: OpenFetch) -> None:
-        (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
+        return self._answer(fetch, read)
 
     def stop_waiting(self, fetch: OpenFetch) -> None:
         """The fetch is answered, or its stream is gone."""
@@ -413,47 +485,16 @@ class Partition:
         for fetch in fetches:
             fetch.wake()
 
-    def _answer(self, fetch: OpenFetch, leader: PartitionLeader, read: LogRead) -> PartitionFetched:
-        watermark = leader.high_watermark
-        answer = PartitionFetched(
-            fetch_id=fetch.fetch_id,
-            topic_id=fetch.topic_id,
-            partition=fetch.index,
-            leader_epoch=leader.leader_epoch,
-            high_watermark=watermark,
-            last_stable_offset=self.log.last_stable_offset,
-            log_start_offset=self.log.log_start_offset,
-            preferred_read_replica=-1,
-            records=read.records,
-        )
-        if read.aborted:
-            answer.aborted = [
-                data_pb2.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-                for entry in read.aborted
-            ]
+    def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> PartitionFetched:
         if fetch.follower is not None:
-            self._told[fetch.follower.node_id] = watermark
-            answer.epochs = [
-                common_pb2.EpochStart(epoch=entry.epoch, start_offset=entry.start_offset) for entry in read.epochs
-            ]
-        return answer
-
-    def _diverging_answer(self, fetch: OpenFetch, end: EpochEnd) -> PartitionFetched:
-        return PartitionFetched(
-            fetch_id=fetch.fetch_id,
-            topic_id=fetch.topic_id,
-            partition=fetch.index,
-            leader_epoch=self.leader_epoch,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=self.log.log_start_offset,
-            diverging=common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset),
-            preferred_read_replica=-1,
-        )
+            told = self._told[fetch.follower.node_id]
+            told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset
+        return read_answer(fetch, self.log, self.leader_epoch, read, waits=waits)
 
     # --- leading: what the core wants ---
 
     def _lead(self, effects: list[LeaderEffect]) -> None:
+        self._host.watch(self)
         for effect in effects:
             match effect:
                 case CommitUpTo(offset):
@@ -478,6 +519,7 @@ class Partition:
         """The controller committed the proposal."""
         if self.leader is not None and self.leader.leader_epoch == proposal.leader_epoch:
             self._lead(self.leader.handle(answer))
+            self._host.attend(self)
 
     def proposal_failed(self, proposal: ProposeIsr) -> None:
         """The controller refused, or did not answer."""
@@ -496,23 +538,45 @@ class Partition:
             if follower.state is FollowerState.PAUSED:
                 self._host.attend(self)  # its pause is not over yet
 
+    def review(self) -> bool:
+        """A longer time goes by: the in-sync set is looked at, and what a full disk refused is tried again. Returns
+        whether that is worth doing once more, or nothing is left that time could change."""
+        if self.log.held < self.log.log_end_offset:
+            self.sync()
+            return True
+        leader = self.leader
+        if leader is None:
+            return False
+        now = self._host.monotonic_ms()
+        self._lead(leader.handle(Ticked(now)))
+        return not leader.in_sync.is_settled(now)
+
     def _tick_leader(self, leader: PartitionLeader) -> None:
-        self._lead(leader.handle(Ticked(self._host.monotonic_ms())))
-        if self._spread_watermark(leader.high_watermark) or leader.waiting:
+        now = self._host.monotonic_ms()
+        self._lead(leader.handle(Ticked(now)))
+        if self._spread_news(leader, now) or leader.waiting:
             self._host.attend(self)
 
-    def _spread_watermark(self, watermark: Offset) -> bool:
-        """Answer the followers that wait and have not heard of the watermark of one tick ago: the next records would
-        have brought it. Returns whether some have not heard of the present one."""
+    def _spread_news(self, leader: PartitionLeader, now: Millis) -> bool:
+        """Tell the followers that wait and have not heard of the watermark of one tick ago, or of where the log starts:
+        the next records would have brought it. Answer those outside the in-sync set whose time is up: they are to be
+        heard again. Returns whether some have not heard everything, or time matters to them."""
+        watermark, log_start, isr = leader.high_watermark, self.log.log_start_offset, leader.in_sync.isr
         overdue, self._watermark_ticked = self._watermark_ticked, watermark
-        missing = False
+        unfinished = False
         for fetch in list(self._followers_waiting):
             assert fetch.follower is not None, "consumers wait elsewhere"
-            told = self._told.get(fetch.follower.node_id, watermark)
-            if told < overdue:
-                fetch.answer_anyway()
-            missing |= told < watermark
-        return missing
+            node = fetch.follower.node_id
+            told = self._told[node]
+            if node not in isr:
+                unfinished = True
+                if now >= fetch.deadline:
+                    fetch.answer_anyway()
+                    continue
+            if told.watermark < overdue or told.log_start < log_start:
+                fetch.tell(self._answer(fetch, LogRead(b"", fetch.next_offset, ()), waits=True))
+            unfinished |= told.watermark < watermark
+        return unfinished
 
     # --- following ---
 
@@ -531,6 +595,7 @@ class Partition:
                 last_fetched_epoch=effect.last_epoch,
                 held_offset=effect.held,
                 log_start_offset=effect.log_start,
+                refused=effect.refused,
             )
         return None
 
@@ -549,6 +614,7 @@ class Partition:
             Offset(answer.log_start_offset),
             self._host.monotonic_ms(),
             () if diverging is None else self.log.epoch_entries(),
+            bool(answer.waits),
         )
         self._follow(self.follower.handle(event), answer)
 
@@ -565,7 +631,8 @@ class Partition:
                 case WantFetch():
                     self._host.want_fetch(self)
                 case AdvanceWatermark(offset):
-                    self.log.advance_high_watermark(offset)
+                    if self.log.advance_high_watermark(offset) and self._readers_waiting:
+                        self._wake(self._readers_waiting)
                 case AdvanceLogStart(offset):
                     self._follow_log_start(offset)
                 case ReportHeld(held):
@@ -588,6 +655,7 @@ class Partition:
         """Records at the log's beginning are gone."""
         if self.leader is not None:
             self._lead(self.leader.handle(LogStartMoved(self.log.log_start_offset)))
+            self._host.attend(self)
 
     def _change_log(
         self, effect: AppendRecords | TruncateTo | RestartAt, answer: PartitionFetched | None

@@ -18,6 +18,7 @@ from node.quorum_codec import (
     begin_from_proto,
     end_from_proto,
     fetch_from_proto,
+    key_from_proto,
     key_to_proto,
     snapshot_from_proto,
     snapshot_to_proto,
@@ -35,6 +36,7 @@ from replication.quorum_events import (
     FetchAgreed,
     Fetched,
     LogsDiverge,
+    SnapshotAsked,
     Standing,
     VoteAnswer,
     VoteAsked,
@@ -137,6 +139,8 @@ class QuorumService:
             self._ensure_same_cluster(request.cluster_id, f"node {request.replica.node_id}")
             self._ensure_leading()
             wanted = min(request.max_bytes, SNAPSHOT_BYTES_MAX)
+            asker, epoch = key_from_proto(request.replica), LeaderEpoch(request.current_leader_epoch)
+            self._driver.post(SnapshotAsked(self._now(), asker, epoch))
             snapshot = snapshot_from_proto(request.snapshot)
             answer.size, answer.data = self._metadata.read_snapshot(snapshot, request.position, wanted)
         except TidelogError as error:

@@ -1,7 +1,9 @@
 """The followers of one leading node: one stream to it, many partitions in each request.
 
 Whatever became ready to be fetched since the last request goes into the next, so one turn of the loop makes one message
-however many partitions it is about. What a follower holds is told as soon as it moves.
+however many partitions it is about. What a follower holds is told as soon as it moves. A fetch of a member of the
+in-sync set waits without an end, so that a partition with nothing new is mentioned in neither direction: the stream is
+what KIP-227 calls a fetch session.
 
 Kept true:
   1. A fetch number is never used twice in a process: an answer cannot be taken for another fetch's.
@@ -213,9 +215,10 @@ class ReplicaFetcher:
             self._failures = 0
             self._silent_ticks = 0
             for answer in response.partitions:
-                partition = self._open.pop(answer.fetch_id, None)
+                partition = self._open.get(answer.fetch_id)
                 if partition is not None:
-                    del self._number[partition]
+                    if not answer.waits:
+                        del self._open[answer.fetch_id], self._number[partition]
                     if partition.moves_here:
                         self._throttle.spend(len(answer.records), self._clock.monotonic_ms())
                     partition.answered(answer)

@@ -114,6 +114,8 @@ class ReplicaManager:
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
         self._attended: dict[Partition, None] = {}
+        self._watched: dict[Partition, None] = {}
+        """Whom the next review is about; idle partitions are in neither."""
         self._borne: dict[Partition, Damage] = {}
         """Damage of replicas that nobody can replace."""
         self._tasks: asyncio.TaskGroup | None = None
@@ -181,7 +183,7 @@ class ReplicaManager:
         attended, self._attended = self._attended, {}
         if now >= self._next_round:
             self._next_round = Millis(now + self._config.lag_ms_max // 16)
-            self._next_round_of(attended)
+            self._review()
         for partition in attended:
             partition.tick()
         for desk in self._desks:
@@ -189,14 +191,18 @@ class ReplicaManager:
         for fetcher in self._fetchers.values():
             fetcher.tick()
 
-    def _next_round_of(self, attended: dict[Partition, None]) -> None:
-        for partition in self._partitions.values():
-            if partition.leader is not None:
-                attended[partition] = None
-            if partition.offline is None:
-                partition.sync()  # again, where a full disk refused it
-            else:
+    def _review(self) -> None:
+        watched, self._watched = self._watched, {}
+        for partition in watched:
+            if partition.offline is not None:
                 self._resign(partition)
+                again = True
+            else:
+                again = partition.review()
+            if again:
+                self._watched[partition] = None
+            else:
+                self._watched.pop(partition, None)
         for partition, damage in list(self._borne.items()):
             self.damage_found(partition.log, damage)
         if self._unopened:
@@ -266,6 +272,7 @@ class ReplicaManager:
         del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
         del self._by_name[partition.name]
         self._attended.pop(partition, None)
+        self._watched.pop(partition, None)
         self._borne.pop(partition, None)
 
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
@@ -329,7 +336,7 @@ class ReplicaManager:
     def _views(self, state: PartitionState) -> dict[NodeId, ReplicaView]:
         nodes = self._image.nodes
         return {
-            replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining)
+            replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining, node.rack)
             for replica in state.replicas
             if (node := nodes.get(replica)) is not None
         }
@@ -338,7 +345,7 @@ class ReplicaManager:
 
     def _install(self, topic: TopicState, state: PartitionState, folder: DataFolder, log: Log) -> Partition:
         name = TopicPartition(topic.name, state.partition)
-        partition = Partition(state.key, name, log, folder, me=self._me, host=self)
+        partition = Partition(state.key, name, log, folder, me=self._me, host=self, rng=self._rng)
         self._partitions[partition.key] = partition
         self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
         self._by_name[partition.name] = partition
@@ -356,25 +363,36 @@ class ReplicaManager:
                 partition.go_offline(error)
 
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
-        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets."""
+        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets; unless
+        nobody else can go on, and it can."""
+        if partition.offline is None and partition.log.lost.takes_appends and self._must_stay(partition):
+            if partition not in self._borne and partition.log.damage is not None:
+                _log.error("%s serves on what it can, since nobody else could lead: %s", partition, error.message)
+                self._borne[partition] = partition.log.damage
+            return
+        self._stop_damaged(partition, error)
+
+    def _stop_damaged(self, partition: Partition, error: TidelogError) -> None:
+        self._borne.pop(partition, None)
         _log.error("%s stops: %s", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
-        """The scrub found that a log lost what it held. The replica leaves both sets and is fetched anew; where nobody
-        else can go on it stays, since the rest of it is better than nothing, and is asked again from time to time."""
+        """The scrub, or a follower, found that a log lost what it held. The replica leaves both sets and is fetched
+        anew; where nobody else can go on it stays, since the rest of it is better than nothing, and is asked again from
+        time to time."""
         partition = self._by_name.get(log.topic_partition)
         if partition is None or partition.log is not log or partition.offline is not None:
             return
-        state = self._image.partition(partition.key)
-        if state is None or (state.leader == self._me and not self._others_in_sync(state)):
+        if self._must_stay(partition):
             self._borne[partition] = damage
             return
-        self._borne.pop(partition, None)
-        log.note_damage(damage)
-        self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
-        self._apply(self._image.topics[state.topic_id], state)
+        log.lost.note(damage)
+        self._stop_damaged(partition, CorruptLog(f"its log lost {damage}"))
+        state = self._image.partition(partition.key)
+        if state is not None:
+            self._apply(self._image.topics[state.topic_id], state)
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
@@ -387,13 +405,16 @@ class ReplicaManager:
         return {
             partition.key: str(partition.log.damage)
             for partition in self._partitions.values()
-            if partition.log.damage is not None and partition.folder.offline is None
+            if partition.log.damage is not None and partition.offline is not None and partition.folder.offline is None
         }
 
-    def _others_in_sync(self, state: PartitionState) -> bool:
-        nodes = self._image.nodes
-        others = (*state.isr, *state.elr)
-        return any(node != self._me and node in nodes and not nodes[node].fenced for node in others)
+    def _must_stay(self, partition: Partition) -> bool:
+        """Does this node lead, and is no other member of the in-sync or the eligible set there to take over?"""
+        state, nodes = self._image.partition(partition.key), self._image.nodes
+        if state is None:
+            return True
+        others = (node for node in (*state.isr, *state.elr) if node != self._me)
+        return state.leader == self._me and not any(node in nodes and not nodes[node].fenced for node in others)
 
     def _resign(self, partition: Partition) -> None:
         """Ask the controller to let others lead what this node cannot serve any more."""
@@ -428,6 +449,10 @@ class ReplicaManager:
     def attend(self, partition: Partition) -> None:
         """Give this partition the next tick."""
         self._attended[partition] = None
+
+    def watch(self, partition: Partition) -> None:
+        """Give this partition the next review."""
+        self._watched[partition] = None
 
     def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader)
@@ -466,11 +491,12 @@ class ReplicaManager:
         """Every partition with a replica here."""
         return self._partitions.values()
 
-    def open_desk(self, caller: Caller) -> FetchDesk:
+    def open_desk(self, caller: Caller, *, is_stream: bool = True) -> FetchDesk:
         """A place for the fetches of one stream. Raises NodeShuttingDown."""
         if self.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
-        desk = FetchDesk(self, caller, session=Session(next(self._sessions)), clock=self._clock, config=self._config)
+        session = Session(next(self._sessions))
+        desk = FetchDesk(self, caller, session=session, clock=self._clock, config=self._config, is_stream=is_stream)
         self._desks[desk] = None
         return desk
 

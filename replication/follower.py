@@ -1,7 +1,7 @@
 """A partition's follower in one leader epoch: what to fetch, what of an answer to believe, where to cut its own log.
 
     READY --SendFetch--> OPEN --records or divergence--> WRITING --LogChanged--> READY
-    OPEN --nothing new--> READY          OPEN, WRITING --refused--> PAUSED --time is up--> READY
+    OPEN --news--> OPEN    OPEN --nothing new--> READY    OPEN, WRITING --refused--> PAUSED --time is up--> READY
 
 Kept true:
   1. One fetch is open at most. An answer counts only for it, and only while leader epoch and log end are those it was
@@ -15,6 +15,7 @@ Kept true:
      leader's epochs say where it diverges.
   5. The log start follows the leader's, as far as records are known to be committed; never back.
   6. The next fetch waits for the append, not for the fsync; when more is held meanwhile, the leader is told at once.
+  7. Bytes that fail their checksum are not appended, and the next fetch says so: the leader may have rotten ones.
 
 Left to others: bytes (storage/), the stream and its fetch numbers (node/replica_fetcher.py), which epoch it is
 (metadata).
@@ -22,6 +23,7 @@ Left to others: bytes (storage/), the stream and its fetch numbers (node/replica
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
@@ -48,11 +50,11 @@ from replication.follower_events import (
     Waited,
     WantFetch,
 )
-from tidelog.errors import OffsetOutOfRange, TidelogError
+from tidelog.errors import CorruptRecord, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
 PAUSE_MS_MIN: Final = 50
-"""First pause after a refusal: about as long as news of an election takes to reach the leader."""
+"""First pause after a refusal, half of it by chance: about as long as news of an election takes to the leader."""
 
 PAUSE_MS_MAX: Final = 1_000
 """Longest pause: half a session, so that a healed follower is noticed before it is missed."""
@@ -84,7 +86,8 @@ class _OpenFetch:
 class PartitionFollower:
     """See the module's words. A new epoch is a new object, even under the same leader."""
 
-    def __init__(self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: LogView) -> None:
+    def __init__(self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: LogView, rng: random.Random) -> None:
+        """rng: so that many followers do not come back from one refusal at one moment."""
         self.name: Final = name
         self.leader_epoch: Final = leader_epoch
         self.state = FollowerState.READY
@@ -92,7 +95,9 @@ class PartitionFollower:
         self._open: _OpenFetch | None = None
         self._committed: _Committed | None = None
         self._told = log.held
+        self._rng = rng
         self._failures = 0
+        self._refused_bytes = False
         self._resume_at = Millis(0)
 
     def start(self) -> list[FollowerEffect]:
@@ -117,6 +122,7 @@ class PartitionFollower:
             case LogFailed(log, error, at):
                 assert self.state is FollowerState.WRITING, "only what was asked for can fail"
                 self._log, self._committed = log, None
+                self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(error, at)
             case _:
                 assert_never(event)
@@ -128,7 +134,7 @@ class PartitionFollower:
             return []
         log = self._log
         self.state, self._open, self._told = FollowerState.OPEN, _OpenFetch(fetch_id, log.log_end), log.held
-        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start)]
+        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start, self._refused_bytes)]
 
     def _held(self, held: Offset) -> list[FollowerEffect]:
         log = self._log
@@ -150,6 +156,10 @@ class PartitionFollower:
         fetch = self._open
         if fetch is None or answer.fetch_id != fetch.fetch_id:
             return []
+        if answer.waits:
+            if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
+                return []
+            return self._advance(_Committed(answer.high_watermark, answer.log_start))
         self._open, self.state = None, FollowerState.READY
         if answer.error is not None:
             return self._refused(answer, fetch)
@@ -157,7 +167,8 @@ class PartitionFollower:
             return [WantFetch()]
         if answer.diverging is not None:
             return self._diverged(answer.diverging, answer)
-        self._failures = 0
+        if not answer.has_records:
+            self._failures = 0
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
             self.state, self._committed = FollowerState.WRITING, committed
@@ -175,8 +186,9 @@ class PartitionFollower:
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
         assert self.state is FollowerState.WRITING, "only what was asked for can change the log"
-        self._log, self.state = log, FollowerState.READY
+        self._log, self.state, self._refused_bytes = log, FollowerState.READY, False
         committed, self._committed = self._committed, None
+        self._failures = 0
         return [WantFetch()] if committed is None else [*self._advance(committed), WantFetch()]
 
     # --- cutting ---
@@ -207,7 +219,8 @@ class PartitionFollower:
         return self._pause(answer.error, answer.at)
 
     def _pause(self, error: TidelogError, at: Millis) -> list[FollowerEffect]:
-        pause = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
+        bound = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
+        pause = bound // 2 + self._rng.randrange(bound // 2 + 1)
         self._failures += 1
         self.state, self._resume_at = FollowerState.PAUSED, Millis(at + pause)
         return [RetryLater(self._resume_at, error)]

@@ -43,6 +43,7 @@ class Answered:
 
     error: why not; else `diverging`, or records (maybe none) together with the leader's watermark.
     history: the epoch entries of the follower's own log, given where `diverging` is.
+    waits: it is news of the watermark and the log start alone, and the fetch goes on waiting.
     """
 
     fetch_id: int
@@ -54,6 +55,7 @@ class Answered:
     log_start: Offset
     at: Millis
     history: tuple[EpochStart, ...] = ()
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,14 @@ class WantFetch:
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send this fetch."""
+    """Send this fetch. refused: what came for the last one was damaged."""
 
     fetch_id: int
     next_offset: Offset
     last_epoch: LeaderEpoch
     held: Offset
     log_start: Offset
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,22 @@ class InSyncSet:
         """What the books say of a follower."""
         return self._books.get(replica)
 
+    def nearest(self, rack: str, offset: Offset) -> NodeId | None:
+        """The member in that rack whom a reader at `offset` should ask (KIP-392): the one whose log reaches furthest,
+        of those that have the offset. None: the leader itself is as near, or nobody is."""
+        mine = self._views.get(self._me)
+        if not rack or (mine is not None and mine.rack == rack):
+            return None
+        found = [
+            (-book.log_end, replica)
+            for replica, book in self._books.items()
+            if replica in self.isr
+            and self._is_eligible(replica)
+            and self._views[replica].rack == rack
+            and book.log_start <= offset <= book.log_end
+        ]
+        return min(found)[1] if found else None
+
     def commit(self) -> Offset | None:
         """Move the high watermark as far as the books allow. Returns its new value, None where it stays."""
         if len(self.isr) < self.min_insync:
@@ -229,6 +245,18 @@ class InSyncSet:
         while len(marks) > 1 and marks[1][0] <= at:
             marks.popleft()
         return marks[0][1] if marks[0][0] <= at else None
+
+    def is_settled(self, at: Millis) -> bool:
+        """Is there nothing that time alone could change: every member holds everything, and no change is on its way?"""
+        if self._in_flight or self._joiners or at < self._not_before or self.held < self.log_end:
+            return False
+        for replica in self.isr:
+            if replica == self._me:
+                continue
+            book = self._books.get(replica)
+            if book is None or book.held < self.log_end or not self._is_eligible(replica):
+                return False
+        return True
 
     def propose(self, at: Millis, *, heard: NodeId | None = None) -> Proposal | None:
         """The change of the set to ask for now; None where the set is right, or an answer is outstanding.

@@ -30,6 +30,7 @@ class ReplicaView:
     node_epoch: NodeEpoch
     incarnation: Incarnation
     eligible: bool
+    rack: str = ""
 
 
 # --- events -----------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from replication.quorum_events import (
     SendBeginEpoch,
     SendEndEpoch,
     SendVote,
+    SnapshotAsked,
     Standing,
     StopLeading,
     TakeRecords,
@@ -172,6 +173,9 @@ class Quorum:
                 self._handle_election(event)
             case Heard(_, epoch, leader_id):
                 self._hear(epoch, leader_id)
+            case SnapshotAsked(_, replica, epoch):
+                if self._books is not None and epoch == self.epoch:
+                    self._books.hear(replica, self._now)
             case Called():
                 if self.role in (Role.UNATTACHED, Role.VOTED, Role.RESIGNED):
                     self._stand(Cause.CALLED)
@@ -454,6 +458,8 @@ class Quorum:
             self._effects.append(Answer(event.request_id, refusal))
             return
         assert self._books is not None
+        if fetch.epoch == self.epoch:
+            self._books.hear(fetch.replica, self._now)
         log = self.log
         snapshot = log.snapshot
         behind_snapshot = snapshot is not None and (fetch.offset, fetch.last_epoch) == (

@@ -26,6 +26,11 @@ class QuorumBooks:
         self.active = False
         """Has this epoch committed anything?"""
         self._positions: dict[ReplicaKey, Position] = {}
+        self._heard: dict[ReplicaKey, Millis] = {}
+
+    def hear(self, replica: ReplicaKey, at: Millis) -> None:
+        """The replica has asked for something in this epoch, whether its log agrees or not."""
+        self._heard[replica] = at
 
     def enter(self, replica: ReplicaKey, held: Offset, at: Millis) -> None:
         """A fetch of the replica agreed: below `held` its disk has what this log has.
@@ -36,7 +41,7 @@ class QuorumBooks:
 
     def has_fetched(self, replica: ReplicaKey) -> bool:
         """Has the replica fetched in this epoch?"""
-        return replica in self._positions
+        return replica in self._heard
 
     def committed(self, log: LogView) -> Offset | None:
         """How far a majority holds the log; None while that is not beyond the start of the own epoch."""
@@ -47,8 +52,7 @@ class QuorumBooks:
 
     def silence_ms(self, log: LogView, at: Millis) -> int:
         """For how long no majority of the voters, this one included, has fetched."""
-        heard = {replica: position.fetched_at for replica, position in self._positions.items()}
-        heard[self._me] = at
+        heard = {**self._heard, self._me: at}
         last = log.voters.reached_by_majority({voter: heard.get(voter, NEVER) for voter in log.voters.members})
         return at - max(last, self.began)
 

@@ -146,6 +146,15 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotAsked:
+    """A replica has fetched a piece of a snapshot; `epoch` as it knows it. There is no answer to this."""
+
+    at: Millis
+    replica: ReplicaKey
+    epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class NewRecords:
     """What the leader answered to a fetch: records, or none yet; committed up to `high_watermark`."""
 
@@ -218,6 +227,7 @@ Event: TypeAlias = (
     | BeginEpochAsked
     | EndEpochAsked
     | Fetched
+    | SnapshotAsked
     | FetchAnswered
     | Heard
     | Called

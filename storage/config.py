@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.errors import InvalidConfig
 from tidelog.types import Codec, Durability, TimestampType
 
 INT32_MAX: Final = 2**31 - 1

@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
-from storage.batch_walk import BrokenChain, Hole
+from storage.batch_walk import BrokenChain
 from storage.config import INT64_MAX, LogConfig
 from storage.files import Buffer, Files, sync_all, sync_paths
 from storage.flush import FlushState, FlushTicket
 from storage.isolation import FetchIsolation
 from storage.loading import Damage, LoadedLog
+from storage.log_damage import LogDamage
 from storage.log_folder import LogFolder
 from storage.log_producers import LogProducers, first_result
 from storage.log_reader import LogRead, LogReader
@@ -97,7 +98,6 @@ class Log:
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
-        self.damage: Damage | None = loaded.damage
         self.notes: tuple[str, ...] = tuple(loaded.notes)
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
@@ -113,7 +113,8 @@ class Log:
             now=folder.clock.wall_ms(),
         )
         self.notes += self._producers.notes
-        self.note_damage(self._producers.damage)
+        self.lost = LogDamage(loaded.damage, self._producers.damage)
+        """What of it is lost, and what that forbids."""
         self._epochs = loaded.epochs
         self._flush = FlushState(
             folder.files,
@@ -149,6 +150,11 @@ class Log:
     def closed(self) -> bool:
         """Has it been closed, deleted or set aside?"""
         return self._closed
+
+    @property
+    def damage(self) -> Damage | None:
+        """What of the log is lost."""
+        return self.lost.damage
 
     @property
     def held(self) -> Offset:
@@ -233,10 +239,7 @@ class Log:
         folder is offline, or has just gone).
         """
         self._ensure_usable()
-        if self.damage is not None:
-            raise CorruptLog(
-                f"{self.topic_partition} takes no appends: it lost {self.damage}; it must be refetched first"
-            )
+        self.lost.ensure_takes_appends(self.topic_partition)
         now = self.folder.clock.wall_ms()
         try:
             prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now, inspected)
@@ -257,8 +260,11 @@ class Log:
             return self._first_result(prepared, batches)
         self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
+            if self.lost.take_break():
+                self._writer.roll(self.log_end_offset, now)
             self._writer.write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
         except BrokenChain as broken:
+            self.lost.takes_appends = False
             raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
             raise self.folder.fail(f"appending to {self.path}", error) from error
@@ -363,20 +369,10 @@ class Log:
         return read._replace(aborted=self.aborted_transactions(offset, read.next_offset))
 
     def _damaged(self, broken: BrokenChain, offset: Offset, *, asked: bool = False) -> CorruptLog:
-        """A read met a break in the chain of batches: find where the damage begins, and note it for a report. asked:
-        `offset` itself cannot be read."""
-        segment, *behind = self._segments.from_offset(offset)
-        exact = broken if isinstance(broken, Hole) else segment.check_from(offset) or broken
-        first = Offset(max(min(exact.next_offset, offset) if asked else exact.next_offset, self.log_start_offset))
-        end = max(behind[0].base_offset if behind else self.log_end_offset, Offset(first + 1))
-        damage = Damage(segment.path, exact.position, first, end, exact.reason)
-        self.note_damage(damage)
+        """A break in the chain of batches was met: note it for a report. asked: `offset` itself cannot be read."""
+        log_start, log_end = self.log_start_offset, self.log_end_offset
+        damage = self.lost.met(self._segments, broken, offset, log_start, log_end, asked=asked)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
-
-    def note_damage(self, damage: Damage | None) -> None:
-        """Records that had been durable are lost: appends, and reads of them, are refused from here on."""
-        if damage is not None:
-            self.damage = damage if self.damage is None else self.damage.joined(damage)
 
     # --- producers and transactions -------------------------------------------------------------------------------
 
@@ -566,9 +562,8 @@ class Log:
             self._cut(last, log_end)
             self._cut_epochs(log_end)
             self._set_end(log_end)
-            self.damage = self._producers.cut(
-                self.log_start_offset, log_end, self.high_watermark, self.folder.clock.wall_ms()
-            )
+            now = self.folder.clock.wall_ms()
+            self.lost.reset(self._producers.cut(self.log_start_offset, log_end, self.high_watermark, now))
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
@@ -599,7 +594,7 @@ class Log:
         except OSError as error:
             reason = OSError(errno.EIO, f"half emptied when {error}") if emptied else error
             raise self.folder.fail(f"emptying {self.path}", reason) from error
-        self.damage = None
+        self.lost.reset(None)
         self._set_end(offset)
         self._producers.emptied()
         self._flush.start_at(offset)

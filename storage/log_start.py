@@ -36,11 +36,12 @@ class OwnLog(Protocol):
     """What its log does for the front end."""
 
     config: LogConfig
-    damage: Damage | None
     log_start_offset: Offset
     log_end_offset: Offset
     high_watermark: Offset
 
+    @property
+    def damage(self) -> Damage | None: ...
     @property
     def files(self) -> Files: ...
     @property

@@ -47,6 +47,12 @@ SILENT_MS: Final = 1_000
 """How long past `max_wait_ms` an answer may stay out before the leader is looked up although nothing failed."""
 UNKNOWN_TOPIC_MS: Final = 3_000
 """How long nodes may say "no such topic" before it is believed: metadata of a new topic need a moment to reach all."""
+NEAREST_MS: Final = 60_000
+"""How long a node that the leader named as nearest is read from before the leader is asked again."""
+NO_HINT_MS: Final = 10_000
+"""How long the leader itself is read from after the nearest node failed."""
+NEAREST_SILENT_MS: Final = 3_000
+"""How long past `max_wait_ms` the nearest node may be silent: the leader has it all."""
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
 
@@ -92,6 +98,11 @@ class Cursor:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
     leader_sought: bool = False
+    nearest: NodeId = NO_NODE
+    """A follower that the leader named as nearer (KIP-392), until `nearest_until`."""
+    nearest_until: Millis = Millis(0)
+    hints_from: Millis = Millis(0)
+    """From when on the leader may name one again."""
     doing: Doing = Doing.NOTHING
     number: int = 0
     """Of the question that is open; an answer to another number is stale."""
@@ -186,6 +197,8 @@ class Fetched:
     high_watermark: Offset
     log_start: Offset
     at: Millis
+    preferred: NodeId = NO_NODE
+    """Nothing was read: ask this node, which is nearer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +271,8 @@ class OpenFetch:
     leader_epoch: LeaderEpoch
     offset: Offset
     max_bytes: int
+    hint: bool = True
+    """May the node name a nearer one instead of answering?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +382,7 @@ class FetchCore:
             cursor.retry_ms = min(cursor.retry_ms, event.at)  # another leader, another chance
             if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
                 self._stop(cursor)
+            cursor.nearest = NO_NODE
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
@@ -396,6 +412,9 @@ class FetchCore:
             self._fail(cursor, error, effects)
 
     def _take_in(self, cursor: Cursor, event: Fetched, effects: list[Effect]) -> None:
+        if event.preferred != NO_NODE:
+            cursor.nearest, cursor.nearest_until = event.preferred, Millis(event.at + NEAREST_MS)
+            return
         cursor.checked_epoch = max(cursor.checked_epoch, event.leader_epoch)
         cursor.high_watermark, cursor.log_start = event.high_watermark, event.log_start
         for batch in event.batches:
@@ -410,6 +429,9 @@ class FetchCore:
     def _note_failure(self, cursor: Cursor, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
         asked = cursor.doing
         self._stop(cursor)
+        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # whatever it was: the leader is asked at once
+            cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
+            return
         if isinstance(error, OffsetOutOfRange):
             self._out_of_range(cursor, error, at, effects)
         elif error.retry is Retry.NEVER:
@@ -468,20 +490,21 @@ class FetchCore:
     def _fetch(self, cursor: Cursor, topic_id: TopicId, at: Millis, effects: list[Effect]) -> None:
         self._begin(cursor, Doing.FETCHING)
         cursor.reserved = self.share
+        if at >= cursor.nearest_until:
+            cursor.nearest = NO_NODE
         wait = self.policy.max_wait_ms
-        cursor.silent_ms, cursor.give_up_ms = (
-            Millis(at + wait + SILENT_MS),
-            Millis(at + wait + self.policy.request_timeout_ms),
-        )
+        patience = self.policy.request_timeout_ms if cursor.nearest == NO_NODE else NEAREST_SILENT_MS
+        cursor.silent_ms, cursor.give_up_ms = Millis(at + wait + SILENT_MS), Millis(at + wait + patience)
         effects.append(
             OpenFetch(
                 cursor.topic_partition,
                 cursor.number,
                 topic_id,
-                cursor.leader,
+                cursor.leader if cursor.nearest == NO_NODE else cursor.nearest,
                 cursor.leader_epoch,
                 cursor.ahead,
                 cursor.reserved,
+                at >= cursor.hints_from,
             )
         )
 

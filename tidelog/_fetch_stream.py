@@ -36,15 +36,20 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
         max_wait_ms: int,
         min_bytes: int,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        rack: str = "",
     ) -> None:
         super().__init__(endpoint, transport, methods.DATA_FETCH_STREAM)
         self._answered = answered
         self._max_wait_ms, self._min_bytes = max_wait_ms, min_bytes
         self._isolation = isolation
+        self._rack = rack
         self._open: dict[int, TopicPartition] = {}
 
     def _next_request(self) -> data_pb2.FetchRequest:
-        self._open.update((fetch.number, fetch.topic_partition) for fetch in self._outbox)
+        hint = self._outbox[0].hint
+        fetches = [fetch for fetch in self._outbox if fetch.hint is hint]
+        later = [fetch for fetch in self._outbox if fetch.hint is not hint]
+        self._open.update((fetch.number, fetch.topic_partition) for fetch in fetches)
         request = data_pb2.FetchRequest(
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
@@ -61,10 +66,12 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
                     log_start_offset=-1,
                     max_bytes=fetch.max_bytes,
                 )
-                for fetch in self._outbox
+                for fetch in fetches
             ],
+            rack=self._rack if hint else "",
         )
         self._outbox.clear()
+        self._outbox.extend(later)
         return request
 
     def _received(self, answer: wire.FetchResponse) -> None:

@@ -119,6 +119,7 @@ class PartitionFetched:
         "preferred_read_replica",
         "records",
         "topic_id",
+        "waits",
     )
 
     def __init__(
@@ -136,6 +137,7 @@ class PartitionFetched:
         epochs: list[common_pb2.EpochStart] | None = None,
         aborted: list[data_pb2.AbortedTransaction] | None = None,
         preferred_read_replica: int = 0,
+        waits: bool = False,
         records: Buffer = b"",
     ) -> None:
         self.fetch_id = fetch_id
@@ -150,6 +152,7 @@ class PartitionFetched:
         self.epochs: list[common_pb2.EpochStart] = [] if epochs is None else epochs
         self.aborted: list[data_pb2.AbortedTransaction] = [] if aborted is None else aborted
         self.preferred_read_replica = preferred_read_replica
+        self.waits = waits
         self.records = records
 
     def __repr__(self) -> str:
@@ -178,6 +181,7 @@ class PartitionFetched:
             epochs=self.epochs,
             aborted=self.aborted,
             preferred_read_replica=self.preferred_read_replica,
+            waits=self.waits,
         ).SerializeToString()
 
 
@@ -287,6 +291,7 @@ _PARTITION_FETCHED: Final[_Fields] = {
     0x52: ("epochs", _MESSAGES, common_pb2.EpochStart),
     0x5A: ("aborted", _MESSAGES, data_pb2.AbortedTransaction),
     0x60: ("preferred_read_replica", _INT32, None),
+    0x68: ("waits", _INT32, None),
     0x7A: ("records", _VIEW, None),
 }
 _FETCH_RESPONSE: Final[_Fields] = {0x0A: ("partitions", _ENTRIES, (PartitionFetched, _PARTITION_FETCHED))}
@@ -380,6 +385,7 @@ def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
             epochs=list(entry.epochs),
             aborted=list(entry.aborted),
             preferred_read_replica=entry.preferred_read_replica,
+            waits=entry.waits,
             records=entry.records,
         )
         for entry in message.partitions

@@ -60,6 +60,7 @@ from tidelog.types import (
     Isolation,
     LeaderEpoch,
     Millis,
+    NodeId,
     Offset,
     PartitionIndex,
     TopicPartition,
@@ -100,6 +101,7 @@ class Consumer(Service):
     batches are computed. isolation: "read_committed" hands out only what is decided: records of transactions that were
     committed, and records outside of any, up to the first transaction that is still open. on_out_of_range: what happens
     when the position is not in the log (any more): "raise" OffsetOutOfRange, or jump to "earliest" or "latest".
+    rack: where the consumer is; an in-sync replica there is read instead of a leader elsewhere (KIP-392).
     transport, clock, rng: the machine's own, unless given.
     """
 
@@ -115,6 +117,7 @@ class Consumer(Service):
         check_crcs: bool = True,
         isolation: str | Isolation = Isolation.READ_UNCOMMITTED,
         on_out_of_range: Literal["raise", "earliest", "latest"] = "raise",
+        rack: str = "",
         transport: Transport | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
@@ -127,6 +130,7 @@ class Consumer(Service):
         self._policy = FetchPolicy(buffer_bytes, fetch_bytes, max_wait_ms, request_timeout_ms, on_out_of_range)
         self._min_bytes, self._check_crcs = min_bytes, check_crcs
         self._isolation = isolation_of(isolation)
+        self._rack = rack
         self._core = FetchCore(self._policy, self._rng)
         self._streams: dict[Endpoint, FetchStream] = {}
         self._ready = asyncio.Event()
@@ -347,6 +351,7 @@ class Consumer(Service):
                 max_wait_ms=self._policy.max_wait_ms,
                 min_bytes=self._min_bytes,
                 isolation=self._isolation,
+                rack=self._rack,
             )
             stream.give(fetch)
             self._spawn(stream.run(), f"fetch from {endpoint}")
@@ -378,6 +383,7 @@ class Consumer(Service):
                 Offset(answer.high_watermark),
                 Offset(answer.log_start_offset),
                 at,
+                NodeId(answer.preferred_read_replica) if self._rack and not batches else NO_NODE,
             )
         )
 

@@ -8,6 +8,9 @@ from uuid import UUID
 import pytest
 
 from tidelog._fetch_core import (
+    NEAREST_MS,
+    NEAREST_SILENT_MS,
+    NO_HINT_MS,
     SILENT_MS,
     UNKNOWN_TOPIC_MS,
     CheckEpoch,
@@ -308,3 +311,56 @@ def test_partitions_assigned_again_keep_their_place() -> None:
     desk.core.assign([key(0)], "latest")
     assert desk.cursor().position == 7
     assert key(1) not in desk.core.cursors
+
+
+# --- the nearest replica (KIP-392) -------------------------------------------------------------------------------
+
+
+def hinted(desk: Desk, node: int = 3) -> list[Effect]:
+    """The leader names a nearer node instead of answering."""
+    at, number = Millis(desk.now), desk.cursor().number
+    told = Fetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
+    return desk.handle(told)
+
+
+def test_a_nearer_node_is_read_from_until_the_leader_is_asked_again() -> None:
+    desk = Desk()
+    desk.ready()
+    (fetch,) = opened(hinted(desk))
+    assert (fetch.node, fetch.offset) == (3, 0)
+    (fetch,) = opened(desk.fetched(batch(0)))
+    assert fetch.node == 3
+    desk.now += NEAREST_MS
+    (fetch,) = opened(desk.fetched(batch(3)))
+    assert (fetch.node, fetch.hint) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionLost("broke"), OffsetOutOfRange("it has less"), NotLeaderOrFollower("moved away")]
+)
+def test_whatever_the_nearer_node_refuses_is_asked_of_the_leader_at_once(error: TidelogError) -> None:
+    desk = Desk()
+    desk.ready()
+    hinted(desk)
+    (fetch,) = opened(desk.failed(error))
+    assert (fetch.node, fetch.hint) == (1, False), "or it would name the same one again"
+    assert desk.cursor().error is None
+    desk.now += NO_HINT_MS
+    (fetch,) = opened(desk.fetched(batch(0)))
+    assert fetch.hint
+
+
+def test_a_nearer_node_that_is_silent_is_given_up_soon() -> None:
+    desk = Desk()
+    desk.ready()
+    hinted(desk)
+    (fetch,) = opened(desk.tick(POLICY.max_wait_ms + NEAREST_SILENT_MS))
+    assert fetch.node == 1
+
+
+def test_a_new_leader_names_its_own() -> None:
+    desk = Desk()
+    desk.ready()
+    hinted(desk)
+    (fetch,) = opened(desk.lead(node=2, epoch=1))
+    assert fetch.node == 2

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from storage.upkeep_config import UpkeepConfig
-from tests.node.wires import Cluster, batch
+from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import NotController
+from tidelog.records import iter_batches
 from tidelog.types import Offset
+from tidelog.v1 import data_pb2
 
 SEGMENT = "/data/t-0/00000000000000000000.log"
 OFTEN = UpkeepConfig(retention_check_ms=1_000, scrub_interval_ms=1_000)
@@ -113,6 +115,53 @@ def test_the_only_replica_serves_on_with_what_is_left(rolled: Make) -> None:
     assert cluster.manager(1).damaged() == {}
     [answer] = cluster.produce(1, batch(b"goes on"))
     assert answer.error.code == 0
+
+
+def test_the_only_replica_serves_on_when_a_read_meets_damage(rolled: Make) -> None:
+    cluster = rolled(nodes=1)
+    log = cluster.log(1)
+    cluster.machines[1].disk.flip_bit(log.active.path, 11)  # the length of its first batch
+    assert cluster.fetch(1, log.active.base_offset).error.name == "CorruptLog"
+    assert cluster.partition(1).leader is not None
+    assert cluster.manager(1).damaged() == {}, "nobody could take over"
+    [answer] = cluster.produce(1, batch(b"goes on"))
+    assert answer.error.code == 0
+    [read] = iter_batches(cluster.fetch(1, answer.base_offset).records)
+    assert [record.value for record in read.records()] == [b"goes on"]
+
+
+def test_a_leader_whose_bytes_a_follower_refuses_checks_them_and_hands_over(rolled: Make) -> None:
+    """Scenario 15, second half: nobody looks on while the followers of a rotten leader fall behind."""
+    cluster = rolled()
+    cluster.kill(3)
+    cluster.set(isr=(1, 2))
+    cluster.produce(1, batch(b"rots"))
+    path = cluster.log(1).active.path
+    cluster.machines[1].disk.flip_bit(path, cluster.log(1).active.size - 1)
+    cluster.start(3)
+    cluster.until(lambda: bool(cluster.manager(1).damaged()), within=3.0, what="the leader says that it is damaged")
+    assert cluster.partition(1).leader is None
+    assert cluster.log(3).log_end_offset < cluster.log(2).log_end_offset, "nothing of it was spread"
+    cluster.set(leader=2, isr=(2,))
+    cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=8.0)
+    assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
+
+
+def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -> None:
+    """They were damaged on their way: the follower asks again and gets them whole."""
+    cluster = rolled()
+    cluster.produce(1, batch(b"sound"))
+    item = data_pb2.FetchPartition(
+        fetch_id=1, topic_id=TOPIC.bytes, current_leader_epoch=cluster.state().leader_epoch, refused=True, max_bytes=1
+    )
+    replica = data_pb2.Replica(node_id=3, incarnation=cluster.machines[3].incarnation.bytes)
+    request = data_pb2.FetchRequest(replica=replica, max_wait_ms=100, partitions=[item])
+    item = request.partitions[0]
+    item.fetch_offset = item.held_offset = cluster.log(3).log_end_offset
+    item.last_fetched_epoch = cluster.log(3).last_epoch
+    cluster.wait(cluster.service(1).fetch(request, CALLER))
+    assert cluster.partition(1).leader is not None
+    assert cluster.manager(1).damaged() == {}
 
 
 def test_a_wrong_index_is_put_right_without_a_word_to_the_controller(rolled: Make) -> None:

@@ -213,7 +213,8 @@ def test_pieces_of_a_snapshot_are_sent_by_the_leader_only() -> None:
         latest = world.side(0).metadata.snapshots.latest
         assert latest is not None
         wanted = quorum_pb2.SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
-        request = quorum_pb2.FetchSnapshotRequest(snapshot=wanted, position=0, max_bytes=100)
+        asker = quorum_pb2.ReplicaKey(node_id=9, folder_id=b"\x09" * 16)
+        request = quorum_pb2.FetchSnapshotRequest(replica=asker, snapshot=wanted, position=0, max_bytes=100)
         assert world.call(1, methods.QUORUM_FETCH_SNAPSHOT, request).error.name == "NOT_LEADER_OR_FOLLOWER"
         answer = world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request)
         assert (len(answer.data), answer.leader_id) == (100, 0)

@@ -480,8 +480,9 @@ def fetch_request(
     last_epoch: int = -1,
     fetch_id: int = 1,
     topic: TopicId = TOPIC,
+    rack: str = "",
 ) -> data_pb2.FetchRequest:
-    request = data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+    request = data_pb2.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, rack=rack)
     request.partitions.add(
         fetch_id=fetch_id,
         topic_id=topic.bytes,

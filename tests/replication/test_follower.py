@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, FollowerState, PartitionFollower
@@ -46,7 +48,7 @@ class Follower:
         self.now = 0
         self.history = tuple(EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history)
         self.log = LogView(Offset(log_start), Offset(log_end), Offset(held), LeaderEpoch(last_epoch))
-        self.core = PartitionFollower(name=NAME, leader_epoch=LeaderEpoch(4), log=self.log)
+        self.core = PartitionFollower(name=NAME, leader_epoch=LeaderEpoch(4), log=self.log, rng=random.Random(1))
         assert self.core.start() == [WantFetch()]
         self.fetches = 0
 
@@ -66,6 +68,7 @@ class Follower:
         error: TidelogError | None = None,
         epoch: int = 4,
         log_start: int = 0,
+        waits: bool = False,
     ) -> list[FollowerEffect]:
         end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
         return self.core.handle(
@@ -79,6 +82,7 @@ class Follower:
                 Offset(log_start),
                 Millis(self.now),
                 self.history,
+                waits,
             )
         )
 
@@ -270,15 +274,15 @@ def test_refusals_are_waited_out_longer_each_time_until_one_fetch_succeeds() -> 
         assert follower.core.handle(StreamReady(99)) == []
         assert follower.later(pauses[-1] - 1) == []
         assert follower.later(1) == [WantFetch()]
-    assert pauses[0] == PAUSE_MS_MIN
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == PAUSE_MS_MAX
+    bounds = [min(PAUSE_MS_MIN << failures, PAUSE_MS_MAX) for failures in range(8)]
+    assert all(bound // 2 <= pause <= bound for pause, bound in zip(pauses, bounds, strict=True))
+    assert len(set(pauses[-3:])) > 1, "the longest ones are drawn by chance"
     follower.fetch()
     follower.answer()
     follower.fetch()
     [effect] = follower.answer(error=NotLeaderOrFollower("again"))
     assert isinstance(effect, RetryLater)
-    assert effect.until - follower.now == PAUSE_MS_MIN
+    assert effect.until - follower.now <= PAUSE_MS_MIN
 
 
 @pytest.mark.parametrize("error", [DiskFull("no room"), CorruptRecord("bad checksum")])
@@ -299,3 +303,22 @@ def test_a_broken_stream_while_the_log_changes_asks_again_afterwards() -> None:
     assert follower.core.handle(StreamBroken()) == []
     assert follower.changed(110)[-1] == WantFetch()
     assert follower.core.state is FollowerState.READY
+
+
+def test_news_moves_the_watermark_while_the_fetch_goes_on_waiting() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(watermark=90, waits=True) == [AdvanceWatermark(Offset(90))]
+    assert follower.core.state is FollowerState.OPEN
+    assert follower.answer(watermark=170, waits=True) == [AdvanceWatermark(Offset(100))]
+    assert follower.answer(records=True, watermark=105) == [AppendRecords()]
+
+
+def test_news_of_another_fetch_or_epoch_is_dropped() -> None:
+    follower = Follower()
+    follower.fetch()
+    assert follower.answer(fetch=7, watermark=90, waits=True) == []
+    assert follower.answer(epoch=3, watermark=90, waits=True) == []
+    assert follower.core.state is FollowerState.OPEN
+    follower.answer(records=True, watermark=90)
+    assert follower.answer(watermark=95, waits=True) == [], "its log is being changed"

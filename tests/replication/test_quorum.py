@@ -10,10 +10,14 @@ from replication.quorum_events import (
     Called,
     EndEpoch,
     EndEpochAsked,
+    Fetch,
+    Fetched,
     Heard,
     Persist,
     ResignAsked,
     SendVote,
+    SnapshotAsked,
+    Ticked,
     VoteAnswer,
     VoteAsked,
     VoteRequest,
@@ -85,6 +89,29 @@ def test_a_leader_that_hears_no_majority_resigns() -> None:
     cluster.run_until(lambda: not cluster.core(leader).leads)
     assert cluster.now - began <= 1_600
     assert "no majority" in cluster.reports[0]
+
+
+def test_a_leader_hears_a_voter_that_fetches_a_snapshot_or_is_cut() -> None:
+    """A long snapshot would never be fetched to its end if the leader resigned meanwhile."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    other, dead = (node for node in range(3) if node != leader)
+    cluster.kill(dead)
+    cluster.kill(other)
+    core, asked = cluster.core(leader), key(other)
+    for number in range(10):
+        cluster.now += 1_000
+        if number % 2:
+            core.handle(SnapshotAsked(Millis(cluster.now), asked, core.epoch))
+        else:
+            further = Fetch(asked, core.epoch, Offset(99), core.epoch, Offset(99))
+            core.handle(Fetched(number, Millis(cluster.now), further))
+        core.handle(Ticked(Millis(cluster.now)))
+    assert core.leads
+    cluster.now += 2_000
+    core.handle(SnapshotAsked(Millis(cluster.now), asked, LeaderEpoch(core.epoch - 1)))
+    core.handle(Ticked(Millis(cluster.now)))
+    assert not core.leads, "the request of an older epoch says nothing"
 
 
 def test_a_cut_off_voter_begins_no_epochs_and_disturbs_nobody_when_it_returns() -> None:

@@ -70,6 +70,7 @@ class Watched:
     leads: bool = False
     log_end: int = 0
     high_watermark: int = -1
+    compared: int = 0  # everything from the log's start up to here has been held against the ledger
 
 
 @dataclass(slots=True)
@@ -134,11 +135,12 @@ class Checkers:
                 seen = self._watched[node, replica.key] = Watched()
             log, led = replica.log, seen.leads
             if log is not seen.log:
-                seen.log, seen.high_watermark, seen.log_end = log, -1, 0
+                seen.log, seen.high_watermark, seen.log_end, seen.compared = log, -1, 0, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, life, replica, seen)
             if log is not None:
                 if log.log_end_offset < seen.log_end:
+                    seen.compared = min(seen.compared, log.log_end_offset)
                     self._members_have_all(replica.key, "a log was cut")
                 elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
                     self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
@@ -192,7 +194,7 @@ class Checkers:
                 f"{replica.name}: {node} is in the in-sync set and holds offsets below {log.held} (log end "
                 f"{log.log_end_offset}), but everything below {end} is committed ({why})"
             )
-        self._compare(node, replica, log, max(log.log_start_offset, start), end)
+        self._compare(node, replica, log, start, end)
 
     def _epoch_moved(self, node: str, life: str, replica: ReplicaView, seen: Watched) -> None:
         if replica.leader_epoch < seen.epoch:
@@ -216,7 +218,7 @@ class Checkers:
                 f"{life} leads {replica.name} in epoch {replica.leader_epoch} with its log ending at "
                 f"{log.log_end_offset}, but everything below {ledger.end} was committed before"
             )
-        self._compare(node, replica, log, max(log.log_start_offset, ledger.start), ledger.end)
+        self._compare(node, replica, log, ledger.start, ledger.end)
 
     def _logs_match(self, node: str, replica: ReplicaView, log: ReadableLog, start: int) -> None:
         """Raft's log matching: a batch of one epoch at one offset is the same everywhere, committed or not."""
@@ -243,7 +245,7 @@ class Checkers:
             raise Violation(
                 f"{replica.name} on {node}: its high watermark is {reached}, but no leader committed beyond {before}"
             )
-        self._compare(node, replica, log, max(seen.high_watermark, log.log_start_offset), reached)
+        self._compare(node, replica, log, seen.high_watermark, reached)
         seen.high_watermark = reached
         if ledger.end > before and replica.leads and replica.name.startswith("__"):
             self._commits_its_own(node, replica, ledger)
@@ -262,7 +264,15 @@ class Checkers:
             )
 
     def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:
-        """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation."""
+        """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation. What has
+        been compared since the log was last cut is not compared again."""
+        start = max(start, log.log_start_offset)
+        seen = self._watched.get((node, replica.key))
+        if seen is not None and seen.log is log:
+            if start <= seen.compared:
+                start, seen.compared = max(start, seen.compared), max(seen.compared, end)
+            elif seen.compared <= log.log_start_offset == start:
+                seen.compared = end
         if start >= end:
             return
         ledger = self.ledger(replica.key, replica.name)

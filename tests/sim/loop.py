@@ -35,6 +35,7 @@ else:
 
 T = TypeVar("T")
 
+WAKES_ONLY = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]  # what a sleep's timer calls
 CALLBACKS_PER_INSTANT_MAX = 200_000  # a busy cluster needs some thousands; a loop of `sleep(0)` passes any limit
 MICROS = 1_000_000
 
@@ -105,6 +106,19 @@ class SimHandle(asyncio.TimerHandle):
     __slots__ = ("owner",)
     owner: Process | None
 
+    def __init__(  # as its bases do, less their calls: a second of virtual time makes some thousands of these
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: contextvars.Context,
+    ) -> None:
+        self._when, self._callback, self._args, self._loop, self._context = when, callback, args, loop, context
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
+        self.owner = context.get(CURRENT)
+
 
 class SimLoop(LoopInterface):
     """See the module's words. Driven by `run_until`, `run_for` or `run_until_complete`; never by a selector."""
@@ -113,7 +127,7 @@ class SimLoop(LoopInterface):
         super().__init__()
         self.now_us = 0  # virtual time, in microseconds since the world began
         self.callbacks_run = 0
-        self.after_callback: Callable[[Process | None], None] | None = None
+        self.after_callback: Callable[[Process], None] | None = None  # after whatever ran in a process
         self._rng = rng
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, int, SimHandle]] = []
@@ -133,7 +147,7 @@ class SimLoop(LoopInterface):
     def call_soon(  # type: ignore[override]  # a handle of ours
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
-        handle = self._handle(self.time(), callback, args, context)
+        handle = self._handle(0.0, callback, args, context)
         self._ready.append(handle)
         return handle
 
@@ -158,7 +172,7 @@ class SimLoop(LoopInterface):
         """As `call_at`, in whole microseconds; a time that has passed means now."""
         when_us = max(when_us, self.now_us)
         handle = self._handle(when_us / MICROS, callback, args, context)
-        handle._scheduled = True  # type: ignore[attr-defined]  # as BaseEventLoop marks its timers
+        handle._scheduled = True  # as BaseEventLoop marks its timers
         self._numbers += 1
         heapq.heappush(self._timers, (when_us, self._rng.getrandbits(30), self._numbers, handle))
         return handle
@@ -174,9 +188,7 @@ class SimLoop(LoopInterface):
             raise RuntimeError("the simulated event loop is closed")
         if context is None:
             context = contextvars.copy_context()
-        handle = SimHandle(when, callback, args, self, context)
-        handle.owner = context.get(CURRENT)
-        return handle
+        return SimHandle(when, callback, args, self, context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Asyncio tells of a cancelled timer; it is dropped when its time comes."""
@@ -189,23 +201,23 @@ class SimLoop(LoopInterface):
             if not self._ready and not self._advance():
                 return False
             handle = self._ready.popleft()
+            if handle._cancelled:
+                continue
             owner = handle.owner
-            if handle._cancelled or (owner is not None and owner.state is ProcessState.DEAD):
+            if owner is not None and owner.state is not ProcessState.RUNNING:
+                if owner.state is ProcessState.PAUSED:
+                    owner.held.append(handle)
                 continue
-            if owner is not None and owner.state is ProcessState.PAUSED:
-                owner.held.append(handle)
-                continue
-            self._run_handle(handle)
+            self._run_handle(handle, owner)
             return True
 
-    def _run_handle(self, handle: SimHandle) -> None:
-        owner = handle.owner
+    def _run_handle(self, handle: SimHandle, owner: Process | None) -> None:
         self.callbacks_run += 1
         self._this_instant += 1
         if self._this_instant > CALLBACKS_PER_INSTANT_MAX:
             self._refuse_runaway()
         handle._run()
-        if self.after_callback is not None:
+        if owner is not None and self.after_callback is not None and handle._callback is not WAKES_ONLY:
             self.after_callback(owner)
         if self._defects:
             raise Defect("\n".join(self._defects))

@@ -301,6 +301,7 @@ def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.
         return False
 
     sim.hold("Data.FetchStream", source=follower, target=leader, when=note)
+    sim.produce(TOPIC, b"to be fetched by %d" % follower, acks="1", partition=p)  # an idle partition is not mentioned
     sim.run_until(lambda: bool(heard), what="the follower asks")
     said = data_pb2.FetchRequest()
     said.CopyFrom(heard[-1])
@@ -362,15 +363,17 @@ def report_of_another_stream(sim: Simulation) -> None:
     p, (leader, follower, other) = away_from_the_voter(sim)
     write(sim, p, "a", 5)
     said = heard_from(sim, follower, leader, p)
-    sim.run_until(lambda: held(sim, follower, p) == held(sim, other, p) == 5, what="all hold everything")
+    sim.run_until(
+        lambda: held(sim, follower, p) == held(sim, other, p) == committed(sim, p) == 6, what="all hold everything"
+    )
     sim.stall_disk(follower)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
-    sim.run_until(lambda: end(sim, follower, p) == held(sim, other, p) == 6, what="the follower has not synced it")
+    sim.run_until(lambda: end(sim, follower, p) == held(sim, other, p) == 7, what="the follower has not synced it")
     asked = said.partitions[0]
-    said.held.add(topic_id=asked.topic_id, partition=p, leader_epoch=asked.current_leader_epoch, held_offset=6)
+    said.held.add(topic_id=asked.topic_id, partition=p, leader_epoch=asked.current_leader_epoch, held_offset=7)
     del said.partitions[:]
     arrives(sim, leader, said)
-    assert committed(sim, p) == 5, "another stream's report counted"
+    assert committed(sim, p) == 6, "another stream's report counted"
     sim.release_disk(follower)
     sim.must_heal()
 

@@ -477,6 +477,28 @@ def rot_found_by_the_scrub(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def rot_that_a_follower_refuses(sim: Simulation) -> None:
+    """Scenario 15, second half: the end of the leader's log rots while a follower is away. Back, it refuses the
+    bytes; the leader finds them damaged too, hands over, and is fetched anew from those who have them whole."""
+    sim.start(nodes=3, min_insync=2, partitions=3)
+    rotten, away, whole = 1, 2, 0
+    p = sim.led_by(TOPIC, rotten)
+    write(sim, p, "a", 3)
+    sim.kill(away)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is taken out")
+    write(sim, p, "b", 3)
+    log = sim.log(rotten, TOPIC, p)
+    assert isinstance(log, Log)
+    first_epoch = epoch(sim, rotten, p)
+    sim.machines[rotten].disk.flip_bit(log.active.path, log.active.size - 2)
+    sim.restart(away)
+    sim.run_until(lambda: log.closed, within=15, what="the rotten log is out of use")
+    write(sim, p, "c", 3)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {0, 1, 2}, within=60, what="it is in sync again")
+    assert epoch(sim, whole, p) > first_epoch
+    sim.must_heal()
+
+
 def folder_of_another_cluster(sim: Simulation) -> None:
     """A node is given a disk of another cluster as its second one: it is left out, nothing on it is touched, and
     what belongs there is made anew in the first one."""
@@ -523,5 +545,6 @@ ALL = (
     stopped_while_connecting,
     folder_fails_before_ready,
     rot_found_by_the_scrub,
+    rot_that_a_follower_refuses,
     folder_of_another_cluster,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from typing import Final
 
 from node.metadata_log import METADATA, METADATA_TOPIC_ID
 from node.metadata_node import MetadataNode
@@ -11,8 +13,11 @@ from node.partition import Partition
 from replication.image import EMPTY, ClusterImage
 from replication.leader_events import Appended
 from storage.append_info import Origin
+from storage.fake_disk import FakeDisk
 from storage.log import Log
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
+from tidelog.errors import CorruptRecord
+from tidelog.records import walk_headers
 from tidelog.records.control import EndTxnMarker, control_batch
 from tidelog.types import Durability, Offset, PartitionIndex, PartitionKey
 
@@ -36,11 +41,30 @@ def moved(node: Node, seen: dict[object, Position]) -> list[ReplicaView]:
     """The replicas of which something moved since `seen`, which is brought up to date: asked after every callback. The
     metadata log is one of them: its leader is the quorum's."""
     found = []
-    for part in _parts(node):
-        position = _position(part)
-        if seen.get(part) != position:
-            seen[part] = position
-            found.append(_view(part) if isinstance(part, Partition) else _metadata_view(part))
+    position: Position
+    metadata = node._metadata
+    if metadata is not None:
+        log, view = metadata.metadata.log, metadata.view
+        position = view.leader_epoch, view.leads, _usable(log), log.log_end_offset, log.held, log.high_watermark
+        if seen.get(metadata) != position:
+            seen[metadata] = position
+            found.append(_metadata_view(metadata))
+        manager = node._replicas
+        for part in () if manager is None else manager._partitions.values():
+            log = part.log
+            usable = log if log.folder.offline is None else None
+            synced = log._flush.synced
+            position = (
+                part.leader_epoch,
+                part.leader is not None,
+                usable,
+                log.log_end_offset,
+                synced,
+                log.high_watermark,
+            )
+            if seen.get(part) != position:
+                seen[part] = position
+                found.append(_view(part))
     return found
 
 
@@ -49,14 +73,6 @@ def _parts(node: Node) -> Iterator[Partition | MetadataNode]:
         yield node._metadata
     if node.replicas is not None:
         yield from node.replicas.partitions()
-
-
-def _position(part: Partition | MetadataNode) -> Position:
-    if isinstance(part, Partition):
-        log, epoch, leads = part.log, part.leader_epoch, part.leader is not None
-    else:
-        log, epoch, leads = part.metadata.log, part.view.leader_epoch, part.view.leads
-    return epoch, leads, _usable(log), log.log_end_offset, log.held, log.high_watermark
 
 
 def _usable(log: Log) -> Log | None:
@@ -100,6 +116,36 @@ def changed_sets(before: ClusterImage, after: ClusterImage) -> list[PartitionKey
             if old is None or set(old.isr) != set(state.isr):
                 changed.append(state.key)
     return changed
+
+
+class Places:
+    """Where in its files a log was last read to, so that reading on costs no search. A place is believed where a batch
+    of that offset begins there; it need not, once the log has been cut."""
+
+    KEPT: Final = 8
+
+    def __init__(self) -> None:
+        self._places: dict[Log, dict[int, tuple[str, int]]] = {}
+
+    def read_on(self, log: Log, disk: FakeDisk, start: int, end: int) -> bytes | None:
+        """Whole batches from `start` up to `end`, where that is known to lie in one file; else None."""
+        places = self._places.setdefault(log, {})
+        path, begin = places.get(start, (log.active.path, 0))
+        if path != log.active.path or (start not in places and start != log.active.base_offset):
+            return None
+        content = bytes(memoryview(disk._file(path).seen.data)[begin : log.active.size])
+        position, at = 0, start
+        with contextlib.suppress(CorruptRecord):  # no batch begins there any more
+            for header in walk_headers(content):
+                if header.base_offset >= end or (position == 0 and header.base_offset != start):
+                    break
+                position, at = header.end, header.last_offset + 1
+        if at != end:
+            return None
+        places[end] = path, begin + position
+        if len(places) > self.KEPT:
+            del places[min(places)]
+        return content[:position]
 
 
 def read(log: ReadableLog, start: int, end: int) -> bytes:

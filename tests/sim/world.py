@@ -20,6 +20,7 @@ from node.config import SNAPSHOT_BYTES
 from node.methods import Answer, Method, Request
 from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from storage.log import Log
 from tests.sim import views
 from tests.sim.checkers import Checkers, Ledger, ReadableLog, ReplicaView, Violation
 from tests.sim.loop import MICROS, SimLoop
@@ -29,6 +30,7 @@ from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
+from tidelog.errors import CorruptLog
 from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
 from tidelog.v1 import admin_pb2
@@ -54,6 +56,8 @@ class Simulation:
         self.min_insync = 1
         self.healing = False  # all faults are over: whatever ends is started again
         self._machine_of: dict[Process, Machine] = {}
+        self._machine_named: dict[str, Machine] = {}
+        self._places = views.Places()
         self._newest = EMPTY
         self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
         self._logs = TraceHandler(self.trace)
@@ -110,7 +114,7 @@ class Simulation:
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
-            self.machines[number] = Machine(
+            self.machines[number] = self._machine_named[machine_name(number)] = Machine(
                 number,
                 cluster,
                 loop=self.loop,
@@ -623,12 +627,12 @@ class Simulation:
 
     # --- watching ---
 
-    def _after_callback(self, owner: Process | None) -> None:
-        machine = None if owner is None else self._machine_of.get(owner)
+    def _after_callback(self, owner: Process) -> None:
+        machine = self._machine_of.get(owner)
         if machine is None or owner is not machine.process or machine.node is None:
             return
-        image = views.image(machine.node)
-        if image.offset > self._newest.offset:
+        image = machine.node.image
+        if image is not None and image.offset > self._newest.offset:
             before, self._newest = self._newest, image
             self.checkers.sets_are_of_present_nodes(image)
             self.checkers.sets_changed(views.changed_sets(before, image))
@@ -654,9 +658,15 @@ class Simulation:
 
     def _read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
         """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""
-        disk = next(machine.disk for machine in self.machines.values() if machine.name == node)
+        disk = self._machine_named[node].disk
+        read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
+        if read is not None:
+            return read
         with self._unwatched(disk):
-            return views.read(log, start, end)
+            try:
+                return views.read(log, start, end)
+            except CorruptLog as error:
+                raise Violation(f"on {node}: {error.message}") from error
 
     @staticmethod
     @contextlib.contextmanager

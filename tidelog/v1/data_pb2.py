@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tidelog/v1/data.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"d\n\x0eProduceRequest\x12\x0c\n\x04\x61\x63ks\x18\x01 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.tidelog.v1.PartitionProduce\"p\n\x10PartitionProduce\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"D\n\x0fProduceResponse\x12\x31\n\npartitions\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.PartitionProduced\"\xeb\x01\n\x11PartitionProduced\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x1a\n\x12log_append_time_ms\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x11\n\tduplicate\x18\x07 \x01(\x08\x12.\n\rrecord_errors\x18\x08 \x03(\x0b\x32\x17.tidelog.v1.RecordError\"-\n\x0bRecordError\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xf7\x01\n\x0c\x46\x65tchRequest\x12$\n\x07replica\x18\x01 \x01(\x0b\x32\x13.tidelog.v1.Replica\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tmin_bytes\x18\x03 \x01(\x05\x12\x33\n\x0fisolation_level\x18\x04 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.FetchPartition\x12&\n\x04held\x18\x06 \x03(\x0b\x32\x18.tidelog.v1.HeldPosition\x12\x0c\n\x04rack\x18\x07 \x01(\t\"/\n\x07Replica\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x0c\"\xd9\x01\n\x0e\x46\x65tchPartition\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x04 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x13\n\x0bheld_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\x11\n\tmax_bytes\x18\t \x01(\x05\"^\n\x0cHeldPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x13\n\x0bheld_offset\x18\x04 \x01(\x03\"A\n\rFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.PartitionFetched\"\x82\x03\n\x10PartitionFetched\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12 \n\x05\x65rror\x18\x05 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x03\x12\x1a\n\x12last_stable_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\'\n\tdiverging\x18\t \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\x12&\n\x06\x65pochs\x18\n \x03(\x0b\x32\x16.tidelog.v1.EpochStart\x12/\n\x07\x61\x62orted\x18\x0b \x03(\x0b\x32\x1e.tidelog.v1.AbortedTransaction\x12\x1e\n\x16preferred_read_replica\x18\x0c \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\"\x7f\n\x12ListOffsetsRequest\x12\x33\n\x0fisolation_level\x18\x01 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .tidelog.v1.ListOffsetsPartition\"o\n\x14ListOffsetsPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\"C\n\x13ListOffsetsResponse\x12,\n\npartitions\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.ListedOffset\"\x91\x01\n\x0cListedOffset\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x14\n\x0ctimestamp_ms\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\"L\n\x1bOffsetForLeaderEpochRequest\x12-\n\npartitions\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.EpochQuestion\"h\n\rEpochQuestion\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"K\n\x1cOffsetForLeaderEpochResponse\x12+\n\npartitions\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.EpochAnswer\"w\n\x0b\x45pochAnswer\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12!\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\"?\n\x18GetReplicaLogInfoRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"Z\n\x19GetReplicaLogInfoResponse\x12\x12\n\nlast_epoch\x18\x01 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x02 \x01(\x03\x12\x11\n\tfolder_id\x18\x03 \x01(\x0c\"D\n\x15InitProducerIdRequest\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\"E\n\x16InitProducerIdResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05*Z\n\x0eIsolationLevel\x12$\n ISOLATION_LEVEL_READ_UNCOMMITTED\x10\x00\x12\"\n\x1eISOLATION_LEVEL_READ_COMMITTED\x10\x01\x32\x94\x05\n\x04\x44\x61ta\x12L\n\rProduceStream\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse(\x01\x30\x01\x12\x42\n\x07Produce\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse\x12\x46\n\x0b\x46\x65tchStream\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse\x12N\n\x0bListOffsets\x12\x1e.tidelog.v1.ListOffsetsRequest\x1a\x1f.tidelog.v1.ListOffsetsResponse\x12i\n\x14OffsetForLeaderEpoch\x12\'.tidelog.v1.OffsetForLeaderEpochRequest\x1a(.tidelog.v1.OffsetForLeaderEpochResponse\x12`\n\x11GetReplicaLogInfo\x12$.tidelog.v1.GetReplicaLogInfoRequest\x1a%.tidelog.v1.GetReplicaLogInfoResponse\x12W\n\x0eInitProducerId\x12!.tidelog.v1.InitProducerIdRequest\x1a\".tidelog.v1.InitProducerIdResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tidelog/v1/data.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"d\n\x0eProduceRequest\x12\x0c\n\x04\x61\x63ks\x18\x01 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\x12\x30\n\npartitions\x18\x03 \x03(\x0b\x32\x1c.tidelog.v1.PartitionProduce\"p\n\x10PartitionProduce\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"D\n\x0fProduceResponse\x12\x31\n\npartitions\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.PartitionProduced\"\xeb\x01\n\x11PartitionProduced\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x1a\n\x12log_append_time_ms\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x11\n\tduplicate\x18\x07 \x01(\x08\x12.\n\rrecord_errors\x18\x08 \x03(\x0b\x32\x17.tidelog.v1.RecordError\"-\n\x0bRecordError\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xf7\x01\n\x0c\x46\x65tchRequest\x12$\n\x07replica\x18\x01 \x01(\x0b\x32\x13.tidelog.v1.Replica\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tmin_bytes\x18\x03 \x01(\x05\x12\x33\n\x0fisolation_level\x18\x04 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.FetchPartition\x12&\n\x04held\x18\x06 \x03(\x0b\x32\x18.tidelog.v1.HeldPosition\x12\x0c\n\x04rack\x18\x07 \x01(\t\"/\n\x07Replica\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\x0c\"\xea\x01\n\x0e\x46\x65tchPartition\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x04 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x13\n\x0bheld_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\x11\n\tmax_bytes\x18\t \x01(\x05\x12\x0f\n\x07refused\x18\n \x01(\x08\"^\n\x0cHeldPosition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x13\n\x0bheld_offset\x18\x04 \x01(\x03\"A\n\rFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.PartitionFetched\"\x91\x03\n\x10PartitionFetched\x12\x10\n\x08\x66\x65tch_id\x18\x01 \x01(\x03\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12 \n\x05\x65rror\x18\x05 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x03\x12\x1a\n\x12last_stable_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\'\n\tdiverging\x18\t \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\x12&\n\x06\x65pochs\x18\n \x03(\x0b\x32\x16.tidelog.v1.EpochStart\x12/\n\x07\x61\x62orted\x18\x0b \x03(\x0b\x32\x1e.tidelog.v1.AbortedTransaction\x12\x1e\n\x16preferred_read_replica\x18\x0c \x01(\x05\x12\r\n\x05waits\x18\r \x01(\x08\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"?\n\x12\x41\x62ortedTransaction\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x03\"\x7f\n\x12ListOffsetsRequest\x12\x33\n\x0fisolation_level\x18\x01 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x34\n\npartitions\x18\x02 \x03(\x0b\x32 .tidelog.v1.ListOffsetsPartition\"o\n\x14ListOffsetsPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x04 \x01(\x03\"C\n\x13ListOffsetsResponse\x12,\n\npartitions\x18\x01 \x03(\x0b\x32\x18.tidelog.v1.ListedOffset\"\x91\x01\n\x0cListedOffset\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x14\n\x0ctimestamp_ms\x18\x05 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\"L\n\x1bOffsetForLeaderEpochRequest\x12-\n\npartitions\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.EpochQuestion\"h\n\rEpochQuestion\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\"K\n\x1cOffsetForLeaderEpochResponse\x12+\n\npartitions\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.EpochAnswer\"w\n\x0b\x45pochAnswer\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12!\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\"?\n\x18GetReplicaLogInfoRequest\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"Z\n\x19GetReplicaLogInfoResponse\x12\x12\n\nlast_epoch\x18\x01 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x02 \x01(\x03\x12\x11\n\tfolder_id\x18\x03 \x01(\x0c\"D\n\x15InitProducerIdRequest\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\"E\n\x16InitProducerIdResponse\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05*Z\n\x0eIsolationLevel\x12$\n ISOLATION_LEVEL_READ_UNCOMMITTED\x10\x00\x12\"\n\x1eISOLATION_LEVEL_READ_COMMITTED\x10\x01\x32\x94\x05\n\x04\x44\x61ta\x12L\n\rProduceStream\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse(\x01\x30\x01\x12\x42\n\x07Produce\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse\x12\x46\n\x0b\x46\x65tchStream\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse\x12N\n\x0bListOffsets\x12\x1e.tidelog.v1.ListOffsetsRequest\x1a\x1f.tidelog.v1.ListOffsetsResponse\x12i\n\x14OffsetForLeaderEpoch\x12\'.tidelog.v1.OffsetForLeaderEpochRequest\x1a(.tidelog.v1.OffsetForLeaderEpochResponse\x12`\n\x11GetReplicaLogInfo\x12$.tidelog.v1.GetReplicaLogInfoRequest\x1a%.tidelog.v1.GetReplicaLogInfoResponse\x12W\n\x0eInitProducerId\x12!.tidelog.v1.InitProducerIdRequest\x1a\".tidelog.v1.InitProducerIdResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.data_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ISOLATIONLEVEL']._serialized_start=2908
-  _globals['_ISOLATIONLEVEL']._serialized_end=2998
+  _globals['_ISOLATIONLEVEL']._serialized_start=2940
+  _globals['_ISOLATIONLEVEL']._serialized_end=3030
   _globals['_PRODUCEREQUEST']._serialized_start=62
   _globals['_PRODUCEREQUEST']._serialized_end=162
   _globals['_PARTITIONPRODUCE']._serialized_start=164
@@ -49,39 +49,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICA']._serialized_start=883
   _globals['_REPLICA']._serialized_end=930
   _globals['_FETCHPARTITION']._serialized_start=933
-  _globals['_FETCHPARTITION']._serialized_end=1150
-  _globals['_HELDPOSITION']._serialized_start=1152
-  _globals['_HELDPOSITION']._serialized_end=1246
-  _globals['_FETCHRESPONSE']._serialized_start=1248
-  _globals['_FETCHRESPONSE']._serialized_end=1313
-  _globals['_PARTITIONFETCHED']._serialized_start=1316
-  _globals['_PARTITIONFETCHED']._serialized_end=1702
-  _globals['_ABORTEDTRANSACTION']._serialized_start=1704
-  _globals['_ABORTEDTRANSACTION']._serialized_end=1767
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=1769
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1896
-  _globals['_LISTOFFSETSPARTITION']._serialized_start=1898
-  _globals['_LISTOFFSETSPARTITION']._serialized_end=2009
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=2011
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=2078
-  _globals['_LISTEDOFFSET']._serialized_start=2081
-  _globals['_LISTEDOFFSET']._serialized_end=2226
-  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_start=2228
-  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_end=2304
-  _globals['_EPOCHQUESTION']._serialized_start=2306
-  _globals['_EPOCHQUESTION']._serialized_end=2410
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_start=2412
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_end=2487
-  _globals['_EPOCHANSWER']._serialized_start=2489
-  _globals['_EPOCHANSWER']._serialized_end=2608
-  _globals['_GETREPLICALOGINFOREQUEST']._serialized_start=2610
-  _globals['_GETREPLICALOGINFOREQUEST']._serialized_end=2673
-  _globals['_GETREPLICALOGINFORESPONSE']._serialized_start=2675
-  _globals['_GETREPLICALOGINFORESPONSE']._serialized_end=2765
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2767
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2835
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2837
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2906
-  _globals['_DATA']._serialized_start=3001
-  _globals['_DATA']._serialized_end=3661
+  _globals['_FETCHPARTITION']._serialized_end=1167
+  _globals['_HELDPOSITION']._serialized_start=1169
+  _globals['_HELDPOSITION']._serialized_end=1263
+  _globals['_FETCHRESPONSE']._serialized_start=1265
+  _globals['_FETCHRESPONSE']._serialized_end=1330
+  _globals['_PARTITIONFETCHED']._serialized_start=1333
+  _globals['_PARTITIONFETCHED']._serialized_end=1734
+  _globals['_ABORTEDTRANSACTION']._serialized_start=1736
+  _globals['_ABORTEDTRANSACTION']._serialized_end=1799
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=1801
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=1928
+  _globals['_LISTOFFSETSPARTITION']._serialized_start=1930
+  _globals['_LISTOFFSETSPARTITION']._serialized_end=2041
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=2043
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=2110
+  _globals['_LISTEDOFFSET']._serialized_start=2113
+  _globals['_LISTEDOFFSET']._serialized_end=2258
+  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_start=2260
+  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_end=2336
+  _globals['_EPOCHQUESTION']._serialized_start=2338
+  _globals['_EPOCHQUESTION']._serialized_end=2442
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_start=2444
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_end=2519
+  _globals['_EPOCHANSWER']._serialized_start=2521
+  _globals['_EPOCHANSWER']._serialized_end=2640
+  _globals['_GETREPLICALOGINFOREQUEST']._serialized_start=2642
+  _globals['_GETREPLICALOGINFOREQUEST']._serialized_end=2705
+  _globals['_GETREPLICALOGINFORESPONSE']._serialized_start=2707
+  _globals['_GETREPLICALOGINFORESPONSE']._serialized_end=2797
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2799
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2867
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2869
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=2938
+  _globals['_DATA']._serialized_start=3033
+  _globals['_DATA']._serialized_end=3693
 # @@protoc_insertion_point(module_scope)

@@ -222,7 +222,10 @@ class FetchRequest(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """how long each partition's fetch may wait for min_bytes"""
+    """How long each partition's fetch may wait for min_bytes. The fetch of a follower in the in-sync set waits without an
+    end: it is answered when there are records, and told of a watermark that moves meanwhile (`waits`). While a stream
+    has fetches of a follower open, the leader sends something at least this often, maybe an empty message.
+    """
     min_bytes: _builtins.int
     """answer a partition's fetch once so many bytes are there"""
     isolation_level: Global___IsolationLevel.ValueType
@@ -299,6 +302,7 @@ class FetchPartition(_message.Message):
     HELD_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     fetch_id: _builtins.int
     """chosen by the sender, unique on its stream, comes back in the answer"""
     topic_id: _builtins.bytes
@@ -317,6 +321,8 @@ class FetchPartition(_message.Message):
     """followers: their log start; else -1"""
     max_bytes: _builtins.int
     """at most so many bytes, but always one whole batch"""
+    refused: _builtins.bool
+    """followers: the bytes last sent from this offset on were damaged; the leader checks its own"""
     def __init__(
         self,
         *,
@@ -329,10 +335,11 @@ class FetchPartition(_message.Message):
         held_offset: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
+        refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_id", b"fetch_id", "fetch_offset", b"fetch_offset", "held_offset", b"held_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_id", b"fetch_id", "fetch_offset", b"fetch_offset", "held_offset", b"held_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "refused", b"refused", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -410,6 +417,7 @@ class PartitionFetched(_message.Message):
     EPOCHS_FIELD_NUMBER: _builtins.int
     ABORTED_FIELD_NUMBER: _builtins.int
     PREFERRED_READ_REPLICA_FIELD_NUMBER: _builtins.int
+    WAITS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     fetch_id: _builtins.int
     """of the request"""
@@ -427,6 +435,8 @@ class PartitionFetched(_message.Message):
     """where the log starts now"""
     preferred_read_replica: _builtins.int
     """consumers: ask this node instead; -1 none"""
+    waits: _builtins.bool
+    """followers: no answer, but news of watermark and log start; the fetch goes on waiting"""
     records: _builtins.bytes
     """whole batches from the one that holds fetch_offset on"""
     @_builtins.property
@@ -460,11 +470,12 @@ class PartitionFetched(_message.Message):
         epochs: _abc.Iterable[_common_pb2.EpochStart] | None = ...,
         aborted: _abc.Iterable[Global___AbortedTransaction] | None = ...,
         preferred_read_replica: _builtins.int = ...,
+        waits: _builtins.bool = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["diverging", b"diverging", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "fetch_id", b"fetch_id", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_read_replica", b"preferred_read_replica", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted", b"aborted", "diverging", b"diverging", "epochs", b"epochs", "error", b"error", "fetch_id", b"fetch_id", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "preferred_read_replica", b"preferred_read_replica", "records", b"records", "topic_id", b"topic_id", "waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

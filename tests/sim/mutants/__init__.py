@@ -26,13 +26,19 @@ MUTANTS: Final = (
     Mutant(leaders.a_diverging_fetch_counts, "S2", stories.stale_position, MIXED),
     Mutant(leaders.a_replica_joins_by_its_log_end, "S4", stories.join_by_log_end, MEMBER_LACKS),
     Mutant(leaders.a_joiner_counts_once_admitted, "S5", stories.late_proposal, MEMBER_LACKS),
-    Mutant(leaders.a_refused_joiner_counts_no_more, "S5", stories.late_proposal, MEMBER_LACKS),
+    Mutant(leaders.a_refused_joiner_counts_no_more, "S5", stories.late_proposal, MEMBER_LACKS, 3),
     Mutant(
         leaders.a_refused_joiner_counts_no_more,
         "S5",
         stories.lost_answer_to_a_proposal,
-        "committed without a member of the set",
-        4,
+        f"committed without a member of the set|{MEMBER_LACKS}",
+        6,
+    ),
+    Mutant(
+        leaders.a_leader_does_not_look_at_its_own_bytes,
+        "S15",
+        stories.rot_that_a_follower_refuses,
+        "the rotten log is out of use",
     ),
     Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS, 5),
     Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, "too small has committed"),
@@ -88,7 +94,7 @@ MUTANTS: Final = (
     Mutant(leaders.reports_of_any_stream_count, "S2", replication_stories.report_of_another_stream, MEMBER_LACKS),
     # followers
     Mutant(followers.a_watermark_comes_before_the_cut, "S7", stories.watermark_of_a_diverging_answer, MIXED),
-    Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "offset 8 is missing"),
+    Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "lost offsets 8"),
     Mutant(
         followers.a_refused_follower_is_given_one_tick,
         "found",
@@ -100,7 +106,7 @@ MUTANTS: Final = (
         "found",
         stories.stopped_while_connecting,
         "the node has stopped",
-        2,
+        7,
     ),
     Mutant(
         followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS

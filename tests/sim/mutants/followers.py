@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import methods, replica_fetcher
+from node import fetch_answers, methods, replica_fetcher
 from node import partition as node_partition
 from node.duplex import run_duplex
 from replication import follower
@@ -18,12 +18,12 @@ from tidelog.types import Offset
 def a_watermark_comes_before_the_cut(patch: Patch) -> None:
     """A diverging answer carries the leader's watermark; the follower takes it first and cuts its log when it is told
     again."""
-    answer_of, cut_of = node_partition.Partition._diverging_answer, follower.PartitionFollower._diverged
+    answer_of, cut_of = fetch_answers.diverging_answer, follower.PartitionFollower._diverged
     told: set[int] = set()
 
-    def diverging_answer(self: Any, fetch: Any, end: Any) -> Any:
-        answer = answer_of(self, fetch, end)
-        answer.high_watermark = self.log.high_watermark
+    def diverging_answer(fetch: Any, log: Any, epoch: Any, end: Any) -> Any:
+        answer = answer_of(fetch, log, epoch, end)
+        answer.high_watermark = log.high_watermark
         return answer
 
     def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
@@ -32,7 +32,7 @@ def a_watermark_comes_before_the_cut(patch: Patch) -> None:
         told.add(self.leader_epoch)
         return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
 
-    patch.setattr(node_partition.Partition, "_diverging_answer", diverging_answer)
+    patch.setattr(node_partition, "diverging_answer", diverging_answer)
     patch.setattr(follower.PartitionFollower, "_diverged", diverged)
 
 

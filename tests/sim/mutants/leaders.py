@@ -234,3 +234,8 @@ def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
         self.leading_in(fetch.leader_epoch)
 
     patch.setattr(node_partition.Partition, "reader_fetched", reader_fetched)
+
+
+def a_leader_does_not_look_at_its_own_bytes(patch: Patch) -> None:
+    """What followers refuse is sent to them again, for ever."""
+    patch.setattr(node_partition.Partition, "_check_own", lambda *_: None)

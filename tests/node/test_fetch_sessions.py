@@ -1,0 +1,120 @@
+"""The fetches of one follower from one leader, many partitions on one stream: what has nothing new is not mentioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from node.partition import Partition
+from node.replica_config import ReplicaConfig
+from node.replica_fetcher import ReplicaFetcher
+from replication.follower import FollowerState
+from tests.node.wires import Cluster, batch
+from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
+from tidelog.v1 import data_pb2
+
+MANY = 40
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster(2, partitions=MANY, segment_index_bytes="1024")
+    for index in range(MANY):
+        cluster.set(index, leader=NodeId(1), publish=False)
+    cluster.publish()
+    cluster.run(1)
+    yield cluster
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+@pytest.fixture
+def mentioned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which partitions the follower's requests are about, one number for each mention."""
+    numbers: list[int] = []
+    make = ReplicaFetcher._next_request
+
+    def recorded(fetcher: ReplicaFetcher) -> data_pb2.FetchRequest:
+        request = make(fetcher)
+        numbers.extend(item.partition for item in request.partitions)
+        numbers.extend(item.partition for item in request.held)
+        return request
+
+    monkeypatch.setattr(ReplicaFetcher, "_next_request", recorded)
+    return numbers
+
+
+def produce_everywhere(cluster: Cluster) -> None:
+    """One batch for each partition, all in one turn of the loop."""
+    for index in range(MANY):
+        cluster.partition(1, index).produce(
+            batch(b"x"), acks=Acks.LEADER, leader_epoch=NO_LEADER_EPOCH, deadline=Millis(1 << 60), done=ignore
+        )
+
+
+def ignore(*outcome: object) -> None:
+    """Nobody waits for it."""
+
+
+def test_idle_partitions_are_not_mentioned_and_cost_no_ticks(
+    cluster: Cluster, mentioned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticked: list[Partition] = []
+    monkeypatch.setattr(Partition, "tick", ticked.append)
+    monkeypatch.setattr(Partition, "review", ticked.append)
+    sent = cluster.wires.messages
+    cluster.run(30)
+    assert mentioned == []
+    assert ticked == []
+    wait_s = ReplicaConfig().fetch_wait_ms / 1000
+    assert cluster.wires.messages - sent <= 30 / wait_s, "a sign of life, no more often than a fetch may wait"
+    assert not cluster.manager(2)._fetchers[NodeId(1)]._failures, "which keeps the stream from being given up"
+
+
+def test_one_busy_partition_wakes_no_other(cluster: Cluster, mentioned: list[int]) -> None:
+    cluster.produce(1, batch(b"a"), index=7)
+    cluster.run(1)
+    assert set(mentioned) == {7}
+    assert cluster.watermark(2, 7) == 1, "the follower hears of the watermark without records"
+    assert mentioned.count(7) == 1, "the next fetch, which says what is held already"
+
+
+def test_many_busy_partitions_share_messages(cluster: Cluster) -> None:
+    produce_everywhere(cluster)
+    sent = cluster.wires.messages
+    cluster.run(1)
+    assert all(cluster.watermark(2, index) == 1 for index in range(MANY))
+    assert cluster.wires.messages - sent < MANY // 2
+
+
+def test_a_fetch_that_waits_hears_where_the_log_starts_now(cluster: Cluster, mentioned: list[int]) -> None:
+    cluster.produce(1, batch(b"a"), index=3)
+    cluster.run(1)
+    mentioned.clear()
+    log: Any = cluster.log(1, 3)
+    log.advance_log_start_offset(Offset(1))
+    cluster.partition(1, 3).log_start_moved()
+    cluster.until(lambda: cluster.log(2, 3).log_start_offset == 1)
+    assert mentioned == []
+
+
+def test_a_member_that_was_taken_out_while_its_fetch_waited_is_heard_again(cluster: Cluster) -> None:
+    """The controller took it out because it was silent; it has everything, and nothing new will ever come."""
+    cluster.produce(1, batch(b"a"), index=5)
+    cluster.run(1)
+    assert cluster.partition(2, 5).follower.state is FollowerState.OPEN
+    cluster.set(5, isr=(NodeId(1),))
+    cluster.until(lambda: cluster.state(5).isr == (1, 2), what="it is proposed again")
+
+
+def test_a_new_stream_begins_with_the_watermark(cluster: Cluster) -> None:
+    """The follower's stream breaks before it has heard that its last records are committed."""
+    cluster.machines[1].executor.holding = True
+    produce_everywhere(cluster)
+    cluster.run(0.01)
+    assert all(cluster.log(2, index).log_end_offset == 1 for index in range(MANY))
+    cluster.wires.break_streams()
+    cluster.machines[1].executor.release()
+    cluster.until(lambda: all(cluster.watermark(2, index) == 1 for index in range(MANY)), within=2)
