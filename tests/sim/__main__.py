@@ -16,12 +16,10 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
-from tests.sim.plan import Plan, make_plan
+from tests.sim.judged import plan_of, run_one
 from tests.sim.random_world import Outcome, run
-from tests.sim.shrink import shrink
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,12 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_many(range(first, first + given.seeds), given.jobs, given.nodes)
 
 
-def plan_of(seed: int, nodes: int | None) -> Plan:
-    """The plan of a seed; with a size of its own, one with three voters."""
-    plan = make_plan(seed, nodes)
-    return plan if nodes is None else replace(plan, voters=min(nodes, 3))
-
-
 def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
     """One world, everything shown."""
     plan = plan_of(seed, nodes)
@@ -56,16 +48,6 @@ def replay(seed: int, dropped: frozenset[int], nodes: int | None) -> int:
     if outcome.failure is not None:
         print(f"\nFAILED: {outcome.failure.splitlines()[0]}")
     return 1 if outcome.failure else 0
-
-
-def run_one(seed: int, nodes: int | None) -> tuple[Outcome, str]:
-    """The world of a seed, and what to show of it where it fails."""
-    plan = plan_of(seed, nodes)
-    outcome = run(plan)
-    if outcome.failure is None:
-        return outcome, ""
-    dropped = shrink(plan, outcome.failure)
-    return outcome, report(outcome, plan, dropped, nodes)
 
 
 def run_many(seeds: range, jobs: int, nodes: int | None) -> int:
@@ -86,18 +68,6 @@ def run_many(seeds: range, jobs: int, nodes: int | None) -> int:
         f"{sum(o.read for o in done)} read; {len(failed)} failed{': ' if failed else ''}{', '.join(map(str, failed))}"
     )
     return 1 if failed else 0
-
-
-def report(outcome: Outcome, plan: Plan, dropped: frozenset[int], nodes: int | None) -> str:
-    """A failure with the faults that it needs, and the command that replays it with these alone."""
-    kept = [f"  {number:3d} {fault}" for number, fault in enumerate(plan.faults) if number not in dropped]
-    size = "" if nodes is None else f" --nodes {nodes}"
-    without = f" --without {','.join(map(str, sorted(dropped)))}" if dropped else ""
-    return (
-        f"\nseed {outcome.seed} FAILED: {outcome.failure}\nit needs {len(kept)} of {len(plan.faults)} faults:\n"
-        + "\n".join(kept)
-        + f"\nreplay it with: python -m tests.sim --seed {outcome.seed}{size}{without}\n"
-    )
 
 
 def describe(outcome: Outcome) -> str:

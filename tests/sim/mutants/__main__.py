@@ -14,20 +14,9 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from tests.sim.mutants import MUTANTS
-from tests.sim.mutants.mutant import is_caught, told, worlds
-
-
-class Found(NamedTuple):
-    """What came of one planted bug. noticed: what a random world said, the last of `tried`; None: all were well."""
-
-    number: int
-    by_story: bool
-    said: str | None
-    tried: int
-    noticed: str | None
+from tests.sim.mutants.examined import Found, examine
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,13 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wrong:
         print(f"not noticed by their story: {', '.join(wrong)}", file=sys.stderr)
     return 1 if wrong else 0
-
-
-def examine(number: int, seeds: range) -> Found:
-    """Plant one bug, in its story and in worlds until one notices."""
-    said = told(MUTANTS[number])
-    count, noticed = worlds(MUTANTS[number], seeds)
-    return Found(number, is_caught(MUTANTS[number], said), said, count, noticed)
 
 
 def line(found: Found) -> str:
