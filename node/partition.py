@@ -541,12 +541,12 @@ class Partition:
     def review(self) -> bool:
         """A longer time goes by: the in-sync set is looked at, and what a full disk refused is tried again. Returns
         whether that is worth doing once more, or nothing is left that time could change."""
-        if self.log.held < self.log.log_end_offset:
+        unsynced = self.log.held < self.log.log_end_offset
+        if unsynced:
             self.sync()
-            return True
         leader = self.leader
         if leader is None:
-            return False
+            return unsynced
         now = self._host.monotonic_ms()
         self._lead(leader.handle(Ticked(now)))
         return not leader.in_sync.is_settled(now)
