@@ -14,9 +14,9 @@ Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from storage.agreed_indexes import Agreement, read_agreements, remove_agreements, write_agreements
 from storage.config import INT64_MAX
@@ -34,6 +34,8 @@ from storage.transaction_index import (
 )
 from tidelog.records.checksum import crc32c
 from tidelog.types import Millis, Offset, ProducerId
+
+HoleRule: TypeAlias = Callable[[LogSegment, Offset], bool]
 
 
 class _Marker(NamedTuple):
@@ -166,13 +168,15 @@ class AbortedTransactions:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def collect(self, segments: LogSegments, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end), by their first offsets. Raises BrokenChain,
-        OSError."""
+    def collect(
+        self, segments: LogSegments, start: Offset, end: Offset, is_hole: HoleRule
+    ) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end), by their first offsets. is_hole: is it wrong that
+        offsets are missing behind this segment, before one that begins there? Raises BrokenChain, OSError."""
         found: list[AbortedTransaction] = []
         searched = segments.from_offset(start)
         for segment, behind in zip_longest(searched, searched[1:]):
-            index = self._believe(segment, segments)
+            index = self._believe(segment, segments, behind, is_hole)
             result = index.collect(start, end)
             found.extend(result.transactions)
             open_since = self._open_behind.get(segment.base_offset)
@@ -181,18 +185,33 @@ class AbortedTransactions:
                 break
         return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
 
-    def _believe(self, segment: LogSegment, segments: LogSegments) -> TransactionIndex:
-        """The segment's index, once it agrees with the batches."""
+    def _believe(
+        self, segment: LogSegment, segments: LogSegments, behind: LogSegment | None, is_hole: HoleRule
+    ) -> TransactionIndex:
+        """The segment's index, once it agrees with the batches. What is left of a segment that lost its end does not
+        tell all that was aborted, since markers may have been there: of that, the index is believed too."""
         base, closed = segment.base_offset, segment is not segments.active
         index = self._believed.get(base)
         if index is not None and (not closed or base in self._open_behind):
             return index
         if closed and self.recall(segment):
             return self._believed[base]
-        index = self._put_right(base, told := tell(self._files, self._folder, segments.all, segment))
+        told = tell(self._files, self._folder, segments.all, segment)
+        end = None if behind is None or not is_hole(segment, behind.base_offset) else behind.base_offset
+        if end is not None and segment.end_below(end) < end:
+            told = told._replace(aborted=self._joined(base, told.aborted))
+        index = self._put_right(base, told)
         if closed:
             self._open_behind[base] = told.open_since
         return index
+
+    def _joined(self, base: Offset, told: list[AbortedTransaction]) -> list[AbortedTransaction]:
+        """What the index says and what the batches say."""
+        try:
+            entries = self._index(base).entries
+        except CorruptIndex:
+            return told
+        return sorted({*entries, *told}, key=lambda transaction: transaction.last_offset)
 
     def _put_right(self, base: Offset, told: Told) -> TransactionIndex:
         index = self._index(base)

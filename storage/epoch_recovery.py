@@ -22,7 +22,7 @@ from storage.loading_site import LoadingSite
 from storage.segment import LogSegment
 from tidelog.errors import CorruptLog
 from tidelog.records.header import BatchHeader
-from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Offset
 
 _V2 = 2
 
@@ -46,6 +46,8 @@ class EpochRecovery:
         self.cache = LeaderEpochCache(entries or ())
         self.file = EpochFile(site.files, site.epoch_path, -1)
         self._has_messages = False
+        self._below: list[EpochStart] = []
+        """Of batches below the first entry."""
 
     def begin(self, below: Sequence[LogSegment]) -> None:
         """Know the epochs of these segments, of which no batch is met otherwise. Raises OSError."""
@@ -77,17 +79,23 @@ class EpochRecovery:
 
     def _agrees(self, epoch: LeaderEpoch, offset: Offset) -> bool:
         """Is that the epoch in force there? Where a log was cut from its beginning, the first entry says where it
-        starts now, and a batch may begin below it. An entry above that is of a log that was here before."""
-        entries, known = self.cache.entries, self._site.known
+        starts now, and a batch may begin below it."""
+        entries = self.cache.entries
         if not entries:
             return False
         if offset < entries[0].start_offset:
-            return epoch <= entries[0].epoch and (known.foreign or entries[0].start_offset <= known.log_start)
+            self._below.append(EpochStart(epoch, offset))
+            return epoch <= entries[0].epoch
         return self.cache.last_with_data(Offset(offset + 1)) == epoch
 
     def finish(self, log_start: Offset, log_end: Offset) -> None:
         """All batches were met. Raises OSError."""
         self.cache.truncate_from_end(Offset(log_end + 1))
+        entries = self.cache.entries
+        if self._below and (not entries or entries[0].start_offset >= log_end):  # of a log that was here before
+            self.cache.clear()
+            for entry in [*self._below, *entries]:
+                self.cache.assign(entry.epoch, entry.start_offset)
         if not self.lost or not self._has_messages:
             return
         self.cache.clear()

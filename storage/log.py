@@ -400,7 +400,7 @@ class Log:
     def aborted_transactions(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that have records in [start, end), by their first offsets. Raises CorruptLog,
         KafkaStorageError."""
-        return self.guard("reading", lambda: self._producers.aborted(start, end))
+        return self.guard("reading", lambda: self._producers.aborted(start, end, self._reader.is_hole))
 
     def is_duplicate(self, records: Buffer) -> bool:
         """Would `append` say, of what a client sends, that it lies here already? Raises CorruptRecord."""

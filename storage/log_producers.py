@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.aborted_transactions import Told
+from storage.aborted_transactions import HoleRule, Told
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
 from storage.files import Buffer, Files
@@ -84,9 +84,9 @@ class LogProducers:
         first = self._state.first_unstable_offset
         return None if first is None else max(first, log_start)
 
-    def aborted(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end). Raises BrokenChain too."""
-        return self._aborted.collect(self._segments, start, end)
+    def aborted(self, start: Offset, end: Offset, is_hole: HoleRule) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end). is_hole: as LogReader's. Raises BrokenChain too."""
+        return self._aborted.collect(self._segments, start, end, is_hole)
 
     def unbelieved(self, end: Offset) -> list[LogSegment]:
         """The closed segments below `end` whose batches a search for aborted transactions would have to read."""

@@ -62,11 +62,11 @@ class LogReader:
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
-            if segment is holder and behind and self._is_hole(holder, behind[0].base_offset):
+            if segment is holder and behind and self.is_hole(holder, behind[0].base_offset):
                 raise Hole(holder.size, offset, behind[0].base_offset)
         return LogRead(b"", offset, ())
 
-    def _is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
+    def is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
         """Is it wrong that offsets are missing before a segment that begins at `base_offset`? A roll leaves none, but
         for what no segment can hold; compaction does."""
         return self.holes_below < base_offset <= last.base_offset + INT32_MAX

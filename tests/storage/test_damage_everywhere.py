@@ -211,6 +211,43 @@ def test_any_file_may_be_lost_or_spoiled(state: str, harm: str) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
+def test_any_file_may_end_anywhere(state: str) -> None:
+    """Cut within each header, and at every seventh byte elsewhere: an index at every entry, and within each."""
+    was = written(state)
+    for path, data in files(was):
+        starts = [
+            position for position in range(len(data)) if path.endswith(".log") and _begins_batch(was, data, position)
+        ]
+        lengths = {start + within for start in starts for within in (0, 1, 12, 17, 21, 60, 61)} | set(
+            range(0, len(data), 7)
+        )
+        for length in sorted(length for length in lengths if length < len(data)):
+            disk = was.disk.twin()
+            write_file(disk, path, data[:length])
+            try:
+                judge(disk, was)
+            except Exception as error:
+                raise AssertionError(f"{state}: {path} ends at {length} of {len(data)} bytes: {error}") from error
+
+
+def test_a_closed_segment_that_lost_its_markers_does_not_show_what_they_aborted() -> None:
+    """Cut between two batches behind a clean stop: what is left of it does not tell that a transaction was aborted, its
+    index does."""
+    was = written("clean")
+    disk = was.disk.twin()
+    data = read_file(disk, f"{FOLDER}/00000000000000000000.log")
+    assert data is not None
+    ends = [position for position in range(1, len(data)) if _begins_batch(was, data, position)]
+    write_file(disk, f"{FOLDER}/00000000000000000000.log", data[: ends[3]])
+    judge(disk, was)
+
+
+def _begins_batch(was: Written, data: bytes, position: int) -> bool:
+    base = int.from_bytes(data[position : position + 8])
+    return was.batches.get(base, b"?") == data[position : position + len(was.batches.get(base, b"?"))]
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_no_recovery_point_costs_time_only(state: str) -> None:
     was = written(state)
     disk = was.disk.twin()
