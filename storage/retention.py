@@ -46,7 +46,11 @@ def count_deletable(
 
 
 def _expired(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
-    return config.delete and 0 <= config.retention_ms < _age(segment, now)
+    if not (config.delete and 0 <= config.retention_ms < _age(segment, now)):
+        return False
+    if segment.size:
+        segment.confirm_largest()  # what a damaged time index says must not delete records
+    return config.retention_ms < _age(segment, now)
 
 
 def _age(segment: LogSegment, now: Millis) -> float:

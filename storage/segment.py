@@ -14,10 +14,11 @@ Source: Kafka's LogSegment; vectors' README for the index rule.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
-from storage.config import LogConfig
+from storage.config import INT32_MAX, LogConfig
 from storage.files import Buffer, File, Files, sync_paths
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
@@ -66,6 +67,7 @@ class LogSegment:
         "_preallocated",
         "_since_index",
         "_time_index",
+        "_unconfirmed",
         "base_offset",
         "created_ms",
         "first_timestamp",
@@ -107,6 +109,8 @@ class LogSegment:
         """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no
         batch."""
         self._max: TimestampOffset | None = None
+        self._unconfirmed = False
+        """Is `_max` what the time index says, and not what the log says?"""
         limit = config.segment_index_bytes
         self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
         self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
@@ -158,10 +162,31 @@ class LogSegment:
     def largest(self) -> TimestampOffset:
         """Largest timestamp, and the last offset of the batch that brought it; (-1, base offset) for none."""
         if self._max is None:
+            self._unconfirmed = True
             self._max = (
                 self.time_index.last if self.time_index.entries else TimestampOffset(Millis(-1), self.base_offset)
             )
         return self._max
+
+    def confirm_largest(self) -> TimestampOffset:
+        """`largest`, held against the log once where the time index said it, and put right. Raises CorruptIndex,
+        OSError."""
+        told = self.largest
+        if self._unconfirmed:
+            self._unconfirmed = False
+            with suppress(BrokenChain):  # the log is damaged there: its readers say so
+                if not self._is_largest(told):
+                    self.put_indexes_right()
+        return self.largest
+
+    def _is_largest(self, told: TimestampOffset) -> bool:
+        """Is there a batch with that timestamp, and none with a larger one behind the last index entry?"""
+        if told.timestamp >= 0:
+            header = self.find(told.offset)
+            if header is None or header.max_timestamp != told.timestamp:
+                return False
+        tail = self.walk(self.start_for(self.index.last.offset))
+        return all(header.max_timestamp <= told.timestamp for header in tail)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -194,6 +219,9 @@ class LogSegment:
         since = self._since_index
         index, times = self._index.get(), self._time_index.get()
         if since + size > self._interval:
+            if index.last.offset >= headers[0].last_offset > self.base_offset or not times.takes(*self.largest):
+                self.rebuild_indexes()  # they have changed behind our back
+                since, index, times = self._since_index, self._index.get(), self._time_index.get()
             index.make_room(len(headers))
             times.make_room(len(headers))
         file = self.file
@@ -219,9 +247,12 @@ class LogSegment:
         self.size = position
 
     def become_inactive(self) -> None:
-        """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError."""
+        """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError, BrokenChain."""
+        self.ensure_indexes()
         if self.size:
             largest = self.largest
+            if not self.time_index.takes(*largest):
+                self.rebuild_indexes()
             if largest.timestamp > self.time_index.last.timestamp:
                 self.time_index.make_room(1)
                 self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
@@ -260,9 +291,34 @@ class LogSegment:
     def start_for(self, offset: Offset) -> int:
         """Where in the file to begin a search for `offset`: a batch at or before it, by the index. Raises BrokenChain,
         OSError."""
-        self.ensure_indexes()
-        position = self.index.lookup(offset).position
-        return position if position < self.size else 0
+        index, _ = self.ensure_indexes()
+        position = index.lookup(offset).position
+        if position and not self._ends_below(position, Offset(offset + 1)):
+            return self.index.lookup(offset).position if self.put_indexes_right() else 0
+        return position
+
+    def _ends_below(self, position: int, offset: Offset) -> bool:
+        """Does a batch begin at this byte that ends below `offset`? Then all before it do."""
+        if not 0 <= position < self.size:
+            return False
+        try:
+            link = Link(position, self.size, self.base_offset)
+            header = link.read(self.file.pread(HEADER_BYTES, position), 0)
+        except BrokenChain:
+            return False
+        return header is not None and header.last_offset < offset
+
+    def put_indexes_right(self) -> bool:
+        """The log does not agree with an index. Where its batches follow each other, they are right: the indexes are
+        rebuilt. Returns whether they were; else the log is damaged, and whoever reads there says so. Raises OSError."""
+        try:
+            for header in self.walk():
+                if header.last_offset - self.base_offset > INT32_MAX:
+                    return False
+            self._rebuild_durably()
+        except BrokenChain:
+            return False
+        return True
 
     def check_from(self, offset: Offset) -> BrokenChain | None:
         """Read everything from the last index entry below `offset` on, checksums included. Returns the first break."""
@@ -315,7 +371,10 @@ class LogSegment:
         self._since_index = 0
         self.first_timestamp = None
         self._max = None
-        self._measure_tail()
+        try:
+            self._measure_tail()
+        except (BrokenChain, CorruptIndex):  # of entries that are no more, or were never right
+            self.rebuild_indexes()
 
     def check_tail(self) -> Offset:
         """Walk from the last index entry to the end of the file: what a clean start reads. Returns the next offset.
@@ -330,10 +389,16 @@ class LogSegment:
         if start and start >= self.size:
             raise CorruptIndex(f"{self.index.path} points at byte {start}, the file has {self.size}")
         largest, next_offset = self.largest, self.base_offset
+        if start and not self._ends_below(start, Offset(self.index.last.offset + 1)):
+            raise CorruptIndex(f"{self.index.path} ends with {tuple(self.index.last)}, where no such batch is")
         for header in self.walk(start):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
             next_offset = Offset(header.last_offset + 1)
+        if start and self.index.last.offset >= next_offset:
+            raise CorruptIndex(
+                f"{self.index.path} points at offset {self.index.last.offset}, the log ends at {next_offset}"
+            )
         if largest.offset >= next_offset and self.time_index.entries:
             raise CorruptIndex(
                 f"{self.time_index.path} points at offset {largest.offset}, the log ends at {next_offset}"
@@ -346,10 +411,13 @@ class LogSegment:
         try:
             return self.index, self.time_index
         except CorruptIndex:
-            self.rebuild_indexes()
-            self.trim_indexes()
-            self.sync_indexes()
+            self._rebuild_durably()
         return self.index, self.time_index
+
+    def _rebuild_durably(self) -> None:
+        self.rebuild_indexes()
+        self.trim_indexes()
+        self.sync_indexes()
 
     def sync_indexes(self) -> None:
         """Make indexes durable that no flush will: a time entry that a crash left zero looks like any other. Raises
@@ -359,8 +427,13 @@ class LogSegment:
     def rebuild_indexes(self) -> None:
         """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
         self.start_rebuild()
+        next_offset = self.base_offset
         for header in self.walk():
+            if header.last_offset - self.base_offset > INT32_MAX:
+                reason = f"offset {header.last_offset} is too far from the segment's base offset {self.base_offset}"
+                raise BrokenChain(header.position, next_offset, reason)
             self.index_batch(header, header.position)
+            next_offset = Offset(header.last_offset + 1)
 
     def start_rebuild(self) -> None:
         """Empty both indexes; `index_batch` then fills them, batch by batch."""

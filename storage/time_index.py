@@ -57,6 +57,10 @@ class TimeIndex(AbstractIndex):
         timestamp, relative = self.unpack(slot)
         return TimestampOffset(Millis(timestamp), Offset(self.base_offset + relative))
 
+    def takes(self, timestamp: int, offset: int) -> bool:
+        """Is neither below the last entry's?"""
+        return not self.entries or (timestamp >= self.last.timestamp and offset >= self.last.offset)
+
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add an entry if the timestamp is larger than the last one's; an equal one is ignored.
 

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
+from storage.time_index import TimestampOffset
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
 from tidelog.records.record import Record
-from tidelog.types import LeaderEpoch, Millis, Offset
+from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -43,7 +44,7 @@ def find_timestamp(
         if segment.base_offset >= up_to:
             break
         segment.ensure_indexes()
-        if segment.largest.timestamp < timestamp:
+        if segment.confirm_largest().timestamp < timestamp:
             continue
         found = _find_in(segment, timestamp, start, up_to)
         if found is not None:
@@ -53,7 +54,7 @@ def find_timestamp(
 
 def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) -> TimestampedOffset | None:
     entry = segment.time_index.lookup(timestamp - 1)
-    first = segment.find(max(entry.offset, start))
+    first = segment.find(max(entry.offset, start) if _is_true(segment, entry) else start)
     if first is None:
         return None
     for header in segment.walk(first.position):
@@ -64,6 +65,17 @@ def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) 
             if found is not None:
                 return found
     return None
+
+
+def _is_true(segment: LogSegment, entry: TimestampOffset) -> bool:
+    """Has a batch brought the time that an index entry tells? Else the indexes are put right."""
+    if entry == (NO_TIMESTAMP, segment.base_offset):
+        return True  # there is none
+    batch = segment.find(entry.offset)
+    if batch is not None and batch.max_timestamp == entry.timestamp:
+        return True
+    segment.put_indexes_right()
+    return False
 
 
 def _record_in(
@@ -103,10 +115,10 @@ def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to:
     for i, segment in enumerate(segments):
         if segment.base_offset >= up_to:
             break
+        segment.ensure_indexes()
         whole = i + 1 < len(segments) and segments[i + 1].base_offset <= up_to and segment.base_offset >= start
         if whole:
-            segment.ensure_indexes()
-            largest = max(largest, segment.largest.timestamp)
+            largest = max(largest, segment.confirm_largest().timestamp)
             continue
         largest = max(largest, _largest_in(segment, start, up_to))
     return find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
@@ -116,6 +128,8 @@ def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
     """The largest timestamp of the records with start <= offset < up_to; -1 for none."""
     largest = -1
     if segment.base_offset >= start:  # what lies below the last index entry is in the time index, too
+        if not _is_true(segment, segment.time_index.before(up_to)):
+            return _largest_in(segment, start, up_to)
         position = segment.start_for(Offset(up_to - 1))
         largest = segment.time_index.before(up_to).timestamp
     else:

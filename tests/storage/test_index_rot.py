@@ -1,0 +1,106 @@
+"""Bits of an index file change under a log that is in use: what is asked of the log is answered as if they had not.
+
+Kafka believes an entry that looks like one. Here the log has the last word: a search begins at a batch that ends where
+the entry says, or the indexes are built anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from storage.segment import segment_path
+from tests.storage.workbench import NOW, SMALL, Bench
+from tidelog.types import Millis, Offset
+
+CONFIG = replace(SMALL, index_interval_bytes=150, retention_ms=1_000)
+COUNT = 40
+BITS = (0, 6, 7)
+
+
+def filled() -> Bench:
+    """Two segments of single records, a millisecond apart; opened again, so that no index is in memory."""
+    bench = Bench(CONFIG)
+    for i in range(COUNT):
+        bench.lead(b"v%d" % i * 4, timestamp=NOW + i)
+    bench.commit()
+    bench.restart_clean()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.segment_count == 2
+    return bench
+
+
+def read_at_every_offset(bench: Bench) -> object:
+    return [bytes(bench.log.read(Offset(i), 1, up_to=Offset(COUNT)).records) for i in range(COUNT)]
+
+
+def look_up_every_time(bench: Bench) -> object:
+    return [bench.log.offset_for_timestamp(NOW + i, up_to=Offset(COUNT)) for i in range(COUNT)]
+
+
+def find_the_largest_time(bench: Bench) -> object:
+    return [bench.log.largest_timestamp(up_to=Offset(up_to)) for up_to in (COUNT, COUNT - 3)]
+
+
+def cut_and_go_on(bench: Bench) -> object:
+    ends = []
+    for offset in (38, 20, 13):
+        bench.log.truncate_to(Offset(offset))
+        ends.append((bench.log.log_end_offset, bench.lead(b"new", timestamp=NOW + offset)))
+    return ends, bench.contents(), look_up_every_time(bench)
+
+
+def append_and_roll(bench: Bench) -> object:
+    for i in range(8):
+        bench.lead(b"new", timestamp=NOW + COUNT + i)
+    bench.log.roll(Millis(NOW))
+    return bench.contents(), [segment.base_offset for segment in bench.log.segments]
+
+
+def stop(bench: Bench) -> object:
+    bench.restart_clean()
+    return bench.contents()
+
+
+@pytest.mark.parametrize(
+    "ask", [read_at_every_offset, look_up_every_time, find_the_largest_time, cut_and_go_on, append_and_roll, stop]
+)
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_flipped_bit_changes_no_answer(ask: Callable[[Bench], object], suffix: str) -> None:
+    expected = ask(filled())
+    whole = filled()
+    for base in [segment.base_offset for segment in whole.log.segments]:
+        for position in range(whole.disk.size(segment_path(whole.log.path, base, suffix)) or 0):
+            bench = filled()
+            bench.disk.flip_bit(segment_path(bench.log.path, base, suffix), position, BITS[position % 3])
+            assert ask(bench) == expected, f"byte {position} of {base}{suffix}"
+            assert bench.log.damage is None
+
+
+def test_retention_does_not_believe_a_time_that_no_batch_has() -> None:
+    """A smaller timestamp in the last entry, or entries lost at the end, would delete records before their time."""
+    for damage in ("flip", "cut"):
+        bench = filled()
+        path = segment_path(bench.log.path, 0, ".timeindex")
+        size = bench.disk.size(path) or 0
+        if damage == "flip":
+            bench.disk.flip_bit(path, size - 12 + 4, 6)
+        else:
+            file = bench.disk.open(path)
+            file.truncate(12)
+            file.close()
+        last = bench.log.segments[1].base_offset - 1
+        assert bench.log.delete_old_segments(Millis(NOW + last + 1_000)) == 0
+        assert bench.log.delete_old_segments(Millis(NOW + last + 1_001)) == 1
+
+
+def test_damage_of_the_log_is_not_taken_for_damage_of_its_index() -> None:
+    """A batch that an entry points at is gone: the entries behind it lead on to what can still be read."""
+    bench = filled()
+    entries = [bench.log.segments[0].index.entry(slot) for slot in range(bench.log.segments[0].index.entries)]
+    bench.disk.flip_bit(segment_path(bench.log.path, 0, ".log"), entries[2].position + 16, 6)
+    read = bench.log.read(entries[4].offset, 1, up_to=Offset(COUNT))
+    assert read.next_offset == entries[4].offset + 1
+    assert bench.log.segments[0].index.entries == len(entries)
