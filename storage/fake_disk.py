@@ -7,7 +7,8 @@ Kept true:
   3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
      as on Linux: only writing them again does that.
   4. Same calls, same generator: same disk.
-Left to others: time (an executor says how long a sync takes).
+Left to others: time. A slow call says how long it takes (`on_wait`), a test's clock moves; in the simulator an executor
+says how long a sync takes.
 Source: the experience collected in scenarios 3 and 14 of the design; hashicorp/raft-wal's types/vfs.go for the look.
 """
 
@@ -31,15 +32,17 @@ class SimulatedCrash(BaseException):
 
 
 class Fault:
-    """A planned failure: the next `times` calls of `operation` on paths that contain `path` raise `error`."""
+    """What is planned for the next `times` calls of `operation` on paths that contain `path`: they take `wait_ms`, and
+    raise `error`, 0 for none."""
 
-    __slots__ = ("error", "operation", "path", "skip", "times")
+    __slots__ = ("error", "operation", "path", "skip", "times", "wait_ms")
 
-    def __init__(self, operation: str, path: str, error: int, times: int, skip: int) -> None:
+    def __init__(self, operation: str, path: str, error: int, times: int, skip: int, wait_ms: int = 0) -> None:
         self.operation, self.path, self.error, self.times, self.skip = operation, path, error, times, skip
+        self.wait_ms = wait_ms
 
     def hits(self, operation: str, path: str) -> bool:
-        """Does this call fail? Counts it."""
+        """Is this call one of them? Counts it."""
         if self.times == 0 or operation != self.operation or self.path not in path:
             return False
         if self.skip > 0:
@@ -165,6 +168,8 @@ class FakeDisk:
         self._faults: list[Fault] = []
         self.on_call: Callable[[str], None] | None = None
         """Told the operation before each call that `calls` counts: to look at the disk as it is then (`twin`)."""
+        self.on_wait: Callable[[int], None] | None = None
+        """Told how many milliseconds a slow call takes, before it is done."""
         self._root = Folder()
 
     def twin(self) -> FakeDisk:
@@ -186,8 +191,14 @@ class FakeDisk:
         self._faults.append(fault)
         return fault
 
+    def slow(self, operation: str, path: str = "", *, wait_ms: int, times: int = -1, skip: int = 0) -> Fault:
+        """Plan calls that succeed and take so long; otherwise as `fail`."""
+        fault = Fault(operation, path, 0, times, skip, wait_ms)
+        self._faults.append(fault)
+        return fault
+
     def heal(self) -> None:
-        """Forget all planned failures, and a planned crash."""
+        """Forget all planned failures and slow calls, and a planned crash."""
         self._faults.clear()
         self._crash_at = None
 
@@ -252,6 +263,10 @@ class FakeDisk:
             raise SimulatedCrash(f"in {operation} of {path}")
         for fault in self._faults:
             if fault.hits(operation, path):
+                if fault.wait_ms and self.on_wait is not None:
+                    self.on_wait(fault.wait_ms)
+                if not fault.error:
+                    continue
                 if inode is not None:
                     inode.pending.clear()
                 raise OSError(fault.error, os.strerror(fault.error), path)

@@ -577,6 +577,7 @@ class Log:
         one, and the next start finds an empty log.
         """
         self._ensure_usable()
+        assert offset >= 0, f"{self.topic_partition} was to start at {offset}"
         emptied = False
         try:
             self._lower(Offset(0))

@@ -179,3 +179,33 @@ def test_a_twin_shares_nothing_with_its_disk() -> None:
     assert len(found) <= 8
     twin.open("/d/a").pwritev([b"twin"], 0)
     assert disk.open("/d/a").pread(4, 0) == b"kept"
+
+
+def test_a_slow_disk_says_how_long_a_call_takes_and_does_it() -> None:
+    disk = FakeDisk()
+    waited: list[int] = []
+    disk.on_wait = waited.append
+    file = disk.open("/a", create=True)
+    disk.slow("sync", "/a", wait_ms=700, skip=1)
+    disk.slow("write", wait_ms=20, times=1)
+    for _ in range(3):
+        file.pwritev([b"x"], file.size())
+        file.sync()
+    assert waited == [20, 700, 700]
+    assert file.pread(9, 0) == b"xxx"
+    disk.fail("sync")
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    disk.heal()
+    file.sync()
+    assert waited == [20, 700, 700, 700]
+
+
+def test_a_flipped_bit_is_there_for_readers_and_after_a_crash() -> None:
+    disk = FakeDisk()
+    write_file(disk, "/a", b"abc")
+    disk.flip_bit("/a", 1, 5)
+    assert read_file(disk, "/a") == b"aBc"
+    assert after_crash(disk, "/a", 1) == b"aBc"
+    disk.flip_bit("/a", 1, 5)
+    assert read_file(disk, "/a") == b"abc"

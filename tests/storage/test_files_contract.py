@@ -67,6 +67,14 @@ def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
     file.close()
 
 
+def test_a_folder_knows_the_room_of_its_disk(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    free, total = files.room(folder)
+    assert 0 < free <= total
+    with pytest.raises(FileNotFoundError):
+        files.room(f"{folder}/missing")
+
+
 def test_what_is_missing_is_told_as_the_system_tells_it(disk: tuple[Files, str]) -> None:
     files, folder = disk
     with pytest.raises(FileNotFoundError):

@@ -238,3 +238,13 @@ def test_a_log_that_is_half_emptied_when_the_disk_is_full_is_used_no_more() -> N
     bench.disk.heal()
     log = bench.kill()
     assert (log.log_start_offset, log.log_end_offset, log.damage) == (50, 50, None)
+
+
+def test_no_log_starts_below_zero() -> None:
+    """Whoever asks for it has miscounted: the log is left alone."""
+    bench = Bench(SMALL)
+    bench.lead(b"a")
+    for cut in (bench.log.truncate_to, bench.log.truncate_fully_and_start_at):
+        with pytest.raises(AssertionError, match="-5"):
+            cut(Offset(-5))
+    assert len(bench.contents()) == 1
