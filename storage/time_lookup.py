@@ -121,6 +121,22 @@ def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to:
             largest = max(largest, segment.confirm_largest().timestamp)
             continue
         largest = max(largest, _largest_in(segment, start, up_to))
+    found = find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
+    return found if found is not None or largest < 0 else _largest_of_records(segments, start, up_to)
+
+
+def _largest_of_records(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
+    """Where the largest timestamp is that of a batch without records, as compaction leaves them: by all headers of the
+    segments that can have it."""
+    largest = -1
+    for segment in sorted(segments, key=lambda each: each.confirm_largest().timestamp, reverse=True):
+        if segment.confirm_largest().timestamp <= largest:
+            break
+        for header in segment.walk():
+            inside = header.last_offset >= start and header.base_offset < up_to and header.record_count != 0
+            if inside and header.max_timestamp > largest:
+                times = (record.timestamp for record in _records(segment, header) if start <= record.offset < up_to)
+                largest = max(largest, *times, -1)
     return find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
 
 

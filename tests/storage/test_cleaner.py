@@ -389,3 +389,15 @@ def test_tombstones_without_a_place_for_a_horizon_go_by_the_age_of_their_segment
     write(3, B, b"3", NOW + 3000)
     clean(bench.log, NOW + 3000)
     assert offsets(bench) == [3]
+
+
+def test_the_largest_timestamp_is_that_of_a_record_that_is_left() -> None:
+    """The header that stays for a producer's last sequence tells the time of records that are gone."""
+    bench = CleaningBench()
+    bench.put((b"b", b"first"), timestamp=NOW + 1)
+    bench.produce(1, (b"a", b"old"), timestamp=NOW + 900)
+    bench.put((b"a", b"new"), timestamp=NOW + 5)
+    bench.settle()
+    clean(bench.log)
+    assert [(batch.base_offset, batch.count) for batch in batches_of(bench.log)] == [(0, 1), (1, 0), (2, 1)]
+    assert bench.log.largest_timestamp(up_to=bench.log.log_end_offset) == (2, NOW + 5, 0)
