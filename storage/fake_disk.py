@@ -5,7 +5,7 @@ Kept true:
   2. What was not may survive or not, as the random generator says: nothing of it, all of it, the first writes with the
      last one torn at any byte, or any of its blocks. Names likewise, in the order in which they were given.
   3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
-     as on Linux: only writing them again does that.
+     as on Linux: only writing them again does that. Its size is the file system's own, and not lost with them.
   4. Same calls, same generator: same disk.
 Left to others: time. A slow call says how long it takes (`on_wait`), a test's clock moves; in the simulator an executor
 says how long a sync takes.
@@ -268,7 +268,7 @@ class FakeDisk:
                 if not fault.error:
                     continue
                 if inode is not None:
-                    inode.pending.clear()
+                    inode.pending = [change for change in inode.pending if change[1] is None]
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
     def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:

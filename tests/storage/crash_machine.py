@@ -1,0 +1,682 @@
+"""A log on the fake disk, driven at random, and an eye on every call that it makes: there the power could fail.
+
+Before each call that changes the disk, a twin of the disk loses power (or only its process dies), the log is opened on
+it, and the model judges what it finds. So one run of some steps has hundreds of crash points.
+Left to others: what is right (log_model.py), which logs (test_crash_points.py), can it fail (test_crash_bugs.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import functools
+import os
+import random
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, reproduce_failure, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from storage.append_info import Origin
+from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk, SimulatedCrash
+from storage.flush import FlushTicket
+from storage.log import Log
+from storage.log_cleaner import LogCleaner, Piece, measure_log
+from storage.retention import count_deletable
+from tests.storage.cleaning_bench import make_cleaner
+from tests.storage.log_model import LogModel, Stored, present_batches
+from tests.storage.workbench import SMALL, TP, Bench, SetClock
+from tidelog.errors import TidelogError
+from tidelog.records.batches import iter_batches
+from tidelog.records.builder import RecordBatchBuilder
+from tidelog.records.control import EndTxnMarker, control_batch
+from tidelog.records.message_builder import MessageSetBuilder
+from tidelog.records.message_set import stamp_message
+from tidelog.types import Codec, Durability, EpochStart, LeaderEpoch, Millis, Offset
+
+HARMLESS = frozenset({"read", "map"})
+"""Operations before which the disk is as it was before the one before."""
+BASE = replace(SMALL, segment_bytes=1_200, segment_index_bytes=240, file_delete_delay_ms=0)
+PLAN = settings(
+    max_examples=10,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    report_multiple_bugs=False,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+KEYS = st.lists(st.integers(0, 5), min_size=1, max_size=4)
+SHARE = st.floats(0, 1)
+
+
+def open_log(disk: FakeDisk, config: LogConfig) -> tuple[DataFolder, Log]:
+    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(7))
+    return folder, folder.load_logs(lambda _tp, _id: config)[TP]
+
+
+def step(method: Callable[..., None]) -> Callable[..., None]:
+    """A rule that a planned failure of the disk may end: the folder is offline then, and its process restarts."""
+
+    @functools.wraps(method)
+    def run(self: CrashMachine, **arguments: Any) -> None:
+        try:
+            method(self, **arguments)
+        except TidelogError:
+            if not self.faulty:
+                raise
+            if self.bench.folder.offline is None and not self.bench.log.closed:
+                self.refused()
+        if self.bench.folder.offline is not None or self.bench.log.closed:
+            assert self.faulty, self.bench.folder.offline
+            self.restart()
+            self.returned(whole=False)
+
+    return run
+
+
+class CrashMachine(RuleBasedStateMachine):
+    """A log, its model, and what its producers, its flusher and its cleaner are about."""
+
+    config: ClassVar[LogConfig] = BASE
+    points: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = Bench(self.config)
+        self.model = LogModel(fsync=self.config.durability is Durability.FSYNC)
+        self.rng = random.Random(11)
+        self.epoch = 0
+        self.counter = 0
+        self.sequences: dict[int, int] = {}
+        self.open: set[int] = set()
+        self.ticket: FlushTicket | None = None
+        self.ticket_ran = False
+        self.cleaner: LogCleaner | None = None
+        self.piece: Piece | None = None
+        self.outcome: int | BaseException | None = None
+        self.faulty = self.failed = self.losing = False
+        self.bench.disk.on_call = self.crash_here
+
+    # --- crashing -------------------------------------------------------------------------------------------------
+
+    def crash_here(self, operation: str) -> None:
+        """What would come back, if the machine stopped at this very call?"""
+        if operation in HARMLESS:
+            return
+        type(self).points += 1
+        self.failed = True
+        twin = self.bench.disk.twin()
+        killed = self.rng.random() < 0.25
+        twin.kill() if killed else twin.crash(self.rng)
+        if self.rng.random() < 0.1:
+            killed = False
+            self.crash_in_recovery(twin)
+        _, log = open_log(twin, self.config)
+        right = self.model.judge(log, whole=killed and not self.losing)
+        if self.rng.random() < 0.1:
+            self.crash_again(twin, log, right)
+        self.failed = False
+
+    def crash_in_recovery(self, twin: FakeDisk) -> None:
+        twin.crash_at_call(self.rng.randrange(1, 40))
+        with suppress(SimulatedCrash):
+            open_log(twin, self.config)
+        twin.crash(self.rng)
+
+    def crash_again(self, twin: FakeDisk, log: Log, right: LogModel) -> None:
+        """What recovery has said to be held is; and so is what is appended and flushed then. A cut that recovery found
+        made need not be durable before something else is."""
+        before = replace(right, floor=None, new_start=log.log_start_offset, start=log.log_start_offset)
+        before.held = log.log_end_offset if before.fsync else log.recovery_point
+        allowed = [before]
+        if self.rng.random() < 0.6:
+            model = replace(before, also=[])
+            adopt(right, model, log)
+            epoch = max(0, log.latest_epoch) + self.rng.randrange(2)
+            data, added = self.made([0], model.end, epoch)
+            log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(epoch))
+            model.batches.extend(added)
+            model.end = added[-1].last + 1
+            allowed.insert(0, model)
+            if self.rng.random() < 0.5:
+                log.flush()
+                model.held = model.end
+                allowed = [model]
+        twin.crash(self.rng)
+        _, log = open_log(twin, self.config)
+        troubles = []
+        for model in allowed:
+            try:
+                model.judge(log, whole=False)
+                return
+            except AssertionError as trouble:
+                troubles.append(trouble)
+        raise AssertionError(*troubles)
+
+    @contextmanager
+    def changing(self, **changes: object) -> Iterator[None]:
+        """While a step is under way, the model allows for its result and for what was before."""
+        for name, value in changes.items():
+            setattr(self.model, name, value)
+        yield
+        self.model.also, self.model.floor, self.model.start = [], None, self.model.new_start
+
+    def refused(self) -> None:
+        """The disk was full: the log is as it was, and goes on. Only where it starts may have moved."""
+        model, log = self.model, self.bench.log
+        assert log.log_start_offset in (model.start, model.new_start)
+        model.also, model.floor = [], None
+        model.start = model.new_start = log.log_start_offset
+        assert log.log_end_offset == model.end
+        self.settle_model()
+
+    # --- appending ------------------------------------------------------------------------------------------------
+
+    def value(self, key: int) -> bytes | None:
+        self.counter += 1
+        if self.config.compact and (self.counter + key) % 5 == 0:
+            return None
+        return b"%06d" % self.counter + b"." * (self.counter * 37 % 100)
+
+    def timestamp(self) -> Millis:
+        return Millis(self.bench.clock.now + self.counter * 7 % 11)
+
+    def made(
+        self, keys: list[int], base: int, epoch: int, producer: int = -1, *, transactional: bool = False
+    ) -> tuple[bytes, list[Stored]]:
+        """What a producer sends, and what a leader makes of it."""
+        if self.config.magic < 2:
+            return self.messages(keys, base, max(0, epoch))
+        sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
+        builder = RecordBatchBuilder(
+            codec=Codec.GZIP if self.counter % 4 == 0 else Codec.NONE,
+            producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1,
+            base_sequence=sequence,
+            is_transactional=transactional,
+        )
+        for key in keys:
+            builder.append(key=b"k%d" % key, value=self.value(key), timestamp=self.timestamp())
+        if producer >= 0:
+            self.sequences[producer] = sequence + len(keys)
+        sent = builder.build()
+        return sent, [stamped(sent, base, max(0, epoch))]
+
+    def messages(self, keys: list[int], base: int, epoch: int) -> tuple[bytes, list[Stored]]:
+        """A message set: bare messages, or one wrapper around them."""
+        codec = Codec.GZIP if self.counter % 3 == 0 else Codec.NONE
+        builder = MessageSetBuilder(self.config.magic, codec)
+        for key in keys:
+            builder.append(key=b"k%d" % key, value=self.value(key), timestamp=self.timestamp())
+        sent = builder.build()
+        stored, data = [], bytearray(sent)
+        for number, message in enumerate(iter_batches(sent)):
+            at = message.header.position
+            stamp_message(data, at, offset=base + (number if codec is Codec.NONE else len(keys) - 1))
+            stored.append(Stored.of(bytes(data[at : at + message.size]), epoch))
+        return sent, stored
+
+    def append(self, sent: bytes, added: list[Stored], *, origin: Origin = Origin.CLIENT) -> None:
+        with self.changing(also=added):
+            info = self.bench.log.append(sent, assign_offsets=True, leader_epoch=LeaderEpoch(self.epoch), origin=origin)
+        assert (info.first_offset, info.last_offset) == (added[0].base, added[-1].last)
+        self.model.batches.extend(added)
+        self.model.end = added[-1].last + 1
+
+    @rule(keys=KEYS)
+    @step
+    def lead(self, keys: list[int]) -> None:
+        self.append(*self.made(keys, self.model.end, self.epoch))
+
+    @precondition(lambda self: self.config.magic == 2)
+    @rule(keys=KEYS, producer=st.integers(0, 2))
+    @step
+    def lead_idempotent(self, keys: list[int], producer: int) -> None:
+        self.append(*self.made(keys, self.model.end, self.epoch, producer))
+
+    @precondition(lambda self: self.config.magic == 2)
+    @rule(keys=KEYS, producer=st.integers(10, 12))
+    @step
+    def lead_in_transaction(self, keys: list[int], producer: int) -> None:
+        made = self.made(keys, self.model.end, self.epoch, producer, transactional=True)
+        self.open.add(producer)
+        self.append(*made)
+
+    @precondition(lambda self: bool(self.open))
+    @rule(committed=st.booleans(), which=st.integers(0, 2))
+    @step
+    def end_transaction(self, committed: bool, which: int) -> None:
+        producer = sorted(self.open)[which % len(self.open)]
+        marker = control_batch(
+            EndTxnMarker(committed, 0), timestamp=self.timestamp(), producer_id=producer, producer_epoch=0
+        )
+        self.append(marker, [stamped(marker, self.model.end, self.epoch)], origin=Origin.COORDINATOR)
+        self.open.discard(producer)
+
+    @rule(holes=st.lists(st.integers(0, 3), min_size=1, max_size=3), epochs=st.integers(0, 1))
+    @step
+    def follow(self, holes: list[int], epochs: int) -> None:
+        """A fetch's answer, which may go on into the next epoch."""
+        base, parts, added = self.model.end, [], []
+        starts = [EpochStart(LeaderEpoch(self.epoch), Offset(base))]
+        for number, hole in enumerate(holes):
+            base += hole
+            if epochs and number == 1:
+                self.epoch += 1
+                starts.append(EpochStart(LeaderEpoch(self.epoch), Offset(base)))
+            parts.append(self.fetched(base))
+            added.append(Stored.of(parts[-1], self.epoch))
+            base += 1
+        with self.changing(also=added):
+            self.bench.log.append(
+                b"".join(parts), assign_offsets=False, leader_epoch=LeaderEpoch(self.epoch), epochs=starts
+            )
+        self.model.batches.extend(added)
+        self.model.end = base
+
+    def fetched(self, base: int) -> bytes:
+        """One record as a follower gets it."""
+        key, value, timestamp = b"k0", self.value(0), self.timestamp()
+        if self.config.magic < 2:
+            messages = MessageSetBuilder(self.config.magic, base_offset=base)
+            messages.append(key=key, value=value, timestamp=timestamp)
+            return messages.build()
+        builder = RecordBatchBuilder(base_offset=Offset(base), leader_epoch=LeaderEpoch(self.epoch))
+        builder.append(key=key, value=value, timestamp=timestamp)
+        return builder.build()
+
+    @rule(batches=st.lists(KEYS, min_size=4, max_size=8))
+    @step
+    def fill(self, batches: list[list[int]]) -> None:
+        """Enough for a segment or two."""
+        for keys in batches:
+            self.append(*self.made(keys, self.model.end, self.epoch))
+
+    @rule()
+    @step
+    def begin_epoch(self) -> None:
+        self.epoch += 1
+        self.bench.log.begin_epoch(LeaderEpoch(self.epoch))
+
+    @rule()
+    @step
+    def roll(self) -> None:
+        log, now = self.bench.log, Millis(self.bench.clock.now)
+        log.guard("rolling", lambda: log.roll(now))
+
+    # --- becoming durable -----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.ticket is None)
+    @rule(everything=st.booleans())
+    @step
+    def begin_flush(self, everything: bool) -> None:
+        self.ticket, self.ticket_ran = self.bench.log.begin_flush(everything=everything), False
+
+    @precondition(lambda self: self.ticket is not None and not self.ticket_ran)
+    @rule()
+    @step
+    def run_flush(self) -> None:
+        assert self.ticket is not None
+        try:
+            self.ticket.run()
+        except OSError as error:
+            self.bench.log.abandon_flush(self.ticket)
+            raise self.bench.folder.fail("flushing", error) from error
+        self.ticket_ran = True
+
+    @precondition(lambda self: self.ticket is not None and self.ticket_ran)
+    @rule()
+    @step
+    def finish_flush(self) -> None:
+        assert self.ticket is not None
+        self.bench.log.finish_flush(self.ticket)
+        self.ticket = None
+        self.note_held()
+
+    def note_held(self) -> None:
+        log = self.bench.log
+        self.model.held = max(self.model.held, log.held if self.model.fsync else log.recovery_point)
+        self.model.ghost = None
+
+    @rule(committed=st.booleans())
+    @step
+    def commit(self, committed: bool) -> None:
+        if self.model.fsync:
+            self.bench.commit()
+        else:
+            self.bench.log.flush()
+        if self.bench.folder.offline is None:
+            assert self.faulty or self.bench.log.held == self.bench.log.recovery_point == self.model.end
+            self.note_held()
+            if committed and self.bench.log.held == self.model.end:
+                self.bench.log.advance_high_watermark(Offset(self.model.end))
+
+    @precondition(lambda self: self.ticket is None and self.model.end > self.cut_limit)
+    @rule(where=SHARE, keys=KEYS)
+    @step
+    def cut_under_a_flush(self, where: float, keys: list[int]) -> None:
+        """A flush begins, the log is cut and gets something else, and the flush ends (scenarios 2 and 3)."""
+        log = self.bench.log
+        self.ticket = log.begin_flush(everything=True)
+        self.cut(where)
+        if self.ticket is not None:
+            try:
+                self.ticket.run()
+            except OSError as error:
+                log.abandon_flush(self.ticket)
+                raise self.bench.folder.fail("flushing", error) from error
+            self.append(*self.made(keys, self.model.end, self.epoch))
+            log.finish_flush(self.ticket)
+            self.ticket = None
+            self.note_held()
+
+    @precondition(lambda self: not self.faulty)
+    @rule(keys=KEYS, skip=st.integers(0, 2))
+    def fsync_fails(self, keys: list[int], skip: int) -> None:
+        """Scenario 14: the process that comes next finds in the page cache what the disk never got."""
+        self.faulty = True
+        self.bench.disk.fail("sync", "/data/orders-0", skip=skip)
+        self.lead_and_flush(keys=keys)
+        if self.faulty:
+            self.restart()
+            self.returned(whole=False)
+
+    @step
+    def lead_and_flush(self, keys: list[int]) -> None:
+        self.append(*self.made(keys, self.model.end, self.epoch))
+        self.bench.log.flush()
+        self.note_held()
+
+    @rule()
+    @step
+    def checkpoint(self) -> None:
+        self.bench.folder.write_checkpoints()
+        self.bench.folder.remove_deleted_files()
+
+    @precondition(lambda self: not self.faulty)
+    @rule(
+        operation=st.sampled_from(["sync", "sync", "sync", "write", "sync_folder", "rename", "remove", "open"]),
+        skip=st.integers(0, 12),
+        error=st.sampled_from([errno.EIO, errno.ENOSPC]),
+    )
+    def disk_will_fail(self, operation: str, skip: int, error: int) -> None:
+        """Scenario 14: what this call was to do may seem done to the process that comes next."""
+        self.faulty = True
+        self.bench.disk.fail(operation, "/data", skip=skip, error=error)
+
+    # --- taking away ----------------------------------------------------------------------------------------------
+
+    @property
+    def cut_limit(self) -> int:
+        """What is below is not cut: it may be compacted, and is committed then."""
+        return max(self.model.compacted_to, self.model.start)
+
+    @precondition(lambda self: self.model.end > self.cut_limit)
+    @rule(where=SHARE)
+    @step
+    def truncate(self, where: float) -> None:
+        self.cut(where)
+
+    def cut(self, where: float) -> None:
+        low = self.cut_limit
+        offset = low + int(where * (self.model.end - low))
+        present = present_batches(self.bench.log) if self.config.compact else None
+        left = [
+            stored
+            for stored in self.model.batches
+            if stored.last < offset and (present is None or stored.base in present)
+        ]
+        floor = max(left[-1].last + 1 if left else 0, self.model.start)
+        with self.changing(floor=min(floor, self.model.end)):
+            self.bench.log.truncate_to(Offset(offset))
+        assert self.bench.log.log_end_offset in (floor, offset, self.model.end)
+        self.took_back([stored for stored in self.model.batches if stored.last < offset])
+
+    @rule(where=st.floats(-1, 1.2))
+    @step
+    def empty(self, where: float) -> None:
+        """The leader's log begins elsewhere: this one is emptied and begins there."""
+        offset = max(0, self.model.start + int(where * (self.model.end - self.model.start)))
+        with self.changing(floor=0, new_start=offset):
+            self.bench.log.truncate_fully_and_start_at(Offset(offset))
+        assert (self.bench.log.log_start_offset, self.bench.log.log_end_offset) == (offset, offset)
+        self.took_back([])
+
+    def took_back(self, kept: list[Stored]) -> None:
+        log, model = self.bench.log, self.model
+        assert log.held <= log.log_end_offset
+        model.batches, model.end = kept, log.log_end_offset
+        model.held = min(model.held, model.end)
+        model.start = model.new_start = log.log_start_offset
+        model.ghost = None
+        self.settle_model()
+        epochs = read_epochs(self.bench.disk.twin(), f"{log.path}/{LEADER_EPOCH_CHECKPOINT}") or ()
+        assert all(entry.start_offset <= log.log_end_offset for entry in (*epochs, *log.epoch_entries()))
+
+    def settle_model(self) -> None:
+        """Behind a cut or a restart: producers go on from what the log knows of them. What compaction has taken whole
+        is known to nobody any more."""
+        model, log = self.model, self.bench.log
+        if model.compacted_to:
+            present = present_batches(log)
+            model.batches = [
+                stored for stored in model.batches if stored.base in present or stored.base >= model.compacted_to
+            ]
+            model.compacted_to = min(model.compacted_to, model.end)
+        known = {state.producer_id: state for state in log.active_producers()}
+        self.sequences = {id_: state.last_sequence + 1 for id_, state in known.items()}
+        self.open = {id_ for id_, state in known.items() if state.transaction_start >= 0}
+
+    @rule(where=SHARE)
+    @step
+    def delete_records(self, where: float) -> None:
+        log = self.bench.log
+        offset = log.log_start_offset + int(where * (log.high_watermark - log.log_start_offset))
+        with self.changing(new_start=offset):
+            log.delete_records(Offset(offset))
+        assert log.log_start_offset == offset
+
+    @rule(milliseconds=st.integers(0, 3_000))
+    def pass_time(self, milliseconds: int) -> None:
+        self.bench.clock.now += milliseconds
+
+    @rule()
+    @step
+    def retain(self) -> None:
+        """Old segments go, if they are committed and durable."""
+        log, now = self.bench.log, Millis(self.bench.clock.now)
+        limit = min(log.high_watermark, log.recovery_point)
+        count = 0
+        if log.front.cleaning is None:
+            count = count_deletable(
+                log.segments,
+                log.config,
+                now=now,
+                log_start=log.log_start_offset,
+                log_end=log.log_end_offset,
+                limit=limit,
+            )
+        first = log.log_end_offset if count == log.segment_count else log.segments[count].base_offset
+        start = max(log.log_start_offset, first) if count else log.log_start_offset
+        assert start in (log.log_start_offset, first) and (not count or first <= limit)
+        with self.changing(new_start=start):
+            assert log.delete_old_segments(now) == count
+        assert log.log_start_offset == start
+
+    # --- compaction -----------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.config.compact and self.piece is None)
+    @rule()
+    @step
+    def begin_cleaning(self) -> None:
+        self.cleaner, self.outcome = make_cleaner(), None
+        self.may_compact()
+        self.piece = self.cleaner.begin([self.bench.log], Millis(self.bench.clock.now))
+
+    @precondition(lambda self: self.piece is not None and self.outcome is None)
+    @rule()
+    @step
+    def run_cleaning(self) -> None:
+        self.run_piece()
+
+    def run_piece(self) -> None:
+        """What the cleaner does on another thread."""
+        assert self.piece is not None
+        try:
+            self.outcome = self.piece.work()
+        except Exception as error:  # noqa: BLE001 - whatever the work raises is its outcome
+            self.outcome = error
+
+    @precondition(lambda self: self.outcome is not None)
+    @rule()
+    @step
+    def settle_cleaning(self) -> None:
+        self.settle_piece()
+
+    def settle_piece(self) -> None:
+        assert self.cleaner is not None and self.outcome is not None
+        self.may_compact()
+        outcome, self.outcome = self.outcome, None
+        now = Millis(self.bench.clock.now)
+        self.piece = self.cleaner.settle(outcome, now, started=Millis(0), ended=Millis(0))
+        assert self.faulty or not self.cleaner.uncleanable, self.cleaner.uncleanable
+
+    def may_compact(self) -> None:
+        log, now = self.bench.log, Millis(self.bench.clock.now)
+        cleanable = measure_log(log, now)
+        if cleanable.dirty_bytes:
+            assert cleanable.end <= min(log.last_stable_offset, log.recovery_point)
+            self.model.compacted_to = max(self.model.compacted_to, cleanable.end)
+
+    @precondition(lambda self: self.config.compact)
+    @rule()
+    @step
+    def clean(self) -> None:
+        """A whole round, if none is under way."""
+        self.commit_all()
+        if self.piece is None and self.bench.folder.offline is None:
+            self.cleaner = make_cleaner()
+            self.may_compact()
+            self.piece = self.cleaner.begin([self.bench.log], Millis(self.bench.clock.now))
+        while self.piece is not None and self.bench.folder.offline is None:
+            if self.outcome is None:
+                self.run_piece()
+            self.settle_piece()
+
+    def commit_all(self) -> None:
+        self.bench.log.flush()
+        self.note_held()
+        self.bench.log.advance_high_watermark(Offset(self.model.end))
+
+    # --- restarting -----------------------------------------------------------------------------------------------
+
+    @rule()
+    @step
+    def restart_clean(self) -> None:
+        if self.ticket is not None:
+            self.bench.log.abandon_flush(self.ticket)
+            self.ticket = None
+        self.drop_work()
+        self.bench.restart_clean()
+        self.returned(whole=True)
+        self.model.ghost = None
+        assert self.faulty or self.bench.folder.was_clean
+        assert self.faulty or self.bench.folder.notes == [], self.bench.folder.notes
+
+    @rule()
+    def kill(self) -> None:
+        self.restart()
+        self.returned(whole=True)
+
+    @rule(fate=st.integers(0, 2**32 - 1))
+    def power_failure(self, fate: int) -> None:
+        self.drop_work()
+        self.bench.disk.heal()
+        self.faulty, self.losing = False, True
+        self.bench.crash(fate)
+        self.returned(whole=False)
+        self.losing = False
+
+    def restart(self) -> None:
+        """The process dies; the disk is well again."""
+        self.drop_work()
+        self.bench.disk.heal()
+        self.faulty = False
+        self.bench.kill()
+
+    def drop_work(self) -> None:
+        self.ticket = self.piece = self.outcome = self.cleaner = None
+
+    def returned(self, *, whole: bool) -> None:
+        log = self.bench.log
+        ghost = None if self.model.floor is None else replace(self.model, ghost=None)
+        right = self.model.judge(log, whole=whole)
+        adopt(right, self.model, log)
+        self.model.ghost = ghost or self.model.ghost
+        self.epoch = max(self.epoch, log.latest_epoch)
+        self.settle_model()
+
+    def teardown(self) -> None:
+        self.bench.disk.on_call = None
+        self.bench.disk.heal()
+        if self.bench.folder.offline is None and self.model.still() and not self.failed:
+            self.model.judge_open(self.bench.log)
+
+
+def stamped(sent: bytes, base: int, epoch: int) -> Stored:
+    """What a leader makes of a v2 batch: offset and epoch lie outside of its checksum."""
+    data = bytearray(sent)
+    data[0:8] = base.to_bytes(8)
+    data[12:16] = epoch.to_bytes(4)
+    return Stored.of(bytes(data), epoch)
+
+
+def adopt(before: LogModel, model: LogModel, log: Log) -> None:
+    """The model goes on from what a restarted log has, which `before` has judged."""
+    end = log.log_end_offset
+    model.batches = [stored for stored in [*before.batches, *before.also] if stored.last < end]
+    model.end = end
+    model.held = end if model.fsync else log.recovery_point
+    model.start = model.new_start = log.log_start_offset
+    model.also, model.floor = [], None
+
+
+def run_until(machine: type[CrashMachine], points: int, *, first_seed: int | None = None, name: str = "") -> int:
+    """Examples, until so many crash points have been judged; returns how many were. CRASH_REPLAY says the example that
+    failed, and only that runs: a seed alone would not do, since hypothesis also draws from the constants of whatever
+    modules are loaded. name: of the test, for the command that replays it."""
+    machine.points = 0
+    replay = os.environ.get("CRASH_REPLAY")
+    if replay:
+        repeated = reproduce_failure(hypothesis.__version__, replay.encode())
+        run_state_machine_as_test(repeated(machine), settings=PLAN)
+        return machine.points
+    number = random.Random().randrange(2**32) if first_seed is None else first_seed
+    while machine.points < points:
+        try:
+            run_state_machine_as_test(seed(number)(machine), settings=PLAN)
+        except BaseException as error:
+            error.add_note(f"after {machine.points} crash points, with seed {number}; {_how_to_replay(error, name)}")
+            raise
+        number += 1
+    return machine.points
+
+
+def _how_to_replay(error: BaseException, name: str) -> str:
+    for note in getattr(error, "__notes__", []):
+        found = re.search(r"@reproduce_failure\([^,]*, (b'[^']*'|b\"[^\"]*\")\)", note)
+        if found is not None:
+            blob = ast.literal_eval(found[1]).decode()
+            return f"to see it again: CRASH_REPLAY={blob} make test TESTS=tests/storage/test_crash_points.py::{name}"
+    return "hypothesis does not say how to see it again"

@@ -1,0 +1,301 @@
+"""A log as simple as it can be said: a list of batches. What must come back after a crash is judged against it.
+
+Kept true: the model knows every batch that was ever appended and not cut, in order, with its records; what the log may
+have dropped of them (compaction, deletion) is told by rules, not by remembering what the log did.
+Left to others: driving log and model side by side (crash_machine.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from storage.log import Log
+from storage.transaction_index import AbortedTransaction
+from tidelog.records.batch import RecordBatch
+from tidelog.records.batches import batch_at, iter_batches
+from tidelog.records.control import EndTxnMarker, decode_control
+from tidelog.records.record import Record
+from tidelog.types import LeaderEpoch, Offset, ProducerId
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A batch as it lies in the log. base: of its first record; v0 and v1 messages hold no epoch, so it is told."""
+
+    base: int
+    last: int
+    epoch: int
+    records: tuple[Record, ...]
+    producer: tuple[int, int, int] = (-1, -1, -1)
+    """Id, epoch and last sequence."""
+    is_transactional: bool = False
+    marker: bool | None = None
+    """Of a control batch: does it commit?"""
+
+    @classmethod
+    def of(cls, data: bytes, epoch: int) -> Stored:
+        """Of its final bytes."""
+        batch, marker = batch_at(data), None
+        records = tuple(batch.records())
+        if batch.is_control:
+            decoded = decode_control(records[0])
+            assert isinstance(decoded, EndTxnMarker)
+            marker = decoded.committed
+        if batch.magic < 2:
+            return cls(records[0].offset, batch.last_offset, epoch, records)
+        producer = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
+        return cls(batch.base_offset, batch.last_offset, epoch, records, producer, batch.is_transactional, marker)
+
+
+@dataclass(slots=True)
+class Found:
+    """What a reader of the whole log meets. visible: offsets that a read_committed one is shown."""
+
+    batches: list[RecordBatch] = field(default_factory=list)
+    records: dict[int, Record] = field(default_factory=dict)
+    visible: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class LogModel:
+    """What is in the log, what must survive, and what the step under way may change of it.
+
+    held: everything below survives a loss of power: it was reported as held, or on page-cache topics flushed. fsync:
+    does the topic promise that of all it holds? also: batches that the step under way may add. floor: the step under
+    way may cut the log down to here. start, new_start: log start before and behind the step under way. compacted_to:
+    below it, records of which there is a later one with the same key, below it as well, may be gone. ghost: what the
+    log was when its process died in a cut: until something is flushed, the cut need not be durable.
+    """
+
+    fsync: bool = True
+    batches: list[Stored] = field(default_factory=list)
+    end: int = 0
+    held: int = 0
+    start: int = 0
+    new_start: int = 0
+    also: list[Stored] = field(default_factory=list)
+    floor: int | None = None
+    compacted_to: int = 0
+    ghost: LogModel | None = None
+
+    def still(self) -> bool:
+        """Is no step under way?"""
+        return not self.also and self.floor is None and self.start == self.new_start
+
+    # --- judging --------------------------------------------------------------------------------------------------
+
+    def judge(self, log: Log, *, whole: bool) -> LogModel:
+        """Is this what may come back? whole: the machine did not stop, so that nothing may be missing at the end.
+        Returns the model that was right: this one, or its ghost."""
+        try:
+            self._judge(log, whole=whole)
+        except AssertionError as trouble:
+            if self.ghost is None:
+                raise
+            ghost = replace(self.ghost, start=self.start, new_start=self.new_start)
+            try:
+                ghost._judge(log, whole=False)
+            except AssertionError as other:
+                raise AssertionError(f"{trouble}; before the cut: {other}") from trouble
+            return ghost
+        return self
+
+    def _judge(self, log: Log, *, whole: bool) -> None:
+        assert log.damage is None, f"damage reported: {log.damage}"
+        start, end = log.log_start_offset, log.log_end_offset
+        assert start in (self.start, self.new_start), f"log start {start}, expected {self.start} or {self.new_start}"
+        least = self.end if whole else self.held
+        least = least if self.floor is None else min(least, self.floor)
+        assert end >= least, f"the log ends at {end}, but offsets below {least} were held"
+        assert end in self._possible_ends(), f"the log ends at {end}, inside a batch or behind all of them"
+        assert log.held == end, "what recovery keeps it holds as the topic promises"
+        assert not self.fsync or log.recovery_point == end, "recovery makes all that it keeps durable"
+        self._judge_contents(log, [stored for stored in [*self.batches, *self.also] if stored.last < end])
+
+    def judge_open(self, log: Log) -> None:
+        """A log that was not restarted has all of it, held or not."""
+        assert log.log_end_offset == self.end
+        assert log.log_start_offset == self.start
+        assert log.held >= self.held
+        self._judge_contents(log, [stored for stored in self.batches if stored.last < self.end])
+
+    def _possible_ends(self) -> set[int]:
+        ends = {self.start, self.new_start, self.end}
+        for stored in [*self.batches, *self.also]:
+            ends |= {stored.last + 1, stored.base}
+        return ends
+
+    def _judge_contents(self, log: Log, expected: Sequence[Stored]) -> None:
+        found = read_all(log)
+        self._judge_records(found, expected, log.log_start_offset)
+        _judge_visible(found, expected, log.log_start_offset)
+        _judge_epochs(log, expected, log.log_start_offset)
+        if self.floor is None or not self.compacted_to:
+            _judge_producers(log, expected, compacted=bool(self.compacted_to))
+        judge_indexes(log, found)
+
+    def _judge_records(self, found: Found, expected: Sequence[Stored], start: int) -> None:
+        """Nothing that was never appended, nothing twice, nothing missing but what compaction may drop."""
+        known: dict[int, Record] = {record.offset: record for stored in expected for record in stored.records}
+        previous = -1
+        for batch in found.batches:
+            assert batch.base_offset > previous, "batches overlap"
+            previous = batch.last_offset
+        for offset, record in found.records.items():
+            assert known.get(offset) == record, f"offset {offset} is not what was appended"
+        missing = [offset for offset in known if offset >= start and offset not in found.records]
+        assert all(offset < self.compacted_to for offset in missing), f"lost: {missing[:5]}"
+        if missing:
+            self._judge_dropped(found, missing)
+
+    def _judge_dropped(self, found: Found, missing: Sequence[int]) -> None:
+        """Of each key the last record below `compacted_to` is there, or was a tombstone: then all of the key is
+        gone."""
+        aborted = _decided(self.batches)[0]
+        latest: dict[bytes | None, Record] = {}
+        for stored in self.batches:
+            if stored.marker is None:
+                for record in stored.records:
+                    if record.offset < self.compacted_to and record.offset not in aborted:
+                        latest[record.key] = record
+        gone = {record.key for record in latest.values() if record.offset in missing}
+        wrong = [latest[key].offset for key in gone if latest[key].value is not None]
+        assert not wrong, f"the last records of their keys are gone: {wrong[:5]}"
+        for record in found.records.values():
+            if record.key in gone and record.offset < latest[record.key].offset and record.offset in found.visible:
+                raise AssertionError(f"offset {record.offset} is there again, its tombstone is gone")
+
+
+def _decided(batches: Sequence[Stored]) -> tuple[set[int], set[int]]:
+    """The offsets of the records of aborted transactions, and of those not decided yet."""
+    open_: dict[int, list[int]] = {}
+    aborted: set[int] = set()
+    for stored in batches:
+        producer = stored.producer[0]
+        if stored.marker is not None:
+            offsets = open_.pop(producer, [])
+            if not stored.marker:
+                aborted.update(offsets)
+        elif stored.is_transactional:
+            open_.setdefault(producer, []).extend(record.offset for record in stored.records)
+    return aborted, {offset for offsets in open_.values() for offset in offsets}
+
+
+def read_all(log: Log) -> Found:
+    """Read as a consumer does, checksums included, from the start to the end."""
+    found = Found()
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20, up_to=log.log_end_offset)
+        if not len(read.records):
+            break
+        assert read.next_offset > offset, "a read that does not move on"
+        aborted = log.aborted_transactions(offset, read.next_offset)
+        _consume(list(iter_batches(read.records)), aborted, found)
+        offset = read.next_offset
+    return found
+
+
+def _consume(batches: list[RecordBatch], aborted: Sequence[AbortedTransaction], found: Found) -> None:
+    waiting = sorted(aborted, key=lambda transaction: transaction.first_offset)
+    hidden: set[int] = set()
+    for batch in batches:
+        batch.ensure_valid()
+        found.batches.append(batch)
+        records = list(batch.records())
+        for record in records:
+            assert record.offset not in found.records, f"offset {record.offset} is there twice"
+            found.records[record.offset] = record
+        while waiting and waiting[0].first_offset <= batch.last_offset:
+            hidden.add(waiting.pop(0).producer_id)
+        if batch.is_control:
+            marker = decode_control(records[0]) if records else None
+            if isinstance(marker, EndTxnMarker) and not marker.committed:
+                hidden.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in hidden):
+            found.visible.update(record.offset for record in records)
+
+
+def _judge_visible(found: Found, expected: Sequence[Stored], start: int) -> None:
+    """Readers of committed records are shown no aborted ones, and all others."""
+    aborted, undecided = _decided(expected)
+    shown = found.visible & aborted
+    assert not shown, f"aborted records are shown: {sorted(shown)[:5]}"
+    markers = {record.offset for stored in expected if stored.marker is not None for record in stored.records}
+    hidden = {offset for offset in found.records if offset >= start} - found.visible - aborted - undecided - markers
+    assert not hidden, f"committed records are hidden: {sorted(hidden)[:5]}"
+
+
+def _judge_epochs(log: Log, expected: Sequence[Stored], start: int) -> None:
+    entries = log.epoch_entries()
+    for one, two in pairwise(entries):
+        assert one.epoch < two.epoch and one.start_offset < two.start_offset, entries
+    expected = [stored for stored in expected if stored.last >= start]
+    for stored in expected:
+        epoch = max((entry.epoch for entry in entries if entry.start_offset <= max(stored.base, start)), default=-1)
+        assert epoch == stored.epoch, f"epoch of offset {stored.base}, which is {stored.epoch}: {entries}"
+    for epoch in {stored.epoch for stored in expected}:
+        told = log.epoch_end(LeaderEpoch(epoch))
+        ends = [stored.base for stored in expected if stored.epoch > epoch]
+        assert told.epoch == epoch
+        assert told.end_offset <= min(ends, default=log.log_end_offset), f"epoch {epoch} ends at {told}"
+
+
+def _judge_producers(log: Log, expected: Sequence[Stored], *, compacted: bool) -> None:
+    """Every producer with records in the log is known as a reader of its batches would know it: of all of them, or of
+    those that deletion from the front has left. Nobody else is, but where compaction took what he wrote."""
+    whole = _last_sequences(expected)
+    left = _last_sequences([stored for stored in expected if stored.last >= log.log_start_offset])
+    found = {state.producer_id: (state.epoch, state.last_sequence) for state in log.active_producers()}
+    for producer, state in left.items():
+        told = found.get(ProducerId(producer))
+        assert told in (state, whole[producer]), f"producer {producer} is known as {told}, not {whole[producer]}"
+    strangers = found.keys() - whole.keys()
+    assert compacted or not strangers, f"producers {strangers} have nothing in the log"
+
+
+def _last_sequences(batches: Sequence[Stored]) -> dict[int, tuple[int, int]]:
+    """Epoch and last sequence of each producer."""
+    last: dict[int, tuple[int, int]] = {}
+    for stored in batches:
+        producer, epoch, sequence = stored.producer
+        if producer >= 0:
+            before = last.get(producer, (0, -1))
+            last[producer] = (epoch, sequence if stored.marker is None else before[1])
+    return last
+
+
+def judge_indexes(log: Log, found: Found) -> None:
+    """Index entries point at batches of the log; lookups by offset and by time find what a walk finds."""
+    for segment in log.segments:
+        ends = {header.position: header.last_offset for header in segment.walk()}
+        segment.ensure_indexes()
+        for slot in range(segment.index.entries):
+            entry = segment.index.entry(slot)
+            assert ends.get(entry.position) == entry.offset, f"{segment.path}: index entry {entry} points nowhere"
+        times = [segment.time_index.entry(slot) for slot in range(segment.time_index.entries)]
+        assert all(one.timestamp < two.timestamp and one.offset < two.offset for one, two in pairwise(times)), times
+        told = {entry.offset for entry in times}
+        assert told <= {*ends.values(), segment.base_offset}, f"{segment.path}: a time entry of no batch: {times}"
+    for batch in found.batches[len(found.batches) // 3 :: 5]:
+        at = max(batch.base_offset, log.log_start_offset)
+        read = log.read(at, 1, up_to=log.log_end_offset)
+        assert batch_at(bytes(read.records)).last_offset == batch.last_offset, f"offset {at} is not found"
+        time = batch.max_timestamp
+        first = next(
+            (
+                record.offset
+                for record in found.records.values()
+                if record.timestamp >= time and record.offset >= log.log_start_offset
+            ),
+            None,
+        )
+        lookup = log.offset_for_timestamp(time, up_to=log.log_end_offset)
+        assert (None if lookup is None else lookup.offset) == first, f"time {time} is found at {lookup}, not {first}"
+
+
+def present_batches(log: Log) -> set[Offset]:
+    """The base offsets of all batches that a walk along the segments meets."""
+    return {header.base_offset for segment in log.segments for header in segment.walk()}

@@ -1,0 +1,178 @@
+"""Crashes at every call can find something: each rule, made weaker, must end in a broken promise within some seconds.
+
+A planted bug that no crash point notices is a missing check of the model, or a missing step of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from storage import cleaning, log_writer
+from storage.data_folder import DataFolder
+from storage.epoch_cache import EpochFile
+from storage.flush import FlushState, FlushTicket
+from storage.folder_claims import FolderClaims
+from storage.log import Log
+from storage.log_producers import LogProducers
+from storage.recovery import Recovery
+from storage.segments import LogSegments
+from tests.storage.crash_machine import BASE, CrashMachine, run_until
+from tidelog.types import Durability
+
+Patch = pytest.MonkeyPatch
+POINTS = 40_000
+"""Crash points until a planted bug counts as overlooked; most are met within some hundred, all within some thousand."""
+
+
+class Plain(CrashMachine):
+    pass
+
+
+class PageCache(CrashMachine):
+    config = replace(BASE, durability=Durability.PAGE_CACHE, flush_messages=20)
+
+
+class OldFormat(CrashMachine):
+    config = replace(BASE, magic=1)
+
+
+class Compacted(CrashMachine):
+    config = replace(BASE, compact=True, delete=False, min_cleanable_ratio=0.0, delete_retention_ms=2_000)
+
+
+def nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def held_comes_before_the_sync(patch: Patch) -> None:
+    """A flush is over when it has begun."""
+    run = FlushTicket.run
+    patch.setattr(FlushTicket, "run", lambda self: None if self.up_to else run(self))
+
+
+def names_are_not_synced(patch: Patch) -> None:
+    """A flush syncs bytes and epochs, and no folder: the new segment's name may be lost."""
+    fill = FlushState._fill
+
+    def without_folders(self: FlushState, ticket: FlushTicket, *rest: Any) -> None:
+        fill(self, ticket, *rest)
+        if ticket.up_to:
+            ticket.folders = []
+
+    patch.setattr(FlushState, "_fill", without_folders)
+
+
+def a_cut_lowers_nothing(patch: Patch) -> None:
+    """Scenario 3: flushed to 100, cut to 80, filled again to 100, and the flush is skipped."""
+    patch.setattr(FlushState, "lower", nothing)
+
+
+def a_cut_leaves_the_files_claims(patch: Patch) -> None:
+    """Scenario 3, variant: the checkpoint file still says 100 when the follower crashes at 90."""
+    patch.setattr(FolderClaims, "lower", nothing)
+
+
+def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
+    """Scenario 2, the storage half of it."""
+
+    def lower(self: FlushState, offset: Any) -> None:
+        self.recovery_point = min(self.recovery_point, offset)
+        self.synced = min(self.synced, offset)
+
+    patch.setattr(FlushState, "lower", lower)
+
+
+def a_cut_leaves_the_epochs(patch: Patch) -> None:
+    """Scenario 3, variant: old and new bytes would pass for the same epoch."""
+    patch.setattr(Log, "_cut_epochs", nothing)
+
+
+def producers_outlive_a_cut(patch: Patch) -> None:
+    """Scenario 3, variant: a resend of what was cut would be answered as a duplicate."""
+    patch.setattr(LogProducers, "cut", nothing)
+
+
+def snapshots_outlive_a_cut(patch: Patch) -> None:
+    """Scenario 3, variant: the same, behind a restart."""
+    patch.setattr(LogProducers, "cutting", nothing)
+
+
+def recovery_writes_nothing_again(patch: Patch) -> None:
+    """Scenario 14: after a failed fsync the pages only look written."""
+    patch.setattr(Recovery, "_rewrite", staticmethod(nothing))
+
+
+def recovery_leaves_nothing_to_flush(patch: Patch) -> None:
+    """Names and indexes that the process before left in the page cache are taken for durable."""
+    patch.setattr(Recovery, "_leave_to_flush", nothing)
+
+
+def epochs_come_behind_bytes(patch: Patch) -> None:
+    """Scenario 3, variant: v1 bytes reach the disk before their epoch does."""
+    patch.setattr(log_writer, "any", lambda _: False, raising=False)
+
+
+def a_log_start_is_not_written(patch: Patch) -> None:
+    """Where the log starts is only known to the process."""
+    patch.setattr(DataFolder, "note_log_start", nothing)
+
+
+def cleaned_segments_are_not_synced(patch: Patch) -> None:
+    """A cleaned segment takes its place before its bytes are durable."""
+    patch.setattr(cleaning, "sync_paths", nothing)
+
+
+def swaps_are_not_synced(patch: Patch) -> None:
+    """The old segments go before the new one's name is durable."""
+    replace_ = LogSegments.replace
+
+    def unsynced(self: LogSegments, *arguments: Any) -> list[str]:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(self._files), "sync_folder", nothing)
+            return replace_(self, *arguments)
+
+    patch.setattr(LogSegments, "replace", unsynced)
+
+
+def epoch_files_are_never_written(patch: Patch) -> None:
+    """The epochs of v1 messages are in no file."""
+    patch.setattr(EpochFile, "write", nothing)
+
+
+class Bug(NamedTuple):
+    plant: Callable[[Patch], None]
+    machine: type[CrashMachine]
+
+
+BUGS = [
+    Bug(held_comes_before_the_sync, Plain),
+    Bug(names_are_not_synced, Plain),
+    Bug(a_cut_lowers_nothing, Plain),
+    Bug(a_cut_leaves_the_files_claims, Plain),
+    Bug(a_sync_begun_before_a_cut_counts, Plain),
+    Bug(a_cut_leaves_the_epochs, OldFormat),
+    Bug(producers_outlive_a_cut, Plain),
+    Bug(snapshots_outlive_a_cut, Plain),
+    Bug(recovery_writes_nothing_again, Plain),
+    Bug(recovery_writes_nothing_again, PageCache),
+    Bug(recovery_leaves_nothing_to_flush, PageCache),
+    Bug(epochs_come_behind_bytes, OldFormat),
+    Bug(epoch_files_are_never_written, OldFormat),
+    Bug(a_log_start_is_not_written, Plain),
+    Bug(cleaned_segments_are_not_synced, Compacted),
+    Bug(swaps_are_not_synced, Compacted),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.plant.__name__}-{bug.machine.__name__}")
+def test_crashes_find_a_planted_bug(bug: Bug, monkeypatch: Patch) -> None:
+    bug.plant(monkeypatch)
+    with pytest.raises(BaseException) as caught:
+        run_until(bug.machine, POINTS, first_seed=1)
+        raise AssertionError("overlooked")
+    assert str(caught.value) != "overlooked", f"not noticed within {POINTS} crash points"
+    print(f"noticed after {bug.machine.points} crash points")

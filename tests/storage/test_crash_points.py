@@ -1,0 +1,82 @@
+"""Power fails at every call that a log makes to its disk, and each time the log comes back as it may.
+
+A hypothesis machine appends (as leader and follower, plain, idempotent, in transactions, as v1), flushes, rolls,
+truncates, empties, deletes from the front, compacts, checkpoints and restarts one log on a disk some of whose calls
+fail. CRASH_POINTS says how many crash points each kind of log gets (FULL=1: ten times as many); all of them together
+judge 100,000. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and log-append-roll-flush.txt.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from tests.storage.crash_machine import BASE, CrashMachine, run_until
+from tidelog.types import Durability
+
+POINTS = int(os.environ.get("CRASH_POINTS", "17000")) * (10 if os.environ.get("FULL") == "1" else 1)
+"""Crash points of one kind of log; there are six."""
+
+
+def judge_crash_points(machine: type[CrashMachine], name: str) -> None:
+    points = run_until(machine, POINTS, name=name)
+    print(f"{name}: {points} crash points")
+    assert points >= POINTS or os.environ.get("CRASH_REPLAY")
+
+
+class TestDurableLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class Durable(CrashMachine):
+            pass
+
+        judge_crash_points(Durable, type(self).__name__)
+
+
+class TestCompactedLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class Compacted(CrashMachine):
+            config = replace(BASE, compact=True, delete=False, min_cleanable_ratio=0.0, delete_retention_ms=2_000)
+
+        judge_crash_points(Compacted, type(self).__name__)
+
+
+class TestPageCacheLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class PageCache(CrashMachine):
+            config = replace(BASE, durability=Durability.PAGE_CACHE, flush_messages=20)
+
+        judge_crash_points(PageCache, type(self).__name__)
+
+
+class TestOldFormatLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class OldFormat(CrashMachine):
+            config = replace(BASE, magic=1)
+
+        judge_crash_points(OldFormat, type(self).__name__)
+
+
+class TestShortLivedLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class ShortLived(CrashMachine):
+            config = replace(BASE, retention_ms=4_000, retention_bytes=5_000)
+
+        judge_crash_points(ShortLived, type(self).__name__)
+
+
+class TestPreallocatedAndCompactedLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class Preallocated(CrashMachine):
+            config = replace(
+                BASE,
+                preallocate=True,
+                compact=True,
+                delete=True,
+                min_cleanable_ratio=0.0,
+                delete_retention_ms=500,
+                retention_ms=20_000,
+                segment_bytes=1_000,
+                segment_ms=5_000,
+            )
+
+        judge_crash_points(Preallocated, type(self).__name__)
