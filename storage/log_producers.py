@@ -14,6 +14,7 @@ Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, Unifi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from storage.aborted_transactions import HoleRule, Told
 from storage.append_info import LogAppendInfo, Origin
@@ -31,11 +32,15 @@ from tidelog.records.batch import CONTROL_BIT
 from tidelog.records.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
 
+_ROLLS_SHARE: Final = 8
+"""The note of what agrees names every segment: it is written when an eighth of them are new, so that the rolls of a log
+of thousands do not cost more and more."""
+
 
 class LogProducers:
     """The producers of one log. Methods that touch the disk raise OSError."""
 
-    __slots__ = ("_aborted", "_checked", "_segments", "_state", "damage", "notes")
+    __slots__ = ("_aborted", "_checked", "_rolls", "_segments", "_state", "damage", "notes")
 
     def __init__(
         self,
@@ -50,6 +55,8 @@ class LogProducers:
     ) -> None:
         """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
         self._segments = segments
+        self._rolls = 0
+        """Since it was last noted which transaction indexes agree."""
         self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
         """What was checked last, and what it changes: to be entered when it is in the log."""
         self._state, self._aborted, replayed = load_producers(
@@ -154,7 +161,10 @@ class LogProducers:
         """The segment at `closed` takes no more, the one at `base_offset` is new."""
         self._aborted.close(closed, self._open_since)
         self._aborted.begin(base_offset)
-        self._aborted.note_agreements(self._segments, self._open_since)
+        self._rolls += 1
+        if self._rolls * _ROLLS_SHARE >= len(self._segments):
+            self._rolls = 0
+            self._aborted.note_agreements(self._segments, self._open_since)
 
     @property
     def _open_since(self) -> Offset | None:

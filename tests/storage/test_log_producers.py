@@ -361,6 +361,16 @@ def test_every_stop_leaves_the_same_producers(stop: str) -> None:
     assert append(bench, from_producer(1, sequence, txn=True)).duplicate is False
 
 
+def test_what_agrees_is_noted_more_seldom_the_more_segments_there_are() -> None:
+    """The note names them all: with every roll it would cost a log of thousands a tenth of a second."""
+    bench = Bench(NEVER_ROLLS)
+    writes = bench.disk.fail("rename", AGREEMENT_FILE, times=1, skip=10**6)
+    for _ in range(400):
+        Sender(bench).send(bench.log.segment_count)
+        bench.log.roll(Millis(NOW))
+    assert 10 < 10**6 - writes.skip < 60
+
+
 @pytest.mark.parametrize("damage", ["lost", "cut", "emptied", "garbled", "another's"])
 @pytest.mark.parametrize("stop", ["clean", "killed"])
 def test_a_damaged_transaction_index_never_shows_aborted_records(stop: str, damage: str) -> None:
