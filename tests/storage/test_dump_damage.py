@@ -376,7 +376,7 @@ def test_the_exit_code_says_whether_there_is_damage(root: Path, capsys: pytest.C
     flip(root / "segments-0/00000000000000000026.log", 100)
     code, text = command(root / "segments-0")
     assert code == 1
-    assert "! DAMAGE: " in text
+    assert "! DAMAGE:" in text
     assert "What to do: " in text
     assert "WRONG" in text
     assert text.rstrip().splitlines()[-1].startswith("DAMAGED: 1 finding of damage")

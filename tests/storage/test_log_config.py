@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.config import LogConfig
-from tidelog.errors import InvalidConfig, UnsupportedVersion
+from tidelog.errors import InvalidConfig
 from tidelog.types import Durability, TimestampType
 
 
@@ -59,11 +59,6 @@ def test_bad_values_name_key_value_and_what_is_allowed(key: str, value: str) -> 
     if key in ("durability", "cleanup.policy", "segment.bytes"):
         assert value in caught.value.message
         assert "must be" in caught.value.message
-
-
-def test_what_is_not_done_yet_is_refused() -> None:
-    with pytest.raises(UnsupportedVersion, match="not supported by this version yet"):
-        LogConfig.from_topic({"unclean.leader.election.enable": "true"})
 
 
 def test_cleaning_takes_kafkas_names_and_defaults() -> None:
