@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import INT32_MAX, LogConfig
-from storage.files import Buffer, File, Files, sync_paths
+from storage.files import Buffer, File, Files, sync_all, sync_paths
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
@@ -229,6 +229,7 @@ class LogSegment:
             file.pwritev(buffers, position)
         except OSError:
             file.truncate(position)
+            sync_all([file])  # whole messages among what was written must not come back: they were refused
             raise
         if position == 0:
             self.first_timestamp = headers[0].max_timestamp

@@ -29,6 +29,13 @@ class NothingSurvives(random.Random):
         return 0
 
 
+class FirstWriteSurvives(random.Random):
+    """The fate of what was not synced: the first change of each file is kept."""
+
+    def randrange(self, start: int, *_: object) -> int:
+        return 2 if start == 4 else min(1, start - 1)
+
+
 class OnlySizesSurvive(random.Random):
     """Of what was not synced, files keep their sizes, and nothing that was written to them."""
 
@@ -268,6 +275,20 @@ def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_folder_offline() -
         bench.log.truncate_to(Offset(1))
     bench.kill()
     assert (bench.log.log_end_offset, bench.log.epoch_entries()) == (1, (entry(0, 0), entry(1, 1)))
+
+
+def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
+    """It was refused as not written, though a whole message of it had been; and here it would be of the epoch of what
+    came instead."""
+    bench = IdleBench(replace(SMALL, magic=1))
+    bench.disk.fail("write", ".log", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        refused = message(0) + message(1) + message(2)
+        bench.log.append(refused, assign_offsets=False, leader_epoch=LeaderEpoch(0), epochs=[entry(0, 0)])
+    bench.log.append(message(5), assign_offsets=False, leader_epoch=LeaderEpoch(1), epochs=[entry(1, 5)])
+    bench.disk.crash(FirstWriteSurvives())
+    bench.reopen()
+    assert bench.contents() in ([], [message(5)])
 
 
 def message(offset: int) -> bytes:
