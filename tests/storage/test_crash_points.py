@@ -3,7 +3,8 @@
 A hypothesis machine appends (as leader and follower, plain, idempotent, in transactions, as v1), flushes, rolls,
 truncates, empties, deletes from the front, compacts, checkpoints and restarts one log on a disk some of whose calls
 fail. CRASH_POINTS says how many crash points each kind of log gets; all of them together judge 100,000. FULL=1: ten
-times as many, from fresh seeds. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and log-append-roll-flush.txt.
+times as many, from fresh seeds. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and
+log-append-roll-flush.txt.
 """
 
 from __future__ import annotations
