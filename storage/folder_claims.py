@@ -83,20 +83,17 @@ class FolderClaims:
     def lower(self, tp: TopicPartition, key: PartitionKey, offset: Offset) -> None:
         """Nothing at or above `offset` is claimed to be durable or held, durably. Raises OSError."""
         self.marks.lower(key, offset)
-        if self._recovery_points.claimed.get(tp, 0) > offset:
-            _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: offset})
-        for checkpoint in (self._cleaned, self._cleaning):
-            if checkpoint.claimed.get(tp, 0) > offset:
-                _write_now(checkpoint, {**checkpoint.claimed, tp: offset})
+        for checkpoint in (self._recovery_points, self._cleaned, self._cleaning):
+            if checkpoint.may_claim(tp) > offset:
+                _write_now(checkpoint, {**checkpoint.claimed, tp: min(offset, checkpoint.claimed.get(tp, offset))})
 
     def allow_holes(self, log: Log, end: Offset) -> None:
         """Make durable that the log's recovery point is where it is, and that segments below `end`, which is not above
         it, may be emptied from here on: what is missing there is no loss. Raises OSError."""
         tp = log.topic_partition
-        if self._recovery_points.claimed.get(tp, 0) < log.recovery_point:
-            _write_now(self._recovery_points, {**self._recovery_points.claimed, tp: log.recovery_point})
-        if self._cleaning.claimed.get(tp, 0) < end:
-            _write_now(self._cleaning, {**self._cleaning.claimed, tp: end})
+        for checkpoint, least in ((self._recovery_points, log.recovery_point), (self._cleaning, end)):
+            claimed = checkpoint.claimed
+            _write_now(checkpoint, {**claimed, tp: max(least, claimed.get(tp, least))})
 
     def note_log_start(self, log: Log) -> None:
         """Write down where the log starts now, durably. Raises OSError."""
@@ -115,7 +112,7 @@ class FolderClaims:
         self.marks.drop(key)
         self._found_high_watermarks.pop(tp, None)
         for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
-            if checkpoint.claimed.get(tp):
+            if checkpoint.may_claim(tp):
                 _write_now(checkpoint, {**checkpoint.claimed, tp: Offset(0)})
         for checkpoint in (self._cleaned, self._cleaning):
             if tp in checkpoint.claimed:

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from storage.files import File, Files
+from storage.files import File, Files, sync_all
 from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId
 
 HELD_MARKS: Final = "held-offset-marks"
@@ -69,9 +69,14 @@ class HeldMarks:
 
     def lower(self, key: PartitionKey, offset: Offset) -> None:
         """Make durable that the mark says no more than `offset`. Raises OSError."""
-        if self._held.get(key, 0) > offset:
+        before = self.get(key)
+        if before > offset:
             self.put(key, offset)
-            self._file.sync()
+            try:
+                sync_all([self._file])
+            except OSError:
+                self._held[key] = before
+                raise
 
     def drop(self, key: PartitionKey) -> None:
         """Forget a log, durably. Raises OSError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -275,6 +276,29 @@ def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_folder_offline() -
         bench.log.truncate_to(Offset(1))
     bench.kill()
     assert (bench.log.log_end_offset, bench.log.epoch_entries()) == (1, (entry(0, 0), entry(1, 1)))
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "sync", "rename"])
+@pytest.mark.parametrize("file", ["recovery-point-offset-checkpoint", "held-offset-marks"])
+def test_claims_that_could_not_be_lowered_are_lowered_by_the_next_cut(operation: str, file: str) -> None:
+    """Scenario 3: a full disk refused the first cut, and its file went on saying that more was durable."""
+    bench = IdleBench()
+    for n in range(4):
+        bench.lead(b"%d" % n)
+    bench.settle()
+    bench.disk.fail(operation, file, error=errno.ENOSPC)
+    with suppress(DiskFull, KafkaStorageError):
+        bench.log.truncate_to(Offset(2))
+    if bench.folder.offline is not None:
+        bench.kill()
+    bench.disk.heal()
+    stop_at(bench.disk, "open", behind="truncate", times=2)
+    with suppress(SimulatedCrash):
+        bench.log.truncate_to(Offset(2))
+    bench.disk.on_call = None
+    log = lose_power(bench)
+    assert log.damage is None
+    assert log.log_end_offset in (2, 4)
 
 
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
