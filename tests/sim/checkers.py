@@ -86,6 +86,9 @@ class Ledger:
     last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: what came last
     markers: set[tuple[int, int]] = field(default_factory=set)  # of transactions: producer id and epoch
     leaders: dict[int, str] = field(default_factory=dict)  # by epoch: which life of which node
+    begun: dict[int, int] = field(
+        default_factory=dict
+    )  # by epoch: where the committed part ended when it was first led
 
 
 class Checkers:
@@ -206,6 +209,7 @@ class Checkers:
             return
         ledger = self.ledger(replica.key, replica.name)
         first = ledger.leaders.setdefault(replica.leader_epoch, life)
+        ledger.begun.setdefault(replica.leader_epoch, ledger.end)
         if first != life:
             raise Violation(f"{replica.name} epoch {replica.leader_epoch} is led by {first} and by {life}")
         self._note(f"{life} leads {replica.name} in epoch {replica.leader_epoch}")
@@ -213,12 +217,15 @@ class Checkers:
             self._begins_complete(node, life, replica, replica.log, ledger)
 
     def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
-        if log.log_end_offset < ledger.end:
+        # One that hears late of its leadership need not have what leaders of newer epochs have committed meanwhile.
+        newer = [end for epoch, end in ledger.begun.items() if epoch > replica.leader_epoch]
+        committed = min([ledger.end, *newer])
+        if log.log_end_offset < committed:
             raise Violation(
                 f"{life} leads {replica.name} in epoch {replica.leader_epoch} with its log ending at "
-                f"{log.log_end_offset}, but everything below {ledger.end} was committed before"
+                f"{log.log_end_offset}, but everything below {committed} was committed before"
             )
-        self._compare(node, replica, log, ledger.start, ledger.end)
+        self._compare(node, replica, log, min(ledger.start, committed), committed)
 
     def _logs_match(self, node: str, replica: ReplicaView, log: ReadableLog, start: int) -> None:
         """Raft's log matching: a batch of one epoch at one offset is the same everywhere, committed or not."""

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SEEDS: Final[dict[int, str]] = {}
+SEEDS: Final[dict[int, str]] = {
+    338508894: "a checker asked of a leader that heard late what leaders of newer epochs had committed",
+}
 """By seed: what it found. What a seed means changes with plan.py: a find worth keeping becomes a story (stories.py)."""
