@@ -557,6 +557,9 @@ class Log:
         try:
             last = self._segments.last_below(offset)
             log_end = last.end_below(offset)
+            if log_end < self.log_start_offset:  # the log starts within the batch that goes
+                self.truncate_fully_and_start_at(self.log_start_offset)
+                return
             self._lower(log_end)
             begun = True
             self._cut(last, log_end)

@@ -301,6 +301,18 @@ def test_claims_that_could_not_be_lowered_are_lowered_by_the_next_cut(operation:
     assert log.log_end_offset in (2, 4)
 
 
+def test_a_cut_of_the_batch_that_the_log_starts_in_does_not_end_the_log_below_its_start() -> None:
+    bench = IdleBench()
+    bench.lead(b"0", b"1", b"2", b"3")
+    bench.log.flush()
+    bench.log.advance_high_watermark(Offset(4))
+    bench.log.delete_records(Offset(1))
+    bench.log.truncate_to(Offset(3))
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.high_watermark) == (1, 1, 1)
+    log = lose_power(bench)
+    assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+
+
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
     """It was refused as not written, though a whole message of it had been; and here it would be of the epoch of what
     came instead."""
