@@ -127,8 +127,7 @@ class Log:
             rebuilt=loaded.rebuilt,
         )
         self._fsync = config.durability is Durability.FSYNC
-        self._flush_target = Offset(0)
-        """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
+        self._flush_target = Offset(0)  # page-cache logs: how far a roll or `flush.*` wants a flush to reach
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers)
@@ -448,11 +447,9 @@ class Log:
         return entries[0].epoch if entries else NO_LEADER_EPOCH
 
     def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
-        """The first record at or after `timestamp` (milliseconds since 1970) below `up_to`, None where there is none.
-        Raises CorruptLog, KafkaStorageError."""
-        return self.guard(
-            "reading", lambda: find_timestamp(self._segments.all, timestamp, self.log_start_offset, up_to)
-        )
+        """The first record at or after `timestamp` (ms) below `up_to`. Raises CorruptLog, KafkaStorageError."""
+        start = self.log_start_offset
+        return self.guard("reading", lambda: find_timestamp(self._segments.all, timestamp, start, up_to))
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
         """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
