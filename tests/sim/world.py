@@ -571,7 +571,7 @@ class Simulation:
             for state in topic.partitions:
                 value = f"after all {topic.name}-{state.partition}".encode()
                 sent = self.produce(topic.name, value, partition=state.partition)
-                with suppress(LeadershipLost):  # a leadership that goes home just then leaves it unknown
+                with contextlib.suppress(LeadershipLost):  # a leadership that goes home just then leaves it unknown
                     sent.wait(within=within)
         self.run_until(self._healed, within=within, what=lambda: f"all is replicated: {self._what_is_missing()}")
         for topic in self.image().topics.values():
