@@ -5,6 +5,8 @@ Kept true:
      without them is not the smaller for it: the number of copies never falls below what it was asked to be.
   2. Removal is one record: replicas, in-sync set, eligible set and leader change together.
   3. A reassignment that is ended takes away what it added, and nothing else; a new one replaces one under way.
+  4. Where a replica goes another leader epoch begins: its log is deleted, and should it come back within one life of
+     its process, nothing that it said before may count.
 
 Left to others: the copying, which is a follower's ordinary fetching, and its throttle (node/replica_fetcher.py).
 Source: the behaviour of Kafka's reassignment (KIP-455); own algorithm.
@@ -13,6 +15,7 @@ Source: the behaviour of Kafka's reassignment (KIP-455); own algorithm.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from replication.controller_events import Reassignment
 from replication.elections import name_of, reformed
@@ -79,13 +82,16 @@ def _become(
     adding: tuple[NodeId, ...] = (),
     removing: tuple[NodeId, ...] = (),
 ) -> PartitionChangeRecord | None:
-    """The record that makes these the replicas. Raises InvalidReplicaAssignment where no in-sync one would be left."""
+    """The record that makes these the replicas. Raises InvalidReplicaAssignment where none would be left that is in
+    sync, or, with nobody in sync, that is waited for."""
     if (replicas, adding, removing) == (state.replicas, state.adding, state.removing):
         return None
-    if state.isr and not set(state.isr) & set(replicas):
+    kept = state.isr or state.elr or state.last_known_elr
+    if not set(kept) & set(replicas):
+        what = "in sync" if state.isr else "waited for, since it may have what others lack,"
         raise InvalidReplicaAssignment(
-            f"{name_of(image, state)} has no in-sync replica among {list(replicas)}: in sync are {list(state.isr)}; "
-            "wait until one of them is"
+            f"{name_of(image, state)} has no replica among {list(replicas)} that is {what}: that is {list(kept)}; "
+            "wait until one of them is in sync"
         )
     placed = PartitionChangeRecord(
         state.topic_id,
@@ -93,26 +99,29 @@ def _become(
         replicas=replicas,
         folders=_folders(image, state, replicas),
         elr=_only(state.elr, replicas),
-        last_known_elr=_only(state.last_known_elr, replicas) or state.last_known_elr,
+        last_known_elr=_last_known(state, replicas),
         adding=adding,
         removing=removing,
     )
     moved = changed(state, placed)
     sets = reformed(image, moved, _only(state.isr, replicas))
-    if sets is None:
-        return placed
-    return PartitionChangeRecord(
-        state.topic_id,
-        state.partition,
-        leader=sets.leader,
-        isr=sets.isr,
-        elr=moved.elr if sets.elr is None else sets.elr,
-        last_known_elr=moved.last_known_elr if sets.last_known_elr is None else sets.last_known_elr,
-        replicas=replicas,
-        folders=placed.folders if sets.folders is None else sets.folders,
-        adding=adding,
-        removing=removing,
-    )
+    if sets is not None:
+        placed = replace(
+            placed,
+            leader=sets.leader,
+            isr=sets.isr,
+            elr=moved.elr if sets.elr is None else sets.elr,
+            last_known_elr=moved.last_known_elr if sets.last_known_elr is None else sets.last_known_elr,
+            folders=placed.folders if sets.folders is None else sets.folders,
+        )
+    if placed.leader is None and not set(state.replicas) <= set(replicas):
+        return replace(placed, leader=state.leader)
+    return placed
+
+
+def _last_known(state: PartitionState, replicas: Collection[NodeId]) -> tuple[NodeId, ...]:
+    """Who led last, while nobody is in sync: of those that stay."""
+    return _only(state.last_known_elr, replicas) or (_only(state.elr, replicas)[:1] if state.last_known_elr else ())
 
 
 def _only(nodes: tuple[NodeId, ...], replicas: Collection[NodeId]) -> tuple[NodeId, ...]:

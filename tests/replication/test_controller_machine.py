@@ -183,6 +183,7 @@ class ControllerMachine(RuleBasedStateMachine):
             assert not set(state.isr) & set(state.elr)
             assert len(state.folders) == len(state.replicas)
             assert state.counted_on, "somebody is waited for"
+            assert state.counted_on <= set(state.replicas)
             assert not state.last_known_elr or not state.isr
             if state.leader != NO_NODE:
                 assert state.leader in state.isr

@@ -9,6 +9,7 @@ from replication.controller_events import (
     TopicAltered,
     UpdateFeatures,
 )
+from replication.elections import why_leaderless
 from replication.image import PartitionState, apply
 from replication.metadata import ClusterRecord
 from tests.replication.controlled import CLUSTER, Controlled, folder
@@ -95,6 +96,40 @@ def test_a_move_is_not_taken_back_to_replicas_of_which_none_is_in_sync() -> None
     world.kill(a, alive=(b, c, d, e))
     assert world.partition().leader == d
     assert isinstance(world.reassign(key, None), InvalidReplicaAssignment)
+
+
+def test_a_move_is_not_taken_back_from_under_the_only_replica_that_is_waited_for() -> None:
+    """Nobody is in sync: the one that had come is eligible, then it is the one that led last. Both times it has what
+    the others lack."""
+    world, a, b, c, (d, _) = five()
+    key = world.partition().key
+    world.reassign(key, (b, c, d))
+    world.propose(a, d)
+    world.kill(d, alive=(a, b, c))
+    assert (world.partition().isr, world.partition().elr) == ((a,), (d,))
+    world.kill(a, alive=(b, c))
+    world.register(a, life=2, folders={folder(77): -1})
+    assert (world.partition().isr, world.partition().elr) == ((), (d,))
+    assert isinstance(world.reassign(key, None), InvalidReplicaAssignment)
+    world.register(d, life=2, folders={folder(78): -1})
+    assert (world.partition().elr, world.partition().last_known_elr) == ((), (a,))
+    assert isinstance(world.reassign(key, None), PartitionState)
+    assert "led last" in why_leaderless(world.image, world.partition())
+
+
+def test_another_leader_epoch_begins_where_a_replica_goes() -> None:
+    """What it said of its log before must not count, should it come back within one life of its process."""
+    world, a, b, c, (d, e) = five()
+    key, epoch = world.partition().key, world.partition().leader_epoch
+    world.reassign(key, (a, b, c, d))
+    assert (world.partition().leader, world.partition().leader_epoch) == (a, epoch)
+    world.reassign(key, None)
+    assert (world.partition().leader, world.partition().leader_epoch) == (a, epoch + 1)
+    world.reassign(key, (a, b, d))
+    world.reassign(key, (a, b, e))
+    assert (world.partition().leader, world.partition().leader_epoch) == (a, epoch + 2)
+    world.propose(a, b, c, e)
+    assert (world.partition().leader, world.partition().leader_epoch) == (a, epoch + 3)
 
 
 def test_fewer_replicas_and_another_order_need_no_copying() -> None:

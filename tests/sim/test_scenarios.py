@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim import controller_stories, producer_stories, quorum_stories, replication_stories, stories
+from tests.sim import controller_stories, producer_stories, quorum_stories, remade_stories, replication_stories, stories
 from tests.sim.world import Simulation
 
 STORIES = [
@@ -15,6 +15,7 @@ STORIES = [
     *quorum_stories.ALL,
     *producer_stories.ALL,
     *controller_stories.ALL,
+    *remade_stories.ALL,
 ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim import controller_stories, producer_stories, quorum_stories, replication_stories, stories
+from tests.sim import controller_stories, producer_stories, quorum_stories, remade_stories, replication_stories, stories
 from tests.sim.mutants import controller_rules, controllers, disks, followers, leaders, producers, quorum
 from tests.sim.mutants.mutant import Mutant
 
@@ -254,6 +254,12 @@ MUTANTS: Final = (
         controller_rules.any_epochs_proposal_is_heard,
         "controller",
         controller_stories.leader_of_another_epoch_is_not_heard,
+        MEMBER_LACKS,
+    ),
+    Mutant(
+        controller_rules.a_replica_goes_within_an_epoch,
+        "rule 2",
+        remade_stories.replica_moved_away_and_back,
         MEMBER_LACKS,
     ),
     # disks

@@ -64,6 +64,17 @@ def replicas_go_before_others_have_come(patch: Patch) -> None:
     patch.setattr(reassignment, "finished", finished)
 
 
+def a_replica_goes_within_an_epoch(patch: Patch) -> None:
+    """A reassignment that takes a replica away leaves the leader in its epoch."""
+    become = reassignment._become
+
+    def becoming(image: Any, state: Any, *given: Any, **more: Any) -> Any:
+        change = become(image, state, *given, **more)
+        return change if change is None or change.leader != state.leader else replace(change, leader=None)
+
+    patch.setattr(reassignment, "_become", becoming)
+
+
 def the_last_member_may_go(patch: Patch) -> None:
     """A drain takes its node out of every set, the last member too."""
 
