@@ -244,7 +244,9 @@ def reassignment_taken_back(sim: Simulation) -> None:
     assert moving(sim)
     sim.reassign(TOPIC, 0)
     assert not moving(sim)
-    assert set(sim.partition(TOPIC).replicas) == set(replicas)
+    state = sim.partition(TOPIC)
+    assert set(state.replicas) == set(replicas)
+    sim.run_until(lambda: epoch(sim, state.leader, 0) == state.leader_epoch, what="the leader has heard of it")
     write(sim, 0, "c", 5)
     sim.must_heal()
 
