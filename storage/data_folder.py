@@ -424,8 +424,7 @@ class DataFolder:
 
     def lower_marks(self, log: Log, offset: Offset) -> None:
         """Before a truncation: the files claim nothing at or above `offset` any more, durably. Raises OSError."""
-        tp = log.topic_partition
-        self.claims.lower(tp, PartitionKey(log.topic_id, tp.partition), offset)
+        self.claims.lower(log, offset)
 
     def note_log_start(self, log: Log) -> None:
         """Write down where the log starts now, durably. Raises OSError."""

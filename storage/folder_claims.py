@@ -80,9 +80,13 @@ class FolderClaims:
 
     # --- one log --------------------------------------------------------------------------------------------------
 
-    def lower(self, tp: TopicPartition, key: PartitionKey, offset: Offset) -> None:
-        """Nothing at or above `offset` is claimed to be durable or held, durably. Raises OSError."""
-        self.marks.lower(key, offset)
+    def lower(self, log: Log, offset: Offset) -> None:
+        """Nothing at or above `offset` is claimed to be durable or held, nor that the log starts behind its start (a
+        full disk refused that, and the file may say so), durably. Raises OSError."""
+        tp = log.topic_partition
+        self.marks.lower(PartitionKey(log.topic_id, tp.partition), offset)
+        if self._log_starts.may_claim(tp) > log.log_start_offset:
+            self.note_log_start(log)
         for checkpoint in (self._recovery_points, self._cleaned, self._cleaning):
             if checkpoint.may_claim(tp) > offset:
                 _write_now(checkpoint, {**checkpoint.claimed, tp: min(offset, checkpoint.claimed.get(tp, offset))})

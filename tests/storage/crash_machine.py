@@ -33,7 +33,7 @@ from storage.log import Log
 from storage.log_cleaner import LogCleaner, Piece, measure_log
 from storage.retention import count_deletable
 from tests.storage.cleaning_bench import make_cleaner
-from tests.storage.log_model import LogModel, Stored, present_batches
+from tests.storage.log_model import LogModel, Stored, decisions_end, present_batches
 from tests.storage.workbench import SMALL, TP, Bench, SetClock
 from tidelog.errors import TidelogError
 from tidelog.records.batches import iter_batches
@@ -171,11 +171,15 @@ class CrashMachine(RuleBasedStateMachine):
             setattr(self.model, name, value)
         yield
         self.model.also, self.model.floor, self.model.start = [], None, self.model.new_start
+        if "new_start" in changes:
+            self.model.refused_start = None
 
     def refused(self) -> None:
         """The disk was full: the log is as it was, and goes on. Only where it starts may have moved."""
         model, log = self.model, self.bench.log
         assert log.log_start_offset in (model.start, model.new_start)
+        if log.log_start_offset != model.new_start:
+            model.refused_start = model.new_start
         model.also, model.floor = [], None
         model.start = model.new_start = log.log_start_offset
         assert log.log_end_offset == model.end
@@ -419,8 +423,9 @@ class CrashMachine(RuleBasedStateMachine):
 
     @property
     def cut_limit(self) -> int:
-        """What is below is not cut: it may be compacted, and is committed then."""
-        return max(self.model.compacted_to, self.model.start)
+        """What is below is not cut: it may be compacted, or hold the markers that compaction went by, and is committed
+        then."""
+        return max(self.model.compacted_to, self.model.decided_to, self.model.start)
 
     @precondition(lambda self: self.model.end > self.cut_limit)
     @rule(where=SHARE)
@@ -456,6 +461,8 @@ class CrashMachine(RuleBasedStateMachine):
     def took_back(self, kept: list[Stored]) -> None:
         log, model = self.bench.log, self.model
         assert log.held <= log.log_end_offset
+        if log.log_end_offset < model.end:
+            model.refused_start = None
         model.batches, model.end = kept, log.log_end_offset
         model.held = min(model.held, model.end)
         model.start = model.new_start = log.log_start_offset
@@ -474,6 +481,7 @@ class CrashMachine(RuleBasedStateMachine):
                 stored for stored in model.batches if stored.base in present or stored.base >= model.compacted_to
             ]
             model.compacted_to = min(model.compacted_to, model.end)
+            model.decided_to = min(model.decided_to, model.end)
         known = {state.producer_id: state for state in log.active_producers()}
         self.sequences = {id_: state.last_sequence + 1 for id_, state in known.items()}
         self.open = {id_ for id_, state in known.items() if state.transaction_start >= 0}
@@ -558,6 +566,7 @@ class CrashMachine(RuleBasedStateMachine):
         if cleanable.dirty_bytes:
             assert cleanable.end <= min(log.last_stable_offset, log.recovery_point)
             self.model.compacted_to = max(self.model.compacted_to, cleanable.end)
+            self.model.decided_to = max(self.model.decided_to, decisions_end(self.model.batches, cleanable.end))
 
     @precondition(lambda self: self.config.compact)
     @rule()
@@ -650,7 +659,7 @@ def adopt(before: LogModel, model: LogModel, log: Log) -> None:
     model.end = end
     model.held = end if model.fsync else log.recovery_point
     model.start = model.new_start = log.log_start_offset
-    model.also, model.floor = [], None
+    model.also, model.floor, model.refused_start = [], None, None
 
 
 def run_until(machine: type[CrashMachine], points: int, *, first_seed: int | None = None, name: str = "") -> int:

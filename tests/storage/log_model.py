@@ -65,8 +65,9 @@ class LogModel:
     held: everything below survives a loss of power: it was reported as held, or on page-cache topics flushed. fsync:
     does the topic promise that of all it holds? also: batches that the step under way may add. floor: the step under
     way may cut the log down to here. start, new_start: log start before and behind the step under way. compacted_to:
-    below it, records of which there is a later one with the same key, below it as well, may be gone. ghost: what the
-    log was when its process died in a cut: until something is flushed, the cut need not be durable.
+    below it, records of which there is a later one with the same key, below it as well, may be gone. decided_to: the
+    markers that compaction went by lie below it. ghost: what the log was when its process died in a cut: until
+    something is flushed, the cut need not be durable.
     """
 
     fsync: bool = True
@@ -78,7 +79,10 @@ class LogModel:
     also: list[Stored] = field(default_factory=list)
     floor: int | None = None
     compacted_to: int = 0
+    decided_to: int = 0
     ghost: LogModel | None = None
+    refused_start: int | None = None
+    """Where a full disk kept the log from starting: its file may say so all the same."""
 
     def still(self) -> bool:
         """Is no step under way?"""
@@ -105,7 +109,8 @@ class LogModel:
     def _judge(self, log: Log, *, whole: bool) -> None:
         assert log.damage is None, f"damage reported: {log.damage}"
         start, end = log.log_start_offset, log.log_end_offset
-        assert start in (self.start, self.new_start), f"log start {start}, expected {self.start} or {self.new_start}"
+        starts = (self.start, self.new_start, self.refused_start)
+        assert start in starts, f"log start {start}, expected one of {starts}"
         least = self.end if whole else self.held
         least = least if self.floor is None else min(least, self.floor)
         assert end >= least, f"the log ends at {end}, but offsets below {least} were held"
@@ -181,6 +186,19 @@ def _decided(batches: Sequence[Stored]) -> tuple[set[int], set[int]]:
         elif stored.is_transactional:
             open_.setdefault(producer, []).extend(record.offset for record in stored.records)
     return aborted, {offset for offsets in open_.values() for offset in offsets}
+
+
+def decisions_end(batches: Sequence[Stored], below: int) -> int:
+    """Behind the last marker of a transaction that began below that offset; 0 for none."""
+    began: dict[int, int] = {}
+    end = 0
+    for stored in batches:
+        producer = stored.producer[0]
+        if stored.marker is None and stored.is_transactional:
+            began.setdefault(producer, stored.base)
+        elif stored.marker is not None and began.pop(producer, below) < below:
+            end = stored.last + 1
+    return end
 
 
 def read_all(log: Log) -> Found:

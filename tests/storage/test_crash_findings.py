@@ -313,6 +313,28 @@ def test_a_cut_of_the_batch_that_the_log_starts_in_does_not_end_the_log_below_it
     assert (log.log_start_offset, log.log_end_offset) == (1, 1)
 
 
+def test_a_start_that_a_full_disk_refused_does_not_hide_what_comes_behind_a_cut() -> None:
+    """The file may say it all the same, and the log was cut below it and grew again: what it holds now is none of the
+    records that were to be deleted."""
+    bench = IdleBench()
+    for n in range(6):
+        bench.lead(b"%d" % n)
+    bench.settle()
+    bench.log.advance_high_watermark(Offset(6))
+    bench.disk.fail("sync_folder", "/data", error=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        bench.log.delete_records(Offset(5))
+    bench.disk.heal()
+    bench.log.truncate_to(Offset(2))
+    for n in range(4):
+        bench.lead(b"new %d" % n, epoch=1)
+    bench.log.flush()
+    before = bench.contents()
+    log = lose_power(bench)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 6)
+    assert bench.contents() == before
+
+
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
     """It was refused as not written, though a whole message of it had been; and here it would be of the epoch of what
     came instead."""
