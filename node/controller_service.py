@@ -264,7 +264,10 @@ def _altered(altered: AlteredPartition) -> controller_pb2.AlteredPartition:
 
 
 def _damaged(replicas: Iterable[controller_pb2.DamagedReplica]) -> tuple[DamagedReplica, ...]:
-    return tuple(DamagedReplica(_key(replica.topic_id, replica.partition), replica.reason) for replica in replicas)
+    return tuple(
+        DamagedReplica(_key(replica.topic_id, replica.partition), replica.reason, LeaderEpoch(replica.leader_epoch))
+        for replica in replicas
+    )
 
 
 def _key(topic_id: bytes, partition: int) -> PartitionKey:

@@ -218,7 +218,7 @@ class MetadataNode:
             if self._quorum.core is not None and self._quorum.core.active:
                 self._controller.review_voters(self._quorum.core.caught_up(REVIEW_MS))
 
-    async def run_membership(self, damaged: Damaged, found_later: Damaged = dict) -> None:
+    async def run_membership(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
         """Register this process and keep its session; to be run once recovery is over. Ends when drained."""
         await self.registration.run(damaged, found_later)
 

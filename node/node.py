@@ -34,6 +34,7 @@ from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Transport
 from node.work import finished, run_in
+from replication.controller_events import DamagedReplica
 from replication.image import ClusterImage
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
@@ -42,7 +43,7 @@ from storage.files import Files
 from storage.log import Log
 from storage.log_manager import LogManager
 from tidelog.errors import TidelogError
-from tidelog.types import PartitionKey, TopicId, TopicPartition
+from tidelog.types import TopicId, TopicPartition
 
 _log = logging.getLogger("node.node")
 
@@ -314,9 +315,10 @@ class Node:
             for task in for_ever:
                 task.cancel()
 
-    def _damaged(self) -> dict[PartitionKey, str]:
+    def _damaged(self) -> list[DamagedReplica]:
         """Replicas whose recovery found less than what had been reported as held."""
-        return {key: str(damage) for key, damage in self._logs.damaged().items() if key.topic_id != METADATA_TOPIC_ID}
+        found = self._logs.damaged().items()
+        return [DamagedReplica(key, str(damage)) for key, damage in found if key.topic_id != METADATA_TOPIC_ID]
 
     async def _look_after_logs(self, replicas: ReplicaManager) -> None:
         self._care = LogCare(

@@ -181,6 +181,8 @@ class Partition:
         self.leader_node = NO_NODE
         self.leader_epoch = NO_LEADER_EPOCH
         self.offline: TidelogError | None = None
+        self.used_in = NO_LEADER_EPOCH
+        """The last epoch in which it led or followed."""
         self.moves_here = False
         """A reassignment brings this replica here: what it fetches is throttled."""
         self._tickets = 0
@@ -205,6 +207,7 @@ class Partition:
     ) -> None:
         """Lead from here on, in the epoch that `state` names."""
         self.stop("the node leads in a new epoch", leader=self._me, leader_epoch=state.leader_epoch)
+        self.used_in = state.leader_epoch
         log = self.log
         try:
             log.begin_epoch(state.leader_epoch)
@@ -223,19 +226,15 @@ class Partition:
             known=self._known(state, min_insync, views),
             lag_ms_max=lag_ms_max,
         )
-        _log.info(
-            "%s: leads in epoch %d from offset %d, watermark %d",
-            self,
-            state.leader_epoch,
-            log.log_end_offset,
-            log.high_watermark,
-        )
+        at = state.leader_epoch, log.log_end_offset, log.high_watermark
+        _log.info("%s: leads in epoch %d from offset %d, watermark %d", self, *at)
         self._tick_leader(self.leader)
 
     def follow(self, state: PartitionState) -> None:
         """Follow the leader that `state` names."""
         reason = f"node {state.leader} leads in epoch {state.leader_epoch}"
         self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
+        self.used_in = state.leader_epoch
         self.follower = PartitionFollower(
             name=self.name, leader_epoch=state.leader_epoch, log=self._view(), rng=self._rng
         )

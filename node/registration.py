@@ -24,6 +24,7 @@ from node.controller_client import ControllerClient
 from node.metadata_codec import folders_to_proto, listeners_to_proto
 from node.metadata_log import MetadataLog
 from node.work import run_in
+from replication.controller_events import DamagedReplica
 from replication.image import NodeRegistration
 from replication.metadata import FolderState
 from storage.data_folder import DataFolder
@@ -38,7 +39,7 @@ from tidelog.errors import (
     StaleNodeEpoch,
     TidelogError,
 )
-from tidelog.types import Endpoint, Incarnation, NodeEpoch, NodeId, PartitionKey
+from tidelog.types import Endpoint, Incarnation, NodeEpoch, NodeId
 from tidelog.v1 import controller_pb2
 
 _log = logging.getLogger("node.registration")
@@ -50,8 +51,8 @@ DRAIN_BEAT_MS: Final = 50
 """While it drains, a node asks this often whether it may stop."""
 
 
-Damaged: TypeAlias = Callable[[], Mapping[PartitionKey, str]]
-"""Replicas that lost some of what they had reported as held, with what was found."""
+Damaged: TypeAlias = Callable[[], Sequence[DamagedReplica]]
+"""Replicas that lost some of what they had reported as held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,9 @@ class Registration:
         entry = self.entry()
         return entry is not None and not entry.fenced
 
-    async def run(self, damaged: Damaged, found_later: Damaged = dict) -> None:
-        """Register and stay registered, until drained. damaged: replicas whose recovery found damage, with what;
-        found_later: those whose damage was found since, until they are out of their sets.
+    async def run(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
+        """Register and stay registered, until drained. damaged: replicas whose recovery found damage; found_later:
+        those whose damage was found since, until they are out of their sets.
 
         Raises StaleNodeEpoch where another process took this node's place, InconsistentClusterId, InvalidRequest.
         """
@@ -150,7 +151,7 @@ class Registration:
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    async def _register(self, damaged: Mapping[PartitionKey, str]) -> None:
+    async def _register(self, damaged: Sequence[DamagedReplica]) -> None:
         request = self._request(damaged)
         said = ""
         while True:
@@ -169,7 +170,7 @@ class Registration:
                 _log.info("registered with number %d", answer.node_epoch)
                 return
 
-    def _request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.RegisterNodeRequest:
+    def _request(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.RegisterNodeRequest:
         identity = self._identity
         # What cannot be used is not named: as if the disk were not there.
         self._named = [folder for folder, _ in self._folders if folder.offline is None]
@@ -254,15 +255,15 @@ class Registration:
     async def _tell(self, target: Endpoint | None) -> None:
         with contextlib.suppress(TidelogError):  # a voter that does not hear this node would fence it, no more
             await self._controller.tell(
-                target, methods.CONTROLLER_HEARTBEAT, self._beat_request({}), timeout_ms=self._times.heartbeat_ms
+                target, methods.CONTROLLER_HEARTBEAT, self._beat_request(()), timeout_ms=self._times.heartbeat_ms
             )
 
-    async def _heartbeat(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.HeartbeatResponse:
+    async def _heartbeat(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.HeartbeatResponse:
         timeout_ms = max(self._times.heartbeat_ms, self._times.session_ms // 3)
         request = self._beat_request(damaged)
         return await self._controller.call(methods.CONTROLLER_HEARTBEAT, request, timeout_ms=timeout_ms)
 
-    def _beat_request(self, damaged: Mapping[PartitionKey, str]) -> controller_pb2.HeartbeatRequest:
+    def _beat_request(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.HeartbeatRequest:
         progress = self._progress
         return controller_pb2.HeartbeatRequest(
             node_id=self._identity.node_id,
@@ -281,8 +282,13 @@ class Registration:
                 await self._wake.wait()
 
 
-def _to_proto(damaged: Mapping[PartitionKey, str]) -> list[controller_pb2.DamagedReplica]:
+def _to_proto(damaged: Sequence[DamagedReplica]) -> list[controller_pb2.DamagedReplica]:
     return [
-        controller_pb2.DamagedReplica(topic_id=key.topic_id.bytes, partition=key.partition, reason=damaged[key])
-        for key in sorted(damaged)
+        controller_pb2.DamagedReplica(
+            topic_id=each.key.topic_id.bytes,
+            partition=each.key.partition,
+            reason=each.reason,
+            leader_epoch=each.leader_epoch,
+        )
+        for each in sorted(damaged, key=lambda each: each.key)
     ]

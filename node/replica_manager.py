@@ -8,7 +8,8 @@ Kept true:
   1. Nothing is done on an image that is not of this very incarnation's registration or later.
   2. A new leader epoch is a new core, whoever leads; within an epoch only a higher partition epoch is news.
   3. Deleted are only the logs of topics, and replicas, whose removal was seen.
-  4. A damaged replica does nothing until the metadata has taken it out of both sets (design, section 4, rule 6).
+  4. A damaged replica does nothing until the metadata has taken it out of both sets (design, section 4, rule 6), and
+     the leader epoch is over in which it was used.
   5. Every task has one owner, `run`, which ends when they have ended.
 
 Left to others: the image (replication/image.py and its driver), one partition (partition.py), which log is whose
@@ -33,6 +34,7 @@ from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_fetcher import ReplicaFetcher
 from node.transport import Caller, Transport
+from replication.controller_events import DamagedReplica
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposeIsr, ReplicaView, Session
 from replication.throttle import Throttle
@@ -281,25 +283,28 @@ class ReplicaManager:
             self._delete(state.key, "the replica was moved to other nodes")
             return
         partition = self._partitions.get(state.key)
+        if partition is None and (found := self._shelf.find(topic, state)) is not None:
+            partition = self._install(topic, state, *found)
         if partition is not None and partition.log.damage is not None and partition.folder.offline is None:
-            if self._me not in state.counted_on:
+            if self._begins_anew(partition, state):
                 self._dismiss(partition, "its log is damaged and is fetched anew")
                 self._shelf.set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
                 partition = None
             elif partition.offline is None:
                 self.log_damaged(partition, CorruptLog(f"its log lost {partition.log.damage}"))
         if partition is None:
-            found = self._shelf.find(topic, state)
-            if found is None:
-                self._unopened[state.key] = None
-                self._wake_opener.set()
-                return
-            partition = self._install(topic, state, *found)
+            self._unopened[state.key] = None
+            self._wake_opener.set()
+            return
         partition.moves_here = self._me in state.adding
         if partition.leader_epoch == state.leader_epoch:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
         else:
             self._take_role(topic, state, partition)
+
+    def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
+        """May a damaged log be set aside? Nobody counts on it, and what was said of it is of an epoch that is over."""
+        return self._me not in state.counted_on and state.leader_epoch > partition.used_in
 
     async def _open_for_ever(self) -> None:
         """Make the logs that are missing, a few in each turn of the loop: making one may take some milliseconds."""
@@ -400,13 +405,13 @@ class ReplicaManager:
         if partition is not None and partition.log is log:
             partition.log_start_moved()
 
-    def damaged(self) -> dict[PartitionKey, str]:
-        """Replicas that do nothing because their logs are damaged, with what was found."""
-        return {
-            partition.key: str(partition.log.damage)
+    def damaged(self) -> list[DamagedReplica]:
+        """Replicas that do nothing because their logs are damaged."""
+        return [
+            DamagedReplica(partition.key, str(partition.log.damage), partition.used_in)
             for partition in self._partitions.values()
             if partition.log.damage is not None and partition.offline is not None and partition.folder.offline is None
-        }
+        ]
 
     def _must_stay(self, partition: Partition) -> bool:
         """Does this node lead, and is no other member of the in-sync or the eligible set there to take over?"""

@@ -329,13 +329,15 @@ class Controller:
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
 
     def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
-        """A replica that lost what it held leaves its set, and leads no more, where another member can go on: until
-        that is committed, it does nothing."""
+        """A replica that lost what it held leaves its set, and leads no more, where another member can go on, and what
+        it has said ends with its leader epoch: until that is committed, it does nothing."""
         batch = Batch(self.image)
         for damage in beat.damaged:
-            state = self.image.partition(damage.key)
-            change = None if state is None else elections.moved_away(self.image, state, node.node_id, lost=True)
-            if state is not None and change is not None:
+            state = batch.image.partition(damage.key)
+            if state is None:
+                continue
+            change = elections.taken_out(batch.image, state, node.node_id, damage.leader_epoch)
+            if change is not None:
                 name = elections.name_of(self.image, state)
                 self._effects.append(
                     Report(f"node {node.node_id} found its replica of {name} damaged ({damage.reason}): taken out")

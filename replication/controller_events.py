@@ -16,6 +16,7 @@ from replication.metadata import FolderState, MetadataRecord
 from replication.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
+    NO_LEADER_EPOCH,
     Endpoint,
     FolderId,
     Incarnation,
@@ -86,10 +87,13 @@ class VotersReviewed:
 
 @dataclass(frozen=True, slots=True)
 class DamagedReplica:
-    """A replica that has lost some of what it had reported as held: found by its recovery, or later."""
+    """A replica that has lost some of what it had reported as held: found by its recovery, or later.
+
+    leader_epoch: the last one in which its process used it; what it said in that one may still be on its way."""
 
     key: PartitionKey
     reason: str
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from replication.image import ClusterImage, NodeRegistration, PartitionState
 from replication.metadata import LOST_FOLDER, PartitionChangeRecord
 from replication.placement import FolderChooser
 from tidelog.errors import ElectionNotNeeded, PreferredLeaderNotAvailable
-from tidelog.types import NO_NODE, FolderId, NodeId
+from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId
 
 
 def electable(image: ClusterImage, state: PartitionState, node_id: NodeId) -> bool:
@@ -143,6 +144,23 @@ def moved_away(
     if state.leader in (node_id, NO_NODE) and choose_leader(image, state, (*staying, *eligible)) == NO_NODE:
         return None
     return reformed(image, state, staying, lost=out)
+
+
+def taken_out(
+    image: ClusterImage, state: PartitionState, node_id: NodeId, used_in: LeaderEpoch
+) -> PartitionChangeRecord | None:
+    """The change after which a replica that lost what it held may begin anew: it is in neither set, and what it said
+    before is of a leader epoch that is over. None where that is so, or where nobody else is able to go on. used_in: the
+    last epoch in which it was used."""
+    if node_id in state.isr or node_id in state.elr:
+        change = moved_away(image, state, node_id, lost=True)
+    elif node_id in state.replicas and node_id not in state.last_known_elr:
+        change = PartitionChangeRecord(state.topic_id, state.partition) if state.leader_epoch <= used_in else None
+    else:
+        return None
+    if change is None or change.leader is not None or state.leader_epoch > used_in:
+        return change
+    return replace(change, leader=state.leader)
 
 
 def return_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -22,7 +22,7 @@ from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
-from tidelog.types import Endpoint, NodeId, PartitionKey
+from tidelog.types import Endpoint, NodeId
 from tidelog.v1 import admin_pb2
 
 T = TypeVar("T")
@@ -60,7 +60,6 @@ class MetadataWorld:
         self.lives: dict[int, Life] = {}
         self.dead: list[Life] = []
         self.boots = dict.fromkeys(range(nodes), b"boot")
-        self.damaged: dict[int, Mapping[PartitionKey, str]] = {}
         for node in range(nodes):
             self.network.name_endpoint(endpoint_of(node), f"node-{node}")
 
@@ -123,7 +122,7 @@ class MetadataWorld:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(side.run_controller())
             tasks.create_task(side.run_quorum())
-            tasks.create_task(side.run_membership(lambda: self.damaged.get(node, {})))
+            tasks.create_task(side.run_membership(tuple))
 
     def kill(self, node: int, *, power: bool = False) -> None:
         """End the process between two steps; with `power`, the machine too: what was not synced is gone."""

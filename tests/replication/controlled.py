@@ -42,7 +42,18 @@ from replication.controller_events import (
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
 from replication.metadata import ClusterRecord, FolderState, LocatedRecord, VotersRecord
 from tidelog.errors import InvalidConfig, TidelogError
-from tidelog.types import Endpoint, FolderId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset, PartitionKey
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Endpoint,
+    FolderId,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    PartitionKey,
+)
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 SESSION_MS = 2_000
@@ -195,6 +206,7 @@ class Controlled:
         drain: bool = False,
         epoch: int | None = None,
         damaged: Mapping[PartitionKey, str] | None = None,
+        used_in: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -206,7 +218,7 @@ class Controlled:
                 self.end if offset is None else Offset(offset),
                 ready,
                 drain,
-                tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
+                tuple(DamagedReplica(key, reason, used_in) for key, reason in (damaged or {}).items()),
             )
         )
 

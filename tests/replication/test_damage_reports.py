@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from replication.controller_events import HeartbeatAnswer
 from tests.replication.controlled import Controlled
-from tidelog.types import PartitionIndex
+from tidelog.types import LeaderEpoch, PartitionIndex
 
 ROT = "checksum of the batch at offset 17"
 
@@ -27,6 +27,34 @@ def test_a_damaged_follower_leaves_the_set() -> None:
     assert len(after.isr) == 2
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
     assert any(ROT in report for report in world.reports)
+
+
+def test_what_it_said_in_its_epoch_ends_with_it() -> None:
+    """It begins anew, within one life of its process: a fetch of before must not count for what it has then."""
+    world = Controlled()
+    three(world)
+    state = world.partition()
+    victim = next(node for node in state.isr if node != state.leader)
+    world.beat(victim, damaged={state.key: ROT}, used_in=state.leader_epoch)
+    after = world.partition()
+    assert victim not in after.isr
+    assert (after.leader, after.leader_epoch) == (state.leader, state.leader_epoch + 1)
+    world.beat(victim, damaged={state.key: ROT}, used_in=state.leader_epoch)
+    assert world.partition() == after
+
+
+def test_a_damaged_replica_outside_the_sets_waits_for_another_epoch_too() -> None:
+    world = Controlled()
+    three(world)
+    leader, stays, out = world.partition().replicas
+    world.propose(leader, stays)
+    state = world.partition()
+    world.beat(out, damaged={state.key: ROT}, used_in=LeaderEpoch(state.leader_epoch - 1))
+    assert world.partition() == state
+    for _ in range(3):
+        world.beat(out, damaged={state.key: ROT}, used_in=state.leader_epoch)
+    after = world.partition()
+    assert (after.isr, after.leader, after.leader_epoch) == (state.isr, leader, state.leader_epoch + 1)
 
 
 def test_a_damaged_leader_hands_over_in_the_same_record() -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from storage.log import Log
+from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import away_from_voter
-from tests.sim.network import Envelope
-from tests.sim.stories import TOPIC, held, write
+from tests.sim.network import Envelope, Held
+from tests.sim.stories import TOPIC, admits, held, with_records_of, write
 from tests.sim.world import Simulation
 from tidelog.v1 import data_pb2
 
@@ -41,9 +43,83 @@ def replica_moved_away_and_back(sim: Simulation) -> None:
     sim.run_until(lambda: sim.replica(comes, TOPIC) is None, what="its log is gone")
     sim.reassign(TOPIC, 0, leader, *others, comes)
     sim.run_until(lambda: sim.replica(comes, TOPIC) is not None, what="its log is made anew")
+    arrives_before_records(sim, late, leader, comes)
+
+
+def arrives_before_records(sim: Simulation, late: Held, leader: int, replica: int) -> None:
+    """What was held back arrives while the replica has not fetched a record again."""
+    records = sim.hold("Data.FetchStream", source=leader, target=replica, part="answer", when=with_records_of(0))
     late.release()
-    sim.run_until(lambda: comes in sim.isr(TOPIC), what="it is in sync")
+    sim.run_for(0.5)
+    records.release()
+    sim.run_until(lambda: replica in sim.isr(TOPIC), what="it is in sync")
     sim.must_heal()
 
 
-ALL = (replica_moved_away_and_back,)
+def damaged_member_is_made_anew(sim: Simulation) -> None:
+    """Rule 6: a member of the set finds its log damaged while it runs, is taken out, and begins anew. What it said
+    before, late, does not bring it back."""
+    leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
+    write(sim, 0, "a" * 100, 12)
+    late = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(13))
+    sim.produce(TOPIC, b"b", acks="1").wait()
+    sim.run_until(lambda: late.count > 0 and held(sim, rotten, 0) == 13, what="it says that it has all")
+    made_anew(sim, rotten)
+    arrives_before_records(sim, late, leader, rotten)
+
+
+def made_anew(sim: Simulation, node: int) -> None:
+    """The scrub finds damage in a replica's log; the replica leaves its sets, and begins anew."""
+    log = sim.log(node, TOPIC)
+    assert isinstance(log, Log)
+    sim.machines[node].disk.flip_bit(log.segments[0].path, 100)
+    sim.scrub(node, TOPIC)
+    assert log.damage is not None
+    sim.run_until(lambda: log_of(sim, node) not in (None, log), what="it begins anew")
+
+
+def log_of(sim: Simulation, node: int) -> ReadableLog | None:
+    replica = sim.replica(node, TOPIC)
+    return None if replica is None else replica.log
+
+
+def damaged_joiner_is_made_anew(sim: Simulation) -> None:
+    """Rule 6: a replica that is about to join finds its log damaged. It begins anew; what it said before, and a
+    proposal that rests on it, count for nothing."""
+    leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1, segment_bytes="1000")
+    write(sim, 0, "a" * 100, 12)
+    sim.cut_link(rotten, leader)
+    sim.produce(TOPIC, b"b")
+    sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="the follower is taken out for its lag")
+    late = sim.hold("Controller.AlterPartition", source=leader, when=admits(rotten))
+    sim.heal_link(rotten, leader)
+    sim.run_until(lambda: late.count > 0, what="the leader proposes to take it in again")
+    made_anew(sim, rotten)
+    arrives_before_records(sim, late, leader, rotten)
+
+
+def damage_found_at_the_start(sim: Simulation) -> None:
+    """Rule 6: recovery finds a follower's log damaged. The replica says of it nothing at all, and begins anew."""
+    leader, rotten, _ = away_from_voter(sim, 4, replicas=3, min_insync=1)
+    write(sim, 0, "a", 5)
+    log = sim.log(rotten, TOPIC)
+    assert isinstance(log, Log)
+    path = log.segments[0].path
+    sim.kill(rotten)
+    sim.run_until(lambda: rotten not in sim.isr(TOPIC), what="it is taken out")
+    sim.machines[rotten].disk.flip_bit(path, 80)
+    said = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(1))
+    sim.restart(rotten)
+    sim.run_until(lambda: sim.replica(rotten, TOPIC) is not None, what="it has a replica again")
+    sim.run_for(0.001)
+    assert sim.log(rotten, TOPIC).log_end_offset == 0, "the damaged log is used"
+    said.release()
+    sim.must_heal()
+
+
+ALL = (
+    replica_moved_away_and_back,
+    damaged_member_is_made_anew,
+    damaged_joiner_is_made_anew,
+    damage_found_at_the_start,
+)

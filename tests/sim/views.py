@@ -9,6 +9,7 @@ from typing import Final
 from node.metadata_log import METADATA, METADATA_TOPIC_ID
 from node.metadata_node import MetadataNode
 from node.node import Node
+from node.own_bytes import damage_at
 from node.partition import Partition
 from replication.image import EMPTY, ClusterImage
 from replication.leader_events import Appended
@@ -159,6 +160,17 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
         pieces.append(bytes(found.records))
         position = found.next_offset
     return b"".join(pieces)
+
+
+def scrub(node: Node, key: PartitionKey) -> None:
+    """What the scrub does every few minutes: look at the log of a partition, here at its first batches alone."""
+    manager = node.replicas
+    part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
+    assert manager is not None
+    assert part is not None
+    damage = damage_at(part.log, part.log.log_start_offset, READ_BYTES)
+    if damage is not None:
+        manager.damage_found(part.log, damage)
 
 
 def append_marker(node: Node, key: PartitionKey, producer_id: int, producer_epoch: int, *, commit: bool) -> None:

@@ -375,6 +375,13 @@ class Simulation:
         machine.disk.capacity = None if room is None else machine.disk.used + room
         machine.was_full |= room is not None
 
+    def scrub(self, node: int, topic: str, partition: int = 0) -> None:
+        """Let a node look now whether its log of a partition is sound."""
+        machine = self.machines[node]
+        assert machine.process is not None
+        assert machine.node is not None
+        machine.process.run(views.scrub, machine.node, self.partition(topic, partition).key)
+
     def jump_clock(self, node: int, ms: int) -> None:
         """Set the machine's wall clock forward, or back."""
         self.machines[node].clock.wall_offset_ms += ms

@@ -262,6 +262,19 @@ MUTANTS: Final = (
         remade_stories.replica_moved_away_and_back,
         MEMBER_LACKS,
     ),
+    Mutant(
+        controller_rules.a_damaged_replica_begins_anew_within_an_epoch,
+        "rule 6",
+        remade_stories.damaged_member_is_made_anew,
+        MEMBER_LACKS,
+        2,
+    ),
+    Mutant(
+        controller_rules.a_damaged_replica_begins_anew_within_an_epoch,
+        "rule 6",
+        remade_stories.damaged_joiner_is_made_anew,
+        MEMBER_LACKS,
+    ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
     Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from node.replica_manager import ReplicaManager
 from replication import alter_partition, controller, elections, reassignment, registration, topics, unclean
 from replication.metadata import PartitionChangeRecord
 from tests.sim.mutants.mutant import Patch
@@ -73,6 +74,19 @@ def a_replica_goes_within_an_epoch(patch: Patch) -> None:
         return change if change is None or change.leader != state.leader else replace(change, leader=None)
 
     patch.setattr(reassignment, "_become", becoming)
+
+
+def a_damaged_replica_begins_anew_within_an_epoch(patch: Patch) -> None:
+    """A replica that lost what it held waits until nobody counts on it, and not until its words of before are void."""
+
+    def taken_out(image: Any, state: Any, node_id: Any, used_in: Any) -> Any:
+        return elections.moved_away(image, state, node_id, lost=True)
+
+    def begins_anew(self: Any, _partition: Any, state: Any) -> bool:
+        return self._me not in state.counted_on
+
+    patch.setattr(elections, "taken_out", taken_out)
+    patch.setattr(ReplicaManager, "_begins_anew", begins_anew)
 
 
 def the_last_member_may_go(patch: Patch) -> None:
