@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from node import status
 from node.clock import Clock
-from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from replication.leader_events import ProposalAccepted, ProposeIsr
 from tidelog.errors import TidelogError
-from tidelog.types import LeaderEpoch, NodeEpoch, NodeId, PartitionEpoch
+from tidelog.types import LeaderEpoch, NodeEpoch, NodeId, PartitionEpoch, PartitionKey
 from tidelog.v1 import controller_pb2
 
 _log = logging.getLogger("node.isr")
@@ -32,6 +31,16 @@ PARTITIONS_MAX: Final = 1_000
 """Partitions in one request: some 100 KiB."""
 
 
+class Proposing(Protocol):
+    """Who makes proposals for one partition, and hears what becomes of them."""
+
+    @property
+    def key(self) -> PartitionKey: ...
+
+    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
+    def proposal_failed(self, proposal: ProposeIsr) -> None: ...
+
+
 class IsrProposer:
     """See the module's words."""
 
@@ -40,13 +49,13 @@ class IsrProposer:
         self._alter_partition = alter_partition
         self._clock = clock
         self._config = config
-        self._queue: dict[Partition, ProposeIsr] = {}
+        self._queue: dict[Proposing, ProposeIsr] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self.node_epoch = NodeEpoch(-1)
         """By which registration this node speaks."""
 
-    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+    def propose(self, partition: Proposing, proposal: ProposeIsr) -> None:
         """Send this with the next request."""
         self._queue[partition] = proposal
         self._wake.set()
@@ -66,7 +75,7 @@ class IsrProposer:
             batch = [(partition, self._queue.pop(partition)) for partition in list(self._queue)[:PARTITIONS_MAX]]
             await self._send(batch)
 
-    async def _send(self, batch: list[tuple[Partition, ProposeIsr]]) -> None:
+    async def _send(self, batch: list[tuple[Proposing, ProposeIsr]]) -> None:
         request = controller_pb2.AlterPartitionRequest(
             node_id=self._me, node_epoch=self.node_epoch, partitions=[_item(*entry) for entry in batch]
         )
@@ -83,7 +92,7 @@ class IsrProposer:
             self._deliver(partition, proposal, by_key.get((partition.key.topic_id.bytes, partition.key.partition)))
 
     def _deliver(
-        self, partition: Partition, proposal: ProposeIsr, altered: controller_pb2.AlteredPartition | None
+        self, partition: Proposing, proposal: ProposeIsr, altered: controller_pb2.AlteredPartition | None
     ) -> None:
         if altered is None or altered.HasField("error"):
             if altered is not None:
@@ -99,7 +108,7 @@ class IsrProposer:
         partition.proposal_accepted(proposal, event)
 
 
-def _item(partition: Partition, proposal: ProposeIsr) -> controller_pb2.AlterPartitionItem:
+def _item(partition: Proposing, proposal: ProposeIsr) -> controller_pb2.AlterPartitionItem:
     return controller_pb2.AlterPartitionItem(
         topic_id=partition.key.topic_id.bytes,
         partition=partition.key.partition,

@@ -33,6 +33,7 @@ class LogShelf:
         self._logs = logs
         self._defaults = defaults
         self._found: dict[TopicPartition, list[tuple[DataFolder, Log]]] = {}
+        self._said: dict[TopicPartition, str] = {}
 
     def take_stock(self, image: ClusterImage) -> None:
         """Which of the logs that recovery found does the metadata know here? The others are set aside."""
@@ -87,12 +88,20 @@ class LogShelf:
         """A new log, or None where it cannot be made, or not yet."""
         name = TopicPartition(topic.name, state.partition)
         if self._me in state.counted_on and self._logs.is_missing(state.key):
-            _log.error("%s is gone, although it had held records: not made anew while others count on it", name)
+            self._say(name, "it is gone, although it had held records, and others count on it")
             return None
         wanted = state.folder_of(self._me)
         try:
             config = LogConfig.from_topic(topic.configs, self._defaults)
-            return self._logs.make(name, topic.topic_id, config, None if wanted == UNKNOWN_FOLDER else wanted)
+            made = self._logs.make(name, topic.topic_id, config, None if wanted == UNKNOWN_FOLDER else wanted)
         except TidelogError as error:
-            _log.error("%s was not made: %s", name, error.message)
+            self._say(name, error.message)
             return None
+        self._said.pop(name, None)
+        return made
+
+    def _say(self, name: TopicPartition, why: str) -> None:
+        """Why a log was not made: it is tried again and again, and said when it is news."""
+        if self._said.get(name) != why:
+            self._said[name] = why
+            _log.error("%s was not made: %s", name, why)

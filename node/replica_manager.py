@@ -23,11 +23,12 @@ import itertools
 import logging
 import random
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from node.clock import Clock
-from node.isr_proposer import AlterPartition, IsrProposer
+from node.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.log_shelf import LogShelf
 from node.open_fetch import FetchDesk
 from node.partition import Partition
@@ -36,7 +37,7 @@ from node.replica_fetcher import ReplicaFetcher
 from node.transport import Caller, Transport
 from replication.controller_events import DamagedReplica
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
-from replication.leader_events import ProposeIsr, ReplicaView, Session
+from replication.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
 from replication.throttle import Throttle
 from storage.data_folder import DataFolder
 from storage.loaded import Damage
@@ -81,6 +82,17 @@ REMEMBERED_TOPICS: Final = 1_000
 """Removed topics of which the node still knows the name, so that it can tell "made again" from "never heard of"."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Unmade:
+    """A partition without a log here: it can only ask that others lead it."""
+
+    key: PartitionKey
+
+    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
+
+    def proposal_failed(self, proposal: ProposeIsr) -> None: ...
+
+
 class ReplicaManager:
     """See the module's words."""
 
@@ -111,6 +123,8 @@ class ReplicaManager:
         self._by_wire: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._unopened: dict[PartitionKey, None] = {}
+        self._unmade: dict[PartitionKey, None] = {}
+        """Those of them whose log could not be made."""
         self._wake_opener = asyncio.Event()
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
@@ -207,6 +221,8 @@ class ReplicaManager:
                 self._watched.pop(partition, None)
         for partition, damage in list(self._borne.items()):
             self.damage_found(partition.log, damage)
+        for key in self._unmade:
+            self._resign(_Unmade(key))
         if self._unopened:
             self._wake_opener.set()
 
@@ -280,6 +296,7 @@ class ReplicaManager:
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
         if self._me not in state.replicas:
             self._unopened.pop(state.key, None)
+            self._unmade.pop(state.key, None)
             self._delete(state.key, "the replica was moved to other nodes")
             return
         partition = self._partitions.get(state.key)
@@ -318,11 +335,14 @@ class ReplicaManager:
 
     def _open(self, key: PartitionKey) -> None:
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        self._unmade.pop(key, None)
         if key not in self._unopened or topic is None or state is None or self.stopping:
             self._unopened.pop(key, None)
             return
         made = self._shelf.make(topic, state)
-        if made is not None:
+        if made is None:
+            self._unmade[key] = None
+        else:
             del self._unopened[key]
             partition = self._install(topic, state, *made)
             partition.moves_here = self._me in state.adding
@@ -421,7 +441,7 @@ class ReplicaManager:
         others = (node for node in (*state.isr, *state.elr) if node != self._me)
         return state.leader == self._me and not any(node in nodes and not nodes[node].fenced for node in others)
 
-    def _resign(self, partition: Partition) -> None:
+    def _resign(self, partition: Proposing) -> None:
         """Ask the controller to let others lead what this node cannot serve any more."""
         state = self._image.partition(partition.key)
         if state is None or state.leader != self._me:
@@ -431,7 +451,7 @@ class ReplicaManager:
             (node, nodes[node].node_epoch) for node in sorted(state.isr) if node != self._me and node in nodes
         )
         if others or state.elr:
-            self.propose(partition, ProposeIsr(state.leader_epoch, state.partition_epoch, others))
+            self._proposer.propose(partition, ProposeIsr(state.leader_epoch, state.partition_epoch, others))
 
     # --- what partitions ask for (PartitionHost) ---
 

@@ -1,4 +1,5 @@
-"""Replicas that are made anew within one life of their process: what they said before counts no more.
+"""Replicas that are made anew within one life of their process, where what they said before counts no more, and those
+that cannot be made.
 
 A process that has fetched a replica's records loses them, by a reassignment or by damage, and keeps its incarnation.
 Told as in stories.py; node 0 is the quorum's only voter and holds no replica.
@@ -117,9 +118,28 @@ def damage_found_at_the_start(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def topic_made_beside_a_failed_folder(sim: Simulation) -> None:
+    """One data folder of a node has failed, the others serve. A topic that is made then is led by those who can."""
+    sim.start(nodes=3, min_insync=2, partitions=3, folders=2, voters=3)
+    node = 2
+    write(sim, 0, "a", 1)
+    sim.break_disk(node, "sync", path="/more/orders")
+    sim.break_disk(node, "write", path="/more/orders")
+    for p in range(3):
+        sim.produce(TOPIC, b"b%d" % p, acks="1", partition=p)
+    sim.run_until(lambda: sim.machines[node].has_offline_folder, what="the folder has failed")
+    sim.create_topic("later", partitions=6, wait=False)
+    sim.run_until(lambda: sim.image().topic("later") is not None, what="it is known")
+    for state in sim.topic("later").partitions:
+        sent = sim.produce("later", b"c%d" % state.partition, partition=state.partition, timeout_ms=10_000)
+        sent.wait(within=10)
+    sim.must_heal()
+
+
 ALL = (
     replica_moved_away_and_back,
     damaged_member_is_made_anew,
     damaged_joiner_is_made_anew,
     damage_found_at_the_start,
+    topic_made_beside_a_failed_folder,
 )

@@ -46,6 +46,12 @@ MUTANTS: Final = (
     Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
     Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "taken out for its lag"),
     Mutant(leaders.a_stuck_leader_stays, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"),
+    Mutant(
+        leaders.a_leader_without_a_log_stays,
+        "found",
+        remade_stories.topic_made_beside_a_failed_folder,
+        "an answer for",
+    ),
     Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged"),
     Mutant(leaders.an_ack_does_not_wait, "rule 5", stories.join_by_log_end, "is not committed"),
     Mutant(

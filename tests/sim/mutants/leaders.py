@@ -161,6 +161,17 @@ def a_stuck_leader_stays(patch: Patch) -> None:
     )
 
 
+def a_leader_without_a_log_stays(patch: Patch) -> None:
+    """A node that cannot make a partition's log tries again, and lets nobody else lead it meanwhile."""
+    resign = replica_manager.ReplicaManager._resign
+
+    def resigning(self: Any, partition: Any) -> None:
+        if isinstance(partition, node_partition.Partition):
+            resign(self, partition)
+
+    patch.setattr(replica_manager.ReplicaManager, "_resign", resigning)
+
+
 def an_ack_outlives_its_epoch(patch: Patch) -> None:
     """Who waits for an offset goes on waiting when the leadership ends, and is answered in the node's next one."""
     kept: dict[Any, Any] = {}
