@@ -123,8 +123,8 @@ class ReplicaManager:
         self._by_wire: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._unopened: dict[PartitionKey, None] = {}
-        self._unmade: dict[PartitionKey, None] = {}
-        """Those of them whose log could not be made."""
+        self._unmade: dict[PartitionKey, int] = {}
+        """Those of them whose log could not be made, and how often that was tried."""
         self._wake_opener = asyncio.Event()
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
@@ -221,8 +221,9 @@ class ReplicaManager:
                 self._watched.pop(partition, None)
         for partition, damage in list(self._borne.items()):
             self.damage_found(partition.log, damage)
-        for key in self._unmade:
-            self._resign(_Unmade(key))
+        for key, attempts in self._unmade.items():
+            if attempts > 1:
+                self._resign(_Unmade(key))
         if self._unopened:
             self._wake_opener.set()
 
@@ -335,13 +336,13 @@ class ReplicaManager:
 
     def _open(self, key: PartitionKey) -> None:
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
-        self._unmade.pop(key, None)
+        attempts = self._unmade.pop(key, 0)
         if key not in self._unopened or topic is None or state is None or self.stopping:
             self._unopened.pop(key, None)
             return
         made = self._shelf.make(topic, state)
         if made is None:
-            self._unmade[key] = None
+            self._unmade[key] = attempts + 1
         else:
             del self._unopened[key]
             partition = self._install(topic, state, *made)
