@@ -7,11 +7,13 @@ test_planted_controller_bugs.py. Unless said otherwise node 0 is the quorum's on
 
 from __future__ import annotations
 
+from node.config import ReplicationConfig
 from storage.log import Log
 from tests.sim.network import Held
 from tests.sim.stories import TOPIC, admits, committed, end, epoch, fenced, held, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import EligibleLeadersNotAvailable
+from tidelog.types import Millis
 
 
 def eligible(sim: Simulation, partition: int) -> set[int]:
@@ -267,6 +269,27 @@ def node_replaced_by_an_empty_one(sim: Simulation) -> None:
     assert any(lost in state.isr for state in sim.topic(TOPIC).partitions)
 
 
+def leaderships_go_home(sim: Simulation) -> None:
+    """A node was away, and others lead what it ought to. Back, and in sync, it is elected again without anybody's
+    command; not before it is in sync."""
+    sim.start(nodes=3, min_insync=2, partitions=3, replication=ReplicationConfig(imbalance_check_ms=Millis(3_000)))
+    away, voter = 2, 0
+    p = sim.led_by(TOPIC, away)
+    write(sim, p, "a", 5)
+    sim.kill(away)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (away, -1), what="another leads")
+    write(sim, p, "b", 5)
+    late = [sim.hold("Data.FetchStream", source=node, target=away, part="answer") for node in (voter, 1)]
+    sim.restart(away)
+    sim.run_until(lambda: not fenced(sim, away), what="it is back")
+    sim.never(lambda: sim.leader(TOPIC, p) == away, seconds=4, what="it leads before it is in sync")
+    for one in late:
+        one.release()
+    sim.run_until(lambda: leads(sim, away, p), within=10, what="it leads again")
+    write(sim, p, "c", 5)
+    sim.must_heal()
+
+
 # --- drain ----------------------------------------------------------------------------------------------------------
 
 
@@ -391,6 +414,7 @@ ALL = (
     reassignment_under_load,
     reassignment_taken_back,
     node_replaced_by_an_empty_one,
+    leaderships_go_home,
     drain_under_load,
     all_drain_at_once,
     fenced_node_is_not_admitted,

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
+from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.node import Node
 from storage.executor import Executor
 from storage.fake_disk import FakeDisk
@@ -66,6 +66,8 @@ class Machine:
         folders: int = 1,
         voters: int = 1,
         snapshot_bytes: int = SNAPSHOT_BYTES,
+        rack: str = "",
+        replication: ReplicationConfig | None = None,
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
@@ -86,7 +88,9 @@ class Machine:
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
         self._config = NodeConfig(
             node_id=NodeId(node_id),
+            rack=rack,
             data_folders=self.folders,
+            replication=replication or ReplicationConfig(),
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},

@@ -118,6 +118,32 @@ def sequence_of_a_lost_answer(sim: Simulation) -> None:
     assert isinstance(lost.error, CommitUnknown)
 
 
+def resend_meets_too_small_a_set(sim: Simulation) -> None:
+    """Scenario 11, variant: the answer to a record is lost, and when it comes again the in-sync set is too small. It is
+    not refused as not written, which it is: it is answered as its first copy would have been."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (_, *followers) = away_from_the_voter(sim)
+    producer = sim.producer()
+    producer.send(TOPIC, b"a", p).wait()
+    answers = answers_to(sim, producer)
+    sent = producer.send(TOPIC, b"b", p)
+    sim.run_until(lambda: committed(sim, p) == 2 and answers.count > 0, what="the record is committed")
+    for node in followers:
+        sim.kill(node)
+    sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 1, what="the leader is alone in sync")
+    answers.let_pass()
+    answers.break_connections()
+    sim.run_until(lambda: sent.done, within=3, what="the leader knows the record when it comes again")
+    lies_at(sim, sent, 1)
+    later = producer.send(TOPIC, b"c", p)
+    sim.run_for(1)
+    assert not later.done, "taken by a set that is too small"
+    for node in followers:
+        sim.restart(node)
+    lies_at(sim, later, 2)
+    sim.must_heal()
+
+
 def ids_outlive_the_cluster(sim: Simulation) -> None:
     """Every node is killed, the controller too; a producer that comes afterwards has an id of its own."""
     sim.start(nodes=3, min_insync=2)
@@ -203,6 +229,7 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     answer_is_lost,
     later_batch_comes_through,
     sequence_of_a_lost_answer,
+    resend_meets_too_small_a_set,
     ids_outlive_the_cluster,
     cut_takes_producers_with_it,
     deposed_leader_is_late,

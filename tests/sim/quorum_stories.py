@@ -322,6 +322,29 @@ def forgotten_vote(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def emptied_voter_votes_again(sim: Simulation) -> None:
+    """Scenario 16: a voter votes, and loses its folder before it hears of the leader that it has made. The old leader
+    is back and stands in that same epoch: the new folder does not vote (KIP-853)."""
+    sim.start(nodes=3, voters=3, topics=())
+    old = active(sim)
+    voter, candidate = voters_but(sim, old)
+    sim.hold("Quorum.Vote", source=voter)
+    news = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
+    begins = sim.hold("Quorum.BeginQuorumEpoch", source=candidate, target=voter)
+    sim.kill(old)
+    sim.run_until(lambda: _leads(sim, candidate), within=5, what="the candidate is elected")
+    sim.pause(candidate)
+    sim.kill(voter)
+    sim.empty(voter)
+    sim.restart(voter)
+    sim.restart(old)
+    sim.never(lambda: _leads(sim, old), seconds=6, what="elected by a folder that is no voter")
+    sim.resume(candidate)
+    news.let_pass()
+    begins.let_pass()
+    sim.must_heal()
+
+
 def short_log_gets_no_vote(sim: Simulation) -> None:
     """A voter that missed what the others committed stands first; nobody who has it may vote for that one."""
     sim.start(nodes=3, voters=3, topics=())
@@ -376,6 +399,7 @@ ALL = (
     vote_on_a_hanging_disk,
     voters_lose_power_one_after_the_other,
     forgotten_vote,
+    emptied_voter_votes_again,
     short_log_gets_no_vote,
     emptied_first_node,
 )

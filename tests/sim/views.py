@@ -106,6 +106,12 @@ def image(node: Node) -> ClusterImage:
     return node.image if node.image is not None else EMPTY
 
 
+def decided(node: Node) -> ClusterImage:
+    """What the node's controller decides on: all that it has appended, committed or not."""
+    assert node._metadata is not None
+    return node._metadata._controller._controller.image
+
+
 def changed_sets(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
     """Partitions whose in-sync set differs."""
     changed = []

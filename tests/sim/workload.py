@@ -88,6 +88,7 @@ class Sent:
     timeout_ms: int = ANSWER_MS
     """For the leader to acknowledge it; the client waits for the answer twice as long."""
     drive: Callable[..., None] | None = None  # the world's `run_until`
+    key: bytes | None = None
 
     @property
     def done(self) -> bool:
@@ -257,7 +258,10 @@ class Client:
             self._streams[leader.endpoint] = stream
         batch_id = next(self._batch_ids)
         record = Record(
-            offset=Offset(0), timestamp=Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000), key=None, value=sent.value
+            offset=Offset(0),
+            timestamp=Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000),
+            key=sent.key,
+            value=sent.value,
         )
         entry = PartitionProduce(
             batch_id=batch_id,
@@ -340,6 +344,7 @@ class Client:
         *,
         last_epoch: int = -1,
         isolation: data_pb2.IsolationLevel.ValueType = data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
+        rack: str = "",
     ) -> PartitionFetched:
         wanted = data_pb2.FetchPartition(
             fetch_id=1,
@@ -356,6 +361,7 @@ class Client:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             isolation_level=isolation,
+            rack=rack,
             partitions=[wanted],
         )
         answer = await self.transport.call(leader.endpoint, methods.DATA_FETCH, request, timeout_ms=CALL_MS)
@@ -363,6 +369,21 @@ class Client:
         if fetched.error is not None:
             raise status.from_proto(fetched.error)
         return fetched
+
+    async def nearest(self, topic: str, partition: int, offset: int, rack: str) -> int:
+        """Whom the leader would have a reader in that rack ask for the offset: a node, -1 for itself (KIP-392)."""
+        fetched = await self._ask(await self.leader(topic, partition), partition, offset, 0, rack=rack)
+        return int(fetched.preferred_read_replica)
+
+    async def fetch_at(
+        self, node: Endpoint, topic: str, partition: int, offset: int, epoch: int | None = None
+    ) -> list[Record]:
+        """One fetch from a replica, the leader or not, of what it knows to be committed. epoch: by which the reader
+        asks; None: the leader's."""
+        leader = await self.leader(topic, partition)
+        asked = Leader(node, leader.topic_id, leader.epoch if epoch is None else epoch)
+        records, _ = await self._fetch(asked, partition, offset, 0)
+        return records
 
     async def latest(self, topic: str, partition: int) -> int:
         """Where the committed log ends, by the leader. Raises OffsetNotAvailable while that one cannot know."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from node import methods
-from node.config import SNAPSHOT_BYTES
+from node.config import SNAPSHOT_BYTES, ReplicationConfig
 from node.methods import Answer, Method, Request
 from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
@@ -107,10 +107,13 @@ class Simulation:
         folders: int = 1,
         voters: int = 1,
         snapshot_bytes: int = SNAPSHOT_BYTES,
+        racks: Sequence[str] = (),
+        replication: ReplicationConfig | None = None,
         **configs: str,
     ) -> None:
         """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
-        metadata quorum; with one, which is node 0, the controller stays where it is."""
+        metadata quorum; with one, which is node 0, the controller stays where it is. racks: one for each node, or
+        none."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -125,6 +128,8 @@ class Simulation:
                 folders=folders,
                 voters=voters,
                 snapshot_bytes=snapshot_bytes,
+                rack=racks[number] if racks else "",
+                replication=replication,
             )
         for number in self.nodes:
             self.restart(number)
@@ -483,9 +488,10 @@ class Simulation:
         partition: int = 0,
         client: Client | None = None,
         timeout_ms: int = ANSWER_MS,
+        key: bytes | None = None,
     ) -> Sent:
         """Send one record from a client of its own; `.wait()` for the answer."""
-        sent = Sent(topic, partition, value, int(ACKS[acks]), timeout_ms=timeout_ms, drive=self.run_until)
+        sent = Sent(topic, partition, value, int(ACKS[acks]), timeout_ms=timeout_ms, drive=self.run_until, key=key)
         self.checkers.sending(sent)
         client = client or self.client()
         client.start(client.produce(sent), f"produces {value[:16]!r}")
@@ -577,7 +583,7 @@ class Simulation:
         for topic in self.image().topics.values():
             for state in topic.partitions:
                 value = f"after all {topic.name}-{state.partition}".encode()
-                sent = self.produce(topic.name, value, partition=state.partition)
+                sent = self.produce(topic.name, value, partition=state.partition, key=value)
                 with contextlib.suppress(LeadershipLost):  # a leadership that goes home just then leaves it unknown
                     sent.wait(within=within)
         self.run_until(self._healed, within=within, what=lambda: f"all is replicated: {self._what_is_missing()}")

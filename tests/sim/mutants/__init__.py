@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim import controller_stories, producer_stories, quorum_stories, remade_stories, replication_stories, stories
+from tests.sim import (
+    controller_stories,
+    late_stories,
+    log_stories,
+    producer_stories,
+    quorum_stories,
+    reader_stories,
+    remade_stories,
+    replication_stories,
+    stories,
+)
 from tests.sim.mutants import controller_rules, controllers, disks, followers, leaders, producers, quorum
 from tests.sim.mutants.mutant import Mutant
 
@@ -98,6 +108,44 @@ MUTANTS: Final = (
         "of an earlier life was answered",
     ),
     Mutant(leaders.reports_of_any_stream_count, "S2", replication_stories.report_of_another_stream, MEMBER_LACKS),
+    Mutant(leaders.reports_of_any_stream_count, "S2", late_stories.report_of_an_earlier_epoch, "holds offsets below 6"),
+    Mutant(
+        leaders.answers_of_any_age_are_news,
+        "S5",
+        late_stories.answer_to_an_older_proposal,
+        "without the one that is gone",
+    ),
+    Mutant(
+        leaders.a_leaver_counts_no_more,
+        "rule 3",
+        late_stories.leaver_counts_until_it_is_out,
+        "committed without members of the set",
+    ),
+    Mutant(
+        leaders.a_leader_does_not_look_at_its_own_bytes,
+        "S15",
+        log_stories.rot_before_anybody_has_it,
+        "the rotten log is out of use",
+    ),
+    Mutant(leaders.readers_see_the_log_end, "KIP-392", reader_stories.reader_at_a_follower, "is not committed"),
+    Mutant(
+        leaders.what_a_follower_lacks_is_out_of_range,
+        "KIP-392",
+        reader_stories.reader_at_a_follower,
+        "calls out of range what it does not have yet",
+    ),
+    Mutant(
+        leaders.readers_are_sent_to_any_replica,
+        "KIP-392",
+        reader_stories.follower_that_is_no_member,
+        "is sent to one that lags",
+    ),
+    Mutant(
+        leaders.epochs_are_not_compared,
+        "KIP-320",
+        reader_stories.reader_of_an_older_epoch,
+        "of an older epoch was answered",
+    ),
     # followers
     Mutant(followers.a_watermark_comes_before_the_cut, "S7", stories.watermark_of_a_diverging_answer, MIXED),
     Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "lost offsets 8"),
@@ -143,6 +191,8 @@ MUTANTS: Final = (
         stories.committed_outlives_its_leader,
         "above its leader's",
     ),
+    Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", replication_stories.empty_epochs, MIXED),
+    Mutant(followers.a_watermark_comes_before_the_cut, "S7", reader_stories.reader_of_what_vanishes, MIXED),
     # controllers
     Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, FENCED_MEMBER),
     Mutant(controllers.a_leader_comes_from_all_replicas, "rule 6", stories.committed_outlives_its_leader, TOO_SHORT),
@@ -281,6 +331,32 @@ MUTANTS: Final = (
         remade_stories.damaged_joiner_is_made_anew,
         MEMBER_LACKS,
     ),
+    Mutant(
+        controllers.answers_do_not_wait_for_the_commit,
+        "controller",
+        late_stories.answer_waits_for_the_commit,
+        "committed by what may be forgotten",
+    ),
+    Mutant(controllers.any_folder_will_do, "S9", log_stories.one_of_two_folders_is_gone, MEMBER_LACKS),
+    Mutant(
+        controller_rules.proposals_are_judged_by_what_is_committed,
+        "S6",
+        late_stories.proposal_meets_an_uncommitted_election,
+        "a set of the old leader's",
+    ),
+    Mutant(controller_rules.durability_may_change, "S13", log_stories.durability_is_fixed, "counts as if it had been"),
+    Mutant(
+        controller_rules.leaderships_stay_where_they_are,
+        "rule 7",
+        controller_stories.leaderships_go_home,
+        "it leads again",
+    ),
+    Mutant(
+        controller_rules.whoever_is_preferred_leads,
+        "rule 7",
+        controller_stories.leaderships_go_home,
+        "it leads before it is in sync",
+    ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
     Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES),
@@ -294,6 +370,26 @@ MUTANTS: Final = (
         "deleted that were not committed",
     ),
     Mutant(disks.a_damaged_log_leads_on, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
+    Mutant(
+        disks.a_cut_leaves_the_checkpoint,
+        "S3",
+        log_stories.cut_below_what_the_checkpoint_says,
+        "with all that it held it leads again",
+    ),
+    Mutant(disks.a_cut_is_not_synced, "S3", log_stories.cut_of_messages_without_epochs, MIXED),
+    Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
+    Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "counts that does not know its epochs"),
+    Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
+    Mutant(
+        disks.the_cleaner_goes_to_the_log_end, "S10", log_stories.compaction_stops_at_the_watermark, "is missing, below"
+    ),
+    Mutant(disks.a_damaged_log_leads_on, "rule 6", log_stories.one_corrupt_replica, "the rotten log is out of use"),
+    Mutant(
+        disks.a_full_disk_is_a_broken_one,
+        "full disk",
+        replication_stories.leader_with_a_full_disk,
+        "a record finds no room",
+    ),
     # producers
     Mutant(
         producers.sequences_are_not_checked, "producers", producer_stories.later_batch_comes_through, "was sent later"
@@ -328,11 +424,18 @@ MUTANTS: Final = (
         producer_stories.ids_outlive_the_cluster,
         "is committed at offset 0",
     ),
+    Mutant(
+        producers.a_duplicate_needs_a_set_too,
+        "S11",
+        producer_stories.resend_meets_too_small_a_set,
+        "the leader knows the record",
+    ),
     # the quorum
     Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS),
     Mutant(
         quorum.any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"
     ),
+    Mutant(quorum.any_folder_of_a_node_votes, "S16", quorum_stories.emptied_voter_votes_again, TWO_LEADERS),
     Mutant(
         quorum.nobody_is_asked_before_an_epoch_begins,
         "pre-vote",

@@ -8,7 +8,9 @@ from typing import Any
 from node.replica_manager import ReplicaManager
 from replication import alter_partition, controller, elections, reassignment, registration, topics, unclean
 from replication.metadata import PartitionChangeRecord
+from storage import log as storage_log
 from tests.sim.mutants.mutant import Patch
+from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE
 
 
@@ -144,3 +146,49 @@ def an_unclean_leader_keeps_the_old_sets(patch: Patch) -> None:
         return None if chosen is None else replace(chosen, change=replace(chosen.change, isr=members))
 
     patch.setattr(unclean, "choose", keeps)
+
+
+def proposals_are_judged_by_what_is_committed(patch: Patch) -> None:
+    """What the controller has appended and not committed yet does not count when it judges a proposal."""
+    append = controller.Controller._append
+
+    def appending(self: Any, batch: Any) -> None:
+        self.__dict__.setdefault("_images", [self.image])
+        append(self, batch)
+        self._images.append(self.image)
+
+    def judge(self: Any, batch: Any, leader: Any, proposal: Any) -> Any:
+        images = self.__dict__.get("_images", [batch.image])
+        image = max((each for each in images if each.offset <= self._committed), key=lambda each: each.offset)
+        try:
+            batch.add([alter_partition.judge(image, leader, proposal)])
+        except TidelogError as refusal:
+            return refusal
+        return None
+
+    patch.setattr(controller.Controller, "_append", appending)
+    patch.setattr(controller.Controller, "_judge", judge)
+
+
+def durability_may_change(patch: Patch) -> None:
+    """A topic's durability is a setting like any other."""
+
+    def reconfigure(self: Any, config: Any) -> None:
+        self.config = config
+
+    patch.setattr(topics, "altered", lambda configs, changes: {**configs, **{each.key: each.value for each in changes}})
+    patch.setattr(storage_log.Log, "reconfigure", reconfigure)
+
+
+def leaderships_stay_where_they_are(patch: Patch) -> None:
+    """Preferred leaders are elected on command only."""
+    patch.setattr(elections, "rebalance_changes", lambda *_: iter(()))
+
+
+def whoever_is_preferred_leads(patch: Patch) -> None:
+    """A preferred leader is elected as soon as it is there, in sync or not."""
+
+    def preferred_change(_image: Any, state: Any) -> PartitionChangeRecord:
+        return PartitionChangeRecord(state.topic_id, state.partition, leader=state.replicas[0])
+
+    patch.setattr(elections, "preferred_change", preferred_change)

@@ -120,12 +120,6 @@ def damage_is_not_named(patch: Patch) -> None:
     patch.setattr(controller.Controller, "_take_out_damaged", lambda *_: None)
 
 
-def two_processes_are_one_node(patch: Patch) -> None:
-    """A second process may register as a node that is alive."""
-    patch.setattr(sessions.Sessions, "alive", lambda *_: False)
-    patch.setattr(sessions.Sessions, "take_ended", lambda _: [])
-
-
 def nobody_comes_back_to_lead(patch: Patch) -> None:
     """A partition without a leader does not notice that its last member is back."""
     patch.setattr(elections, "return_changes", lambda *_: iter(()))

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import Any
 
+from node import partition as node_partition
 from node import replica_manager
-from storage import data_folder, flush, log_start, retention
+from storage import (
+    cleanable,
+    data_folder,
+    epoch_recovery,
+    flush,
+    folder_claims,
+    loading_site,
+    log_cleaner,
+    log_start,
+    log_writer,
+    retention,
+)
 from storage import log as storage_log
 from storage.files import sync_all
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import KafkaStorageError
+from tidelog.types import Offset
 
 
 def unsynced_bytes_count_as_held(patch: Patch) -> None:
@@ -75,3 +90,64 @@ def a_damaged_log_leads_on(patch: Patch) -> None:
     """A read that finds damage fails, and nobody is told."""
     patch.setattr(replica_manager.ReplicaManager, "log_damaged", lambda *_: None)
     patch.setattr(replica_manager.ReplicaManager, "damage_found", lambda *_: None)
+
+
+def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
+    """A log is cut; the file of recovery points says what it said."""
+
+    def lower(self: Any, _tp: Any, key: Any, offset: Any) -> None:
+        self.marks.lower(key, offset)
+
+    patch.setattr(folder_claims.FolderClaims, "lower", lower)
+
+
+def epochs_are_written_behind_the_bytes(patch: Patch) -> None:
+    """The epochs of messages that hold none reach their file with the next flush, not before the messages."""
+
+    def writing(self: Any, *given: Any) -> None:
+        file = self._flush.epoch_file
+        file.written, kept = sys.maxsize, file.written
+        try:
+            write(self, *given)
+        finally:
+            file.written = kept
+
+    write = log_writer.LogWriter.write
+    patch.setattr(log_writer.LogWriter, "write", writing)
+
+
+def lost_epochs_are_no_damage(patch: Patch) -> None:
+    """A log of messages whose file of epochs is gone begins anew, as if nobody had counted on it."""
+
+    def finishing(self: Any, *given: Any) -> None:
+        site, known = self._site, self._site.known
+        site.known = replace(known, recovery_point=Offset(0), held=Offset(0))
+        try:
+            finish(self, *given)
+        finally:
+            site.known = known
+
+    def following(self: Any, state: Any) -> None:
+        if self.log.log_end_offset > 0 and not self.log.epoch_entries():
+            self.log.truncate_fully_and_start_at(Offset(0))
+        follow(self, state)
+
+    finish, follow = epoch_recovery.EpochRecovery.finish, node_partition.Partition.follow
+    patch.setattr(epoch_recovery.EpochRecovery, "finish", finishing)
+    patch.setattr(node_partition.Partition, "follow", following)
+
+
+def rot_is_taken_for_a_torn_tail(patch: Patch) -> None:
+    """What lies above the recovery point was not durable, whatever was reported as held."""
+    patch.setattr(loading_site.LoadingSite, "protected", property(lambda self: self.known.recovery_point))
+
+
+def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
+    """Compaction takes what a later record of the key replaces, committed or not."""
+    measure = cleanable.measure
+    patch.setattr(log_cleaner, "measure", lambda *given, **rest: measure(*given, **{**rest, "limit": rest["log_end"]}))
+
+
+def a_full_disk_is_a_broken_one(patch: Patch) -> None:
+    """A disk without room takes its folder offline, until the node is started again."""
+    patch.setattr(data_folder, "is_full", lambda _: False)

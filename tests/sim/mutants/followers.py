@@ -7,8 +7,8 @@ from typing import Any
 from node import fetch_answers, methods, replica_fetcher
 from node import partition as node_partition
 from node.duplex import run_duplex
-from replication import follower
-from replication.follower_events import AdvanceWatermark, Answered, AppendRecords, RestartAt, Waited, WantFetch
+from replication import epochs, follower, partition_leader
+from replication.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
 from storage import log as storage_log
 from storage import validation
 from tests.sim.mutants.mutant import Patch
@@ -122,22 +122,6 @@ def a_follower_cuts_where_the_leader_says(patch: Patch) -> None:
     patch.setattr(follower, "common_end", lambda history, log_end, answer: min(log_end, answer.end_offset))
 
 
-def a_follower_takes_whatever_epoch_it_is(patch: Patch) -> None:
-    """An answer is believed in whichever epoch it was given, wherever the log has got to."""
-
-    def answered(self: Any, answer: Any) -> list[Any]:
-        if self._open is not None:
-            self._open = follower._OpenFetch(self._open.fetch_id, self._log.log_end)
-        return original(self, Answered(*_with_epoch(answer, self.leader_epoch)))
-
-    original = follower.PartitionFollower._answered
-    patch.setattr(follower.PartitionFollower, "_answered", answered)
-
-
-def _with_epoch(answer: Any, epoch: Any) -> list[Any]:
-    return [epoch if name == "leader_epoch" else getattr(answer, name) for name in answer.__match_args__]
-
-
 def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
     """A follower that ends below the leader's start asks again and again."""
     patch.setattr(follower.PartitionFollower, "_refused", lambda self, answer, _: self._pause(answer.error, answer.at))
@@ -161,3 +145,15 @@ def a_follower_takes_the_leaders_start_at_once(patch: Patch) -> None:
 
     original = follower.PartitionFollower._advance
     patch.setattr(follower.PartitionFollower, "_advance", advance)
+
+
+def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
+    """A leader that has no entry for a follower's last epoch sees nothing to object to."""
+
+    def divergence(history: Any, log_start: Any, log_end: Any, next_offset: Any, last_epoch: Any) -> Any:
+        if all(entry.epoch != last_epoch for entry in history):
+            return None
+        return compare(history, log_start, log_end, next_offset, last_epoch)
+
+    compare = epochs.divergence
+    patch.setattr(partition_leader, "divergence", divergence)

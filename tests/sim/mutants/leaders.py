@@ -119,11 +119,6 @@ def reports_of_any_stream_count(patch: Patch) -> None:
     patch.setattr(partition_leader.PartitionLeader, "_heard", heard)
 
 
-def books_are_not_closed_by_a_disagreement(patch: Patch) -> None:
-    """A diverging fetch leaves the positions that the follower had told before."""
-    patch.setattr(isr.InSyncSet, "forget", lambda *_: None)
-
-
 def a_small_set_commits(patch: Patch) -> None:
     """The watermark moves however small the in-sync set is."""
     commit = isr.InSyncSet.commit
@@ -250,3 +245,28 @@ def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
 def a_leader_does_not_look_at_its_own_bytes(patch: Patch) -> None:
     """What followers refuse is sent to them again, for ever."""
     patch.setattr(node_partition.Partition, "_check_own", lambda *_: None)
+
+
+def answers_of_any_age_are_news(patch: Patch) -> None:
+    """The controller's answer to a proposal counts whatever the metadata have said since."""
+
+    def accepted(self: Any, members: Any, partition_epoch: Any, at: Any) -> bool:
+        self._take(members, partition_epoch, at)
+        return True
+
+    patch.setattr(isr.InSyncSet, "accepted", accepted)
+
+
+def readers_are_sent_to_any_replica(patch: Patch) -> None:
+    """The nearest replica is the one in the reader's rack, in sync or not (KIP-392)."""
+
+    def nearest(self: Any, rack: str, _offset: Any) -> Any:
+        found = [node for node, view in self._views.items() if view.rack == rack and node != self._me]
+        return found[0] if found else None
+
+    patch.setattr(isr.InSyncSet, "nearest", nearest)
+
+
+def what_a_follower_lacks_is_out_of_range(patch: Patch) -> None:
+    """A follower answers a reader that is ahead of it as a leader would: reset, it would read all again."""
+    patch.setattr(node_partition, "committed_divergence", lambda *_: None)

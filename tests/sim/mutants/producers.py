@@ -6,6 +6,7 @@ from typing import Any
 
 from replication import controller
 from replication.controller_events import ProducerIdBlock
+from storage import log as storage_log
 from storage import log_producers, producer_entry
 from tests.sim.mutants.mutant import Patch
 from tidelog import _producer_core
@@ -66,3 +67,8 @@ def blocks_of_ids_begin_anew(patch: Patch) -> None:
         return ProducerIdBlock(first, 1_000)
 
     patch.setattr(controller.Controller, "_allocate_producer_ids", allocate)
+
+
+def a_duplicate_needs_a_set_too(patch: Patch) -> None:
+    """A leader refuses a batch as not written while its set is too small, whether it has it or not."""
+    patch.setattr(storage_log.Log, "is_duplicate", lambda *_: False)

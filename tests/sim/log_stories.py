@@ -1,0 +1,329 @@
+"""What a log owes to replication: cuts that last, epochs that are not lost, folders that are gone, cleaning that waits,
+a durability that stays what it was, rot that is not spread.
+
+Told as in stories.py. Node 0 is the quorum's only voter and holds no replica of the partition that the story is about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.config import INT64_MAX
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk
+from storage.log import Log
+from storage.log_cleaner import LogCleaner
+from tests.sim.controller_stories import eligible, on_two_nodes
+from tests.sim.replication_stories import away_from_the_voter
+from tests.sim.stories import (
+    TOPIC,
+    asks_for,
+    committed,
+    end,
+    fenced,
+    held,
+    leads,
+    old_epoch_reaches_one_follower,
+    with_records_of,
+    write,
+)
+from tests.sim.world import Simulation
+from tidelog.errors import InvalidConfig, TidelogError
+from tidelog.types import Millis
+
+
+def log_of(sim: Simulation, node: int, p: int) -> Log:
+    log = sim.log(node, TOPIC, p)
+    assert isinstance(log, Log)
+    return log
+
+
+def three_replicas(sim: Simulation, **configs: Any) -> tuple[int, int, int, int]:
+    """A partition on three nodes that the voter is none of: its number, its leader, and the others in the order in
+    which they lead next."""
+    sim.start(nodes=4, min_insync=1, partitions=12, **configs)
+    p, (leader, second, third) = away_from_the_voter(sim)
+    return p, leader, second, third
+
+
+# --- 3. truncation below the recovery point ---------------------------------------------------------------------------
+
+
+def cut_below_what_the_checkpoint_says(sim: Simulation) -> None:
+    """Scenario 3, variant: the checkpoint file says that all below 25 is on the disk; the log is cut to 5 and has
+    reached 8 when its machine loses power, the last member of the set. It has lost nothing, and leads again."""
+    p, old, new, last = three_replicas(sim)
+    old_epoch_reaches_one_follower(sim, p, old, new, last)
+    log = log_of(sim, last, p)
+    assert isinstance(log.folder, DataFolder)
+    log.folder.write_checkpoints()
+    sim.run_for(0.1)
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
+    write(sim, p, "c", 3)
+    assert held(sim, last, p) == end(sim, last, p) == 8
+    sim.kill(new)
+    sim.run_until(lambda: leads(sim, last, p), what="the last one leads")
+    sim.power_off(last, forget_all=True)
+    sim.run_until(lambda: fenced(sim, last), what="it is given up")
+    sim.restart(last)
+    sim.run_until(lambda: leads(sim, last, p), within=10, what="with all that it held it leads again")
+    sim.must_heal()
+
+
+def cut_of_messages_without_epochs(sim: Simulation) -> None:
+    """Scenario 3, variant: a log of format v1, whose bytes hold no epoch, is cut, and has new records that are not on
+    the disk yet when its machine loses power. The old records do not come back under the new epoch."""
+    p, old, new, follower = three_replicas(sim, message_format="v1")
+    old_epoch_reaches_one_follower(sim, p, old, new, follower)
+    sim.stall_disk(follower)
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
+    client = sim.client(nodes=(new, follower))
+    for number in range(30):
+        sim.produce(TOPIC, f"c{number}".encode(), acks="1", partition=p, client=client)
+    sim.run_until(lambda: end(sim, follower, p) == 35, what="the follower is cut and has the new records")
+    sim.power_off(follower, forget_all=True)
+    sim.release_disk(follower)
+    sim.restart(follower)
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p) and committed(sim, p) == 35, what="it is in sync again")
+    sim.must_heal()
+
+
+def messages_without_their_epoch(sim: Simulation) -> None:
+    """Scenario 3, variant: in format v1 only the file of epochs knows who wrote a record. The last member dies as soon
+    as it has written some of a new epoch; leading again, it does not take them for those that another node has at the
+    same offsets of the old one."""
+    p, old, new, last = three_replicas(sim, message_format="v1")
+    write(sim, p, "a", 5)
+    for node in (new, last):
+        sim.hold("Data.FetchStream", source=old, target=node, part="answer", when=with_records_of(p))
+    write(sim, p, "only the old leader has ", 20, acks="1")
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p), what="another leads")
+    sim.stall_disk(last)
+    write(sim, p, "c", 3, acks="1", asking=(new, last))
+    sim.run_until(lambda: end(sim, last, p) == 8, what="the last one has written the new records")
+    sim.kill(new)
+    sim.run_until(lambda: leads(sim, last, p), what="the last one leads")
+    sim.kill(last)
+    sim.release_disk(last)
+    sim.run_until(lambda: fenced(sim, last), what="it is given up")
+    sim.restart(last)
+    sim.run_until(lambda: leads(sim, last, p), what="it leads again")
+    assert end(sim, last, p) == 8
+    sim.restart(old)
+    sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync")
+    sim.must_heal()
+
+
+# --- 8. a member that emptied itself ----------------------------------------------------------------------------------
+
+
+def epochs_are_lost(sim: Simulation) -> None:
+    """Scenario 8: an eligible replica of format v1 has lost its file of epochs. It counts as damaged: it is eligible no
+    more, and only then fetched anew from the start; the leader dies while it is at that."""
+    leader, lossy = on_two_nodes(sim, 2, message_format="v1")
+    write(sim, 0, "a", 10)
+    sim.kill(lossy)
+    sim.run_until(lambda: eligible(sim, 0) == {lossy}, what="the follower is eligible")
+    sim.machines[lossy].disk.remove(f"/data/{TOPIC}-0/leader-epoch-checkpoint")
+    kept = sim.hold("Data.FetchStream", source=leader, target=lossy, part="answer", when=with_records_of(0))
+    sim.restart(lossy)
+    sim.run_until(lambda: not fenced(sim, lossy) and kept.count > 0, what="it is there, and fetched anew")
+    assert eligible(sim, 0) == set(), "a replica counts that does not know its epochs"
+    sim.kill(leader)
+    sim.never(lambda: leads(sim, lossy, 0), seconds=4, what="led from a log without its records")
+    kept.release()
+    sim.must_heal()
+
+
+# --- 9. folders -------------------------------------------------------------------------------------------------------
+
+
+def remove_all(disk: FakeDisk, folder: str) -> None:
+    for name in disk.list(folder):
+        path = f"{folder}/{name}"
+        if disk.is_folder(path):
+            remove_all(disk, path)
+            disk.remove_folder(path)
+        else:
+            disk.remove(path)
+
+
+def one_of_two_folders_is_gone(sim: Simulation) -> None:
+    """Scenario 9, variant: one of the last member's two data folders is replaced by an empty one. What lay there is not
+    led from nothing, though it was made anew in the folder that is left; what lies in that one is as it was."""
+    sim.start(nodes=4, min_insync=1, partitions=24, folders=2)
+    away = [state for state in sim.topic(TOPIC).partitions if 0 not in state.replicas]
+    p = next(state.partition for state in away if log_of(sim, state.leader, state.partition).path.startswith("/more/"))
+    last, others = sim.leader(TOPIC, p), sim.followers(TOPIC, p)
+    kept = next(
+        replica.key.partition
+        for replica in sim.machines[last].replicas()
+        if isinstance(replica.log, Log) and replica.log.path.startswith("/data/")
+    )
+    for each in (p, kept):
+        write(sim, each, f"a{each} ", 3)
+    for node in others:
+        sim.kill(node)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="it is the last member")
+    write(sim, p, "b", 3)
+    sim.kill(last)
+    sim.run_until(lambda: fenced(sim, last), what="it is fenced")
+    remove_all(sim.machines[last].disk, "/more")
+    for node in (last, *others):
+        sim.restart(node)
+    sim.run_until(lambda: not any(fenced(sim, node) for node in (last, *others)), what="all are there")
+    sim.never(lambda: sim.leader(TOPIC, p) >= 0, seconds=3, what="led from nothing")
+    assert held(sim, last, kept) >= 3
+
+
+# --- 10. cleaning above the watermark ---------------------------------------------------------------------------------
+
+
+def clean(log: Log) -> None:
+    """What the upkeep does from time to time with a compacted log: clean all that may be cleaned."""
+
+    def trouble(error: TidelogError) -> None:
+        raise error
+
+    now = log.folder.clock.wall_ms()
+    cleaner = LogCleaner(map_bytes=1 << 16, bytes_per_second=INT64_MAX, on_trouble=trouble)
+    piece = cleaner.begin([log], now)
+    while piece is not None:
+        piece = cleaner.settle(piece.work(), now, started=now, ended=now)
+
+
+def compaction_stops_at_the_watermark(sim: Simulation) -> None:
+    """Scenario 10: a key's committed value is followed by another that is not committed. The cleaner leaves both; the
+    leadership changes, and the one that is cut is not missed."""
+    p, old, new, other = three_replicas(
+        sim, cleanup_policy="compact", min_cleanable_dirty_ratio="0", segment_bytes="1000"
+    )
+    filler = b"." * 400
+    for number in range(4):
+        sim.produce(TOPIC, b"v1 %d " % number + filler, partition=p, key=b"k%d" % number).wait()
+    for node in (new, other):
+        sim.hold("Data.FetchStream", source=old, target=node, part="answer", when=with_records_of(p))
+    client = sim.client()
+    for number in range(8):
+        value = b"v2 %d " % number + filler
+        sim.produce(TOPIC, value, acks="1", partition=p, key=b"k%d" % (number % 4), client=client)
+    sim.run_until(lambda: held(sim, old, p) == 12, what="the leader has other values, and nobody else")
+    assert committed(sim, p) == 4
+    clean(log_of(sim, old, p))
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p) or leads(sim, other, p), what="another leads")
+    sim.restart(old)
+    sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is cut and in sync")
+    sim.must_heal()
+
+
+# --- 13. durability changed under way ---------------------------------------------------------------------------------
+
+
+def durability_is_fixed(sim: Simulation) -> None:
+    """Scenario 13: a topic of `durability=page-cache` is to become one of `fsync`. That is refused, since what was
+    written before is not synced: an eligible replica whose machine has rebooted is eligible no more."""
+    leader, rebooted = on_two_nodes(sim, 2, durability="page-cache")
+    write(sim, 0, "a", 5)
+    refusal: TidelogError | None = None
+    try:
+        sim.alter_topic(TOPIC, durability="fsync")
+    except InvalidConfig as error:
+        refusal = error
+    sim.kill(rebooted)
+    sim.run_until(lambda: eligible(sim, 0) == {rebooted}, what="the follower is eligible")
+    sim.power_off(rebooted, forget_all=True)
+    kept = sim.hold("Data.FetchStream", source=leader, target=rebooted, part="answer", when=with_records_of(0))
+    sim.restart(rebooted)
+    sim.run_until(lambda: not fenced(sim, rebooted) and kept.count > 0, what="it is there, and lacks everything")
+    assert eligible(sim, 0) == set(), "what was not synced counts as if it had been"
+    sim.kill(leader)
+    sim.never(lambda: leads(sim, rebooted, 0), seconds=4, what="led without what was acknowledged")
+    kept.release()
+    sim.must_heal()
+    assert refusal is not None, "the durability was changed under way"
+
+
+# --- rot --------------------------------------------------------------------------------------------------------------
+
+
+def one_corrupt_replica(sim: Simulation) -> None:
+    """An old byte of a follower's log rots. The scrub finds it; the replica leaves the set, is fetched anew and leads
+    with whole records when the others are gone."""
+    p, leader, rotten, other = three_replicas(sim, segment_bytes="1000")
+    write(sim, p, "a" * 50, 20)
+    log = log_of(sim, rotten, p)
+    assert log.segment_count > 2
+    sim.machines[rotten].disk.flip_bit(log.segments[1].path, 100)
+    sim.run_until(lambda: log.closed, within=60, what="the rotten log is out of use")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, rotten, other}, what="it is fetched anew and in sync")
+    sim.kill(leader)
+    sim.kill(other)
+    sim.run_until(lambda: leads(sim, rotten, p), what="it leads")
+    assert len(sim.read_committed(TOPIC, p)) == 20
+    sim.must_heal()
+
+
+def rot_before_anybody_has_it(sim: Simulation) -> None:
+    """Scenario 15, second half: what the leader has just written rots before it is fetched. Both followers refuse it
+    and would leave the set one after the other, healthy; the leader finds that it is its own bytes, and resigns."""
+    p, rotten, *followers = three_replicas(sim)
+    write(sim, p, "a", 3)
+    asking = [sim.hold("Data.FetchStream", source=node, target=rotten, when=asks_for(p)) for node in followers]
+    sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
+    sim.run_until(lambda: all(one.count > 0 for one in asking), what="the followers ask for the next one")
+    sim.produce(TOPIC, b"rots", acks="1", partition=p).wait()
+    log = log_of(sim, rotten, p)
+    sim.machines[rotten].disk.flip_bit(log.active.path, log.active.size - 2)
+    for one in asking:
+        one.release()
+    sim.run_until(lambda: log.closed, within=4, what="the rotten log is out of use")
+    assert sim.leader(TOPIC, p) in followers
+    write(sim, p, "c", 3)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, what="it is fetched anew and in sync")
+    sim.must_heal()
+
+
+# --- sparse epochs ----------------------------------------------------------------------------------------------------
+
+
+def sparse_epochs(sim: Simulation) -> None:
+    """A replica comes back with records of an epoch that the others never had, and of which their entries are gone:
+    retention has taken all that was written before. It finds nothing in common, and begins where the leader's log
+    does."""
+    p, old, new, other = three_replicas(sim, segment_bytes="1000", retention_ms="1000")
+    write(sim, p, "a", 3)
+    for node in (new, other):
+        sim.hold("Data.FetchStream", source=old, target=node, part="answer", when=with_records_of(p))
+    write(sim, p, "only the old leader has ", 20, acks="1")
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p), what="another leads")
+    write(sim, p, "." * 400, 10)
+    for node in (new, other):
+        log = log_of(sim, node, p)
+        log.delete_old_segments(Millis(log.folder.clock.wall_ms() + 3_600_000))
+    log = log_of(sim, new, p)
+    start = log.log_start_offset
+    assert 3 < start < 23, "what the old leader alone has reaches beyond where the others begin"
+    assert all(entry.epoch > 0 for entry in log.epoch_entries())
+    sim.restart(old)
+    sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync")
+    assert log_of(sim, old, p).log_start_offset == start
+    sim.must_heal()
+
+
+ALL = (
+    cut_below_what_the_checkpoint_says,
+    cut_of_messages_without_epochs,
+    messages_without_their_epoch,
+    epochs_are_lost,
+    one_of_two_folders_is_gone,
+    compaction_stops_at_the_watermark,
+    durability_is_fixed,
+    one_corrupt_replica,
+    rot_before_anybody_has_it,
+    sparse_epochs,
+)
