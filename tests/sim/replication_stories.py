@@ -78,7 +78,7 @@ def epochs_that_only_a_follower_has(sim: Simulation) -> None:
     """KIP-279, scenario 15: leaders follow fast on each other, and a replica has two epochs of which the last leader
     knows neither, beginning below where that one's first epoch ends. It is cut in as many steps as that takes."""
     sim.start(nodes=5, topics=())
-    sim.create_topic(TOPIC, partitions=20, replicas=4, min_insync=1)
+    sim.create_topic(TOPIC, partitions=10, replicas=4, min_insync=1)
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     a, f, d, c = (int(node) for node in sim.partition(TOPIC, p).replicas)
     assert sim.leader(TOPIC, p) == a
@@ -104,6 +104,7 @@ def epochs_that_only_a_follower_has(sim: Simulation) -> None:
     sim.restart(d)
     sim.run_until(
         lambda: sim.replica(d, TOPIC, p) is not None and end(sim, d, p) == end(sim, c, p) == 10,
+        within=5,
         what="the third is cut and has the new records",
     )
     sim.must_heal()

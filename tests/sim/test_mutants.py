@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +13,17 @@ import pytest
 
 from tests.replication import quorum_tales as tales
 from tests.replication.quorum_cluster import QuorumCluster
-from tests.sim.mutants import MUTANTS, Mutant, quorum
+from tests.sim.mutants import (
+    MUTANTS,
+    Mutant,
+    controller_rules,
+    controllers,
+    disks,
+    followers,
+    leaders,
+    producers,
+    quorum,
+)
 from tests.sim.mutants.mutant import Plant, is_caught, told
 
 
@@ -25,6 +36,22 @@ def test_a_planted_bug_is_caught_by_its_story(mutant: Mutant) -> None:
 def test_there_are_enough_planted_bugs() -> None:
     assert len({mutant.plant for mutant in MUTANTS}) >= 30
     assert all(mutant.plant.__doc__ for mutant in MUTANTS), "each says which rule it makes weaker"
+
+
+def plants() -> set[Plant]:
+    """Every planted bug that is written down, registered or not."""
+    modules = (controller_rules, controllers, disks, followers, leaders, producers, quorum)
+    return {
+        each
+        for module in modules
+        for name, each in vars(module).items()
+        if inspect.isfunction(each) and each.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+def test_no_planted_bug_is_left_without_a_story() -> None:
+    used = {mutant.plant for mutant in MUTANTS} | {planted.plant for planted in IN_CORES}
+    assert sorted(plant.__name__ for plant in plants() - used) == []
 
 
 class InCores(NamedTuple):

@@ -24,7 +24,7 @@ from storage import log as storage_log
 from storage.files import sync_all
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import KafkaStorageError
-from tidelog.types import Offset
+from tidelog.types import Offset, PartitionKey
 
 
 def unsynced_bytes_count_as_held(patch: Patch) -> None:
@@ -95,8 +95,8 @@ def a_damaged_log_leads_on(patch: Patch) -> None:
 def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
     """A log is cut; the file of recovery points says what it said."""
 
-    def lower(self: Any, _tp: Any, key: Any, offset: Any) -> None:
-        self.marks.lower(key, offset)
+    def lower(self: Any, log: Any, offset: Any) -> None:
+        self.marks.lower(PartitionKey(log.topic_id, log.topic_partition.partition), offset)
 
     patch.setattr(folder_claims.FolderClaims, "lower", lower)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from node import cluster_formation, quorum_driver
@@ -110,13 +109,3 @@ def one_voter_commits(patch: Patch) -> None:
 def logs_of_voters_are_not_compared(patch: Patch) -> None:
     """A leader gives records to whoever asks from an offset, whatever lies before it there."""
     patch.setattr(quorum, "divergence", lambda *_: None)
-
-
-def a_late_answer_is_taken(patch: Patch) -> None:
-    """A voter takes an answer whatever its log has become since it asked."""
-
-    def fetch_answered(self: Any, event: Any) -> None:
-        original(self, replace(event, offset=self.log.log_end))
-
-    original = quorum.Quorum._fetch_answered
-    patch.setattr(quorum.Quorum, "_fetch_answered", fetch_answered)
