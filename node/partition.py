@@ -228,6 +228,7 @@ class Partition:
         )
         at = state.leader_epoch, log.log_end_offset, log.high_watermark
         _log.info("%s: leads in epoch %d from offset %d, watermark %d", self, *at)
+        self.held_moved()  # where nobody else counts, all that it holds is committed
         self._tick_leader(self.leader)
 
     def follow(self, state: PartitionState) -> None:

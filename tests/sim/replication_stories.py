@@ -245,6 +245,22 @@ def new_leader_does_not_know_the_end(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def committed_is_read_without_another_word(sim: Simulation) -> None:
+    """A leader alone in its set holds all when it begins, and its checkpoint of the watermark is old. What is committed
+    can be read at once: nobody need fetch or write for that."""
+    sim.start(nodes=3, topics=())
+    sim.create_topic(TOPIC, replicas=1, partitions=3, min_insync=1)
+    p = sim.led_by(TOPIC, 2)
+    write(sim, p, "a", 5)
+    sim.kill(2)
+    sim.run_until(lambda: fenced(sim, 2), what="the leader is fenced")
+    sim.restart(2)
+    sim.run_until(lambda: leads(sim, 2, p), what="it leads again")
+    assert sim.log(2, TOPIC, p).high_watermark == 5, "a leader waits for others to tell what it has committed alone"
+    assert len(sim.read_committed(TOPIC, p)) == 5
+    sim.must_heal()
+
+
 def ack_of_another_epoch(sim: Simulation) -> None:
     """Scenario 11: a record waits for the watermark; its leader is deposed, cut, and leads again, and the watermark
     passes that offset with another record. Nobody is told that the first was committed."""
@@ -577,6 +593,7 @@ ALL = (
     stuck_leader_hands_over,
     all_stop_at_once,
     new_leader_does_not_know_the_end,
+    committed_is_read_without_another_word,
     ack_of_another_epoch,
     reader_behind_the_end_of_its_epoch,
     words_of_an_older_epoch,
