@@ -360,15 +360,14 @@ class LogSegment:
     # --- cut and repair -------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut the first batch that reaches to `offset` and all behind it; the caller syncs. Raises OSError,
-        BrokenChain."""
+        """Cut the first batch that reaches to `offset` and all behind it, and what recovery left behind the last one as
+        damaged; the caller syncs. Raises OSError, BrokenChain."""
         cut = self.find(offset)
-        if cut is None:
-            return
+        if cut is not None:
+            self.size = cut.position
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.file.truncate(cut.position)
-        self.size = cut.position
+        self.file.truncate(self.size)
         self._since_index = 0
         self.first_timestamp = None
         self._max = None

@@ -299,6 +299,40 @@ def test_a_damaged_log_can_be_cut_below_the_damage() -> None:
     assert bench.log.damage is None
 
 
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("segment", [0, -1])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize("bits", [(3,), (10,), (11,), (16, 17), (8, 9, 10, 11, 17), (66,)])
+def test_a_damaged_log_goes_on_where_the_damage_began(
+    bits: tuple[int, ...], batch: int, segment: int, clean: bool
+) -> None:
+    """Cut there it is sound: nothing of what lay behind comes back, though what is written next is as long as what was
+    damaged, and so ends where the next one had begun."""
+    bench = held()
+    whole, rotten = bench.contents(), bench.log.segments[segment]
+    before = whole[rotten.base_offset : rotten.base_offset + batch]
+    bench.disk.kill()
+    for byte in bits:
+        bench.disk.flip_bit(rotten.path, sum(map(len, before)) + byte, bit=2)
+    bench.reopen()
+    damage = bench.log.damage
+    if damage is None:  # put right, or it lies where only a reader or the scrub looks
+        return
+    bench.log.truncate_to(damage.first_offset)
+    assert bench.log.damage is None
+    size = len(whole[damage.first_offset]) - len(stamped(0, b""))
+    bench.follow(stamped(damage.first_offset, b"x" * size, epoch=0))
+    after = bench.contents()
+    assert after[:-1] == whole[: damage.first_offset]
+    bench.commit()
+    if clean:
+        bench.restart_clean()
+    else:
+        bench.kill()
+    assert bench.log.damage is None
+    assert bench.contents() == after
+
+
 def test_a_log_whose_files_are_gone_is_damaged() -> None:
     bench = held()
     bench.disk.kill()
