@@ -17,6 +17,7 @@ from node.clock import Clock
 from node.duplex import run_duplex
 from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
 from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
+from node.own_bytes import sound_end
 from node.partition import Partition
 from node.produce_desk import ProduceDesk
 from node.producer_ids import ProducerIds
@@ -161,16 +162,17 @@ class DataService:
     async def get_replica_log_info(
         self, request: data_pb2.GetReplicaLogInfoRequest, caller: Caller
     ) -> data_pb2.GetReplicaLogInfoResponse:
-        """How much of a partition is here, whoever leads. Raises KafkaStorageError where its log cannot be used."""
+        """How much of a partition is here, whoever leads; of a damaged log, what is sound. Raises KafkaStorageError
+        where its log cannot be used."""
         try:
             partition = self._manager.locate(request.topic_id, request.partition, caller.listener)
         except NotLeaderOrFollower:  # it has no log here (yet)
             return data_pb2.GetReplicaLogInfoResponse(last_epoch=NO_LEADER_EPOCH, log_end_offset=0)
-        if partition.offline is not None:
+        if partition.offline is not None and (partition.log.damage is None or partition.folder.offline is not None):
             raise partition.offline
-        log = partition.log
+        sound = sound_end(partition.log)
         return data_pb2.GetReplicaLogInfoResponse(
-            last_epoch=log.last_epoch, log_end_offset=log.log_end_offset, folder_id=partition.folder.folder_id.bytes
+            last_epoch=sound.epoch, log_end_offset=sound.end_offset, folder_id=partition.folder.folder_id.bytes
         )
 
     def _epoch_end(self, question: data_pb2.EpochQuestion, caller: Caller) -> data_pb2.EpochAnswer:

@@ -1,4 +1,5 @@
-"""A leader's look at its own bytes, after a follower has refused them (design, section 4, rule 4).
+"""A node's look at its own bytes: after a follower has refused them (design, section 4, rule 4), and where a damaged
+log is all that is left.
 
 Left to others: what damage means for the replica (replica_manager.py), the rest of the log (the scrub).
 """
@@ -9,7 +10,7 @@ from storage.loaded import Damage
 from storage.log import Log
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import iter_batches
-from tidelog.types import Offset
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
 
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
@@ -27,6 +28,24 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
     except CorruptRecord as error:  # not even its length can be believed
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
+
+
+def sound_end(log: Log) -> EpochEnd:
+    """How far a log can be led with: its end, or where the damage begins that its recovery found. The epoch is that of
+    the last record below, -1 for none."""
+    end = log.log_end_offset
+    if log.damage is not None and not log.lost.takes_appends and not log.damage.readable:
+        end = max(min(log.damage.first_offset, end), log.log_start_offset)
+    below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
+    return EpochEnd(below[-1] if below and end > log.log_start_offset else NO_LEADER_EPOCH, end)
+
+
+def give_up_lost(log: Log) -> None:
+    """Go on with what is sound: nobody has more, and an operator, or the topic, takes the loss. Raises
+    KafkaStorageError, DiskFull, CorruptLog."""
+    if not log.lost.takes_appends:
+        log.truncate_to(sound_end(log).end_offset)
+        log.lost.takes_appends = True
 
 
 def _damage(log: Log, first: Offset, end: Offset, reason: str) -> Damage:

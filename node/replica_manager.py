@@ -31,6 +31,7 @@ from node.clock import Clock
 from node.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.log_shelf import LogShelf
 from node.open_fetch import FetchDesk
+from node.own_bytes import give_up_lost
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_fetcher import ReplicaFetcher
@@ -134,6 +135,8 @@ class ReplicaManager:
         """Whom the next review is about; idle partitions are in neither."""
         self._borne: dict[Partition, Damage] = {}
         """Damage of replicas that nobody can replace."""
+        self._given_up: dict[Partition, None] = {}
+        """Damaged replicas that led last, of partitions that nobody can lead."""
         self._tasks: asyncio.TaskGroup | None = None
         self._sessions = itertools.count(1)
         self._fetch_ids = itertools.count(1)
@@ -293,6 +296,7 @@ class ReplicaManager:
         self._attended.pop(partition, None)
         self._watched.pop(partition, None)
         self._borne.pop(partition, None)
+        self._given_up.pop(partition, None)
 
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
         if self._me not in state.replicas:
@@ -308,7 +312,7 @@ class ReplicaManager:
                 self._dismiss(partition, "its log is damaged and is fetched anew")
                 self._shelf.set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
                 partition = None
-            elif partition.offline is None:
+            elif not self._goes_on_with_the_rest(partition, state) and partition.offline is None:
                 self.log_damaged(partition, CorruptLog(f"its log lost {partition.log.damage}"))
         if partition is None:
             self._unopened[state.key] = None
@@ -323,6 +327,24 @@ class ReplicaManager:
     def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
         """May a damaged log be set aside? Nobody counts on it, and what was said of it is of an epoch that is over."""
         return self._me not in state.counted_on and state.leader_epoch > partition.used_in
+
+    def _goes_on_with_the_rest(self, partition: Partition, state: PartitionState) -> bool:
+        """Was a damaged replica elected all the same? Nobody was in either set, so whoever did that took the loss.
+        Returns whether it can lead with what is sound."""
+        if self._me in state.last_known_elr:
+            self._given_up[partition] = None
+            return False
+        if partition not in self._given_up or state.leader != self._me:
+            return False
+        del self._given_up[partition]
+        _log.error("%s goes on without what its log lost: %s", partition, partition.log.damage)
+        try:
+            give_up_lost(partition.log)
+        except TidelogError as error:
+            self._stop_damaged(partition, error)
+            return False
+        partition.offline = None
+        return True
 
     async def _open_for_ever(self) -> None:
         """Make the logs that are missing, a few in each turn of the loop: making one may take some milliseconds."""

@@ -136,10 +136,34 @@ def topic_made_beside_a_failed_folder(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def last_member_is_damaged_for_good(sim: Simulation) -> None:
+    """The last member's log is damaged and nobody has the rest. An operator lets it lead with what it has."""
+    sim.start(nodes=3, topics=())
+    sim.create_topic(TOPIC, replicas=1, partitions=3, min_insync=1)
+    node = 2
+    p = sim.led_by(TOPIC, node)
+    write(sim, p, "a", 5)
+    log = sim.log(node, TOPIC, p)
+    assert isinstance(log, Log)
+    path = log.segments[0].path
+    sim.kill(node)
+    sim.run_until(lambda: sim.leader(TOPIC, p) == -1, what="it is given up")
+    sim.machines[node].disk.flip_bit(path, 80)
+    sim.restart(node)
+    sim.run_until(lambda: not any(n.fenced for n in sim.image().nodes.values()), what="it is back")
+    sim.run_for(3)
+    assert sim.leader(TOPIC, p) == -1
+    sim.checkers.forgive(sim.partition(TOPIC, p).key, 1)
+    sim.elect(TOPIC, p, unclean=True)
+    sim.run_until(lambda: sim.leader(TOPIC, p) == node, what="it leads")
+    sim.must_heal(lossy=True)
+
+
 ALL = (
     replica_moved_away_and_back,
     damaged_member_is_made_anew,
     damaged_joiner_is_made_anew,
     damage_found_at_the_start,
     topic_made_beside_a_failed_folder,
+    last_member_is_damaged_for_good,
 )
