@@ -84,7 +84,8 @@ class InSyncSet:
         self._joiners: frozenset[NodeId] = frozenset()
         self._in_flight = False
         self._not_before = known.at
-        self._may_resign = True
+        self._resigns = False
+        self._resign_at = known.at
         self._others_counted: tuple[NodeId, ...] = ()
         self.learn(known)
 
@@ -114,7 +115,7 @@ class InSyncSet:
         for replica in isr - self.isr:
             self._since[replica] = at
         self.isr, self.partition_epoch = isr, partition_epoch
-        self._joiners, self._in_flight, self._not_before, self._may_resign = frozenset(), False, at, True
+        self._joiners, self._in_flight, self._not_before, self._resign_at = frozenset(), False, at, at
         self._count()
 
     def _count(self) -> None:
@@ -269,7 +270,8 @@ class InSyncSet:
         if self._in_flight or at < self._not_before:
             return None
         stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
-        if self._may_resign and len(stays) > 1 and self.is_behind(self._me, at):
+        self._resigns = at >= self._resign_at and len(stays) > 1 and self.is_behind(self._me, at)
+        if self._resigns:
             stays.discard(self._me)
         asking = self._joiners if heard is None else self._joiners | {heard}
         wanted = stays | {replica for replica in asking - self.isr if self.may_join(replica)}
@@ -284,9 +286,12 @@ class InSyncSet:
         return Proposal(members, self.partition_epoch)
 
     def proposal_failed(self, based_on: PartitionEpoch, at: Millis) -> None:
-        """Refused, or nobody knows: whom it named stays counted, and it is asked again after a pause."""
+        """Refused, or nobody knows: whom it named stays counted, and it is asked again after a pause; a resignation
+        only after another lag time, since nobody else may be able to lead, and other changes must have their turn."""
         if self._in_flight and based_on == self.partition_epoch:
-            self._in_flight, self._not_before, self._may_resign = False, Millis(at + PROPOSAL_PAUSE_MS), False
+            self._in_flight, self._not_before = False, Millis(at + PROPOSAL_PAUSE_MS)
+            if self._resigns:
+                self._resign_at = Millis(at + self._lag_ms_max)
 
     def _is_eligible(self, replica: NodeId) -> bool:
         view = self._views.get(replica)

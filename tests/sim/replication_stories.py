@@ -200,6 +200,21 @@ def stuck_leader_hands_over(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def stuck_leader_is_not_heard_at_first(sim: Simulation) -> None:
+    """Rule 4: the controller does not answer when a stuck leader resigns. It says so again."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, *_) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    lost = sim.hold("Controller.AlterPartition", source=leader)
+    sim.stall_disk(leader)
+    sim.produce(TOPIC, b"b", acks="1", partition=p)
+    sim.run_until(lambda: lost.count > 0, within=10, what="the stuck leader resigns")
+    sim.run_for(4)
+    lost.let_pass()
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), within=10, what="it resigns again")
+    sim.must_heal()
+
+
 def all_stop_at_once(sim: Simulation) -> None:
     """Scenario 16: all nodes are told to stop. The last member stays in each set, and the cluster comes back whole."""
     sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
@@ -591,6 +606,7 @@ ALL = (
     too_small_a_set,
     last_member_loses_power,
     stuck_leader_hands_over,
+    stuck_leader_is_not_heard_at_first,
     all_stop_at_once,
     new_leader_does_not_know_the_end,
     committed_is_read_without_another_word,

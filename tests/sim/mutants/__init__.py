@@ -57,6 +57,12 @@ MUTANTS: Final = (
     Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "taken out for its lag"),
     Mutant(leaders.a_stuck_leader_stays, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"),
     Mutant(
+        leaders.a_resignation_is_said_once,
+        "rule 4",
+        replication_stories.stuck_leader_is_not_heard_at_first,
+        "it resigns again",
+    ),
+    Mutant(
         leaders.a_leader_without_a_log_stays,
         "found",
         remade_stories.topic_made_beside_a_failed_folder,

@@ -10,7 +10,7 @@ from replication import isr, partition_leader
 from replication.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
 from storage import log as storage_log
 from tests.sim.mutants.mutant import Patch
-from tidelog.types import Acks, Offset
+from tidelog.types import Acks, Millis, Offset
 
 
 def a_diverging_fetch_counts(patch: Patch) -> None:
@@ -154,6 +154,17 @@ def a_stuck_leader_stays(patch: Patch) -> None:
     patch.setattr(
         isr.InSyncSet, "is_behind", lambda self, replica, at: replica != self._me and is_behind(self, replica, at)
     )
+
+
+def a_resignation_is_said_once(patch: Patch) -> None:
+    """A leader that could not resign stays until its set changes."""
+    fail = isr.InSyncSet.proposal_failed
+
+    def failing(self: Any, based_on: Any, at: Any) -> None:
+        fail(self, based_on, at)
+        self._resign_at = Millis(1 << 62)
+
+    patch.setattr(isr.InSyncSet, "proposal_failed", failing)
 
 
 def a_leader_without_a_log_stays(patch: Patch) -> None:
