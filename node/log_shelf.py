@@ -77,6 +77,12 @@ class LogShelf:
             _log.error("%s cannot be used: %s", name, error.message)
             return None
 
+    def why_unfit(self, folder: DataFolder, log: Log, state: PartitionState) -> str | None:
+        """Why the replica must not go on with this log, if there is a reason."""
+        if state.folder_of(self._me) not in (UNKNOWN_FOLDER, LOST_FOLDER, folder.folder_id):
+            return "the metadata name another data folder for it"
+        return None if log.damage is None or folder.offline is not None else f"damaged: {log.damage}"
+
     def reconfigure(self, topic: TopicState, log: Log) -> None:
         """Let new settings of the topic hold for its log from now on."""
         try:

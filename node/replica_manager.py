@@ -307,17 +307,13 @@ class ReplicaManager:
         partition = self._partitions.get(state.key)
         if partition is None and (found := self._shelf.find(topic, state)) is not None:
             partition = self._install(topic, state, *found)
-        if partition is not None and partition.log.damage is not None and partition.folder.offline is None:
-            if self._begins_anew(partition, state):
-                self._dismiss(partition, "its log is damaged and is fetched anew")
-                self._shelf.set_aside(partition.folder, partition.name, f"damaged: {partition.log.damage}")
-                partition = None
-            elif not self._goes_on_with_the_rest(partition, state) and partition.offline is None:
-                self.log_damaged(partition, CorruptLog(f"its log lost {partition.log.damage}"))
-        if partition is None:
+        if partition is None or self._begins_anew(partition, state):
             self._unopened[state.key] = None
             self._wake_opener.set()
             return
+        damage = partition.log.damage
+        if damage is not None and not self._goes_on_with_the_rest(partition, state) and partition.offline is None:
+            self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
         partition.moves_here = self._me in state.adding
         if partition.leader_epoch == state.leader_epoch:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
@@ -325,12 +321,21 @@ class ReplicaManager:
             self._take_role(topic, state, partition)
 
     def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
-        """May a damaged log be set aside? Nobody counts on it, and what was said of it is of an epoch that is over."""
-        return self._me not in state.counted_on and state.leader_epoch > partition.used_in
+        """Is there reason not to go on with this log, and nobody counts on it, and what was said of it is of an epoch
+        that is over? Then it is set aside."""
+        why = self._shelf.why_unfit(partition.folder, partition.log, state)
+        if why is None or self._me in state.counted_on or state.leader_epoch <= partition.used_in:
+            return False
+        self._dismiss(partition, f"its log is made anew: {why}")
+        if partition.folder.offline is None:
+            self._shelf.set_aside(partition.folder, partition.name, why)
+        return True
 
     def _goes_on_with_the_rest(self, partition: Partition, state: PartitionState) -> bool:
         """Was a damaged replica elected all the same? Nobody was in either set, so whoever did that took the loss.
         Returns whether it can lead with what is sound."""
+        if partition.folder.offline is not None:
+            return False
         if self._me in state.last_known_elr:
             self._given_up[partition] = None
             return False

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from storage.data_folder import DataFolder
 from storage.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.network import Envelope, Held
 from tests.sim.stories import TOPIC, admits, held, with_records_of, write
 from tests.sim.world import Simulation
+from tidelog.types import NodeId
 from tidelog.v1 import data_pb2
 
 
@@ -159,6 +161,37 @@ def last_member_is_damaged_for_good(sim: Simulation) -> None:
     sim.must_heal(lossy=True)
 
 
+def replica_comes_back_in_another_folder(sim: Simulation) -> None:
+    """Rule 6: replicas are moved away and back while their node hears of neither. The metadata name another of its data
+    folders now; what it goes on with lies in that one, or it would be judged by a folder without its records."""
+    sim.start(nodes=4, min_insync=1, partitions=12, folders=2)
+    comes = NodeId(3)
+    states = [s for s in sim.topic(TOPIC).partitions if comes in s.replicas and s.leader not in (0, comes)]
+    one = states[0]
+    two = next(state for state in states if state.folder_of(comes) != one.folder_of(comes))
+    for state in (one, two):
+        write(sim, state.partition, "a", 3)
+    news = sim.hold("Quorum.FetchMetadata", target=comes, part="answer")
+    sim.run_for(0.02)
+    for back in ((one, two), (two, one)):  # which folder is chosen depends on how full the two are
+        for state in back:
+            sim.reassign(TOPIC, state.partition, *(node for node in state.replicas if node != comes))
+        for state in back:
+            sim.reassign(TOPIC, state.partition, *state.replicas)
+        if sim.partition(TOPIC, one.partition).folder_of(comes) != one.folder_of(comes):
+            break
+    news.release()
+    for state in (one, two):
+        named = sim.partition(TOPIC, state.partition).folder_of(comes)
+        assert named != state.folder_of(comes)
+        sim.run_until(lambda p=state.partition: comes in sim.isr(TOPIC, p), what="it is in sync")  # type: ignore[misc]
+        log = sim.log(comes, TOPIC, state.partition)
+        assert isinstance(log, Log)
+        assert isinstance(log.folder, DataFolder)
+        assert log.folder.folder_id == named, "it goes on in a folder that nobody names"
+    sim.must_heal()
+
+
 ALL = (
     replica_moved_away_and_back,
     damaged_member_is_made_anew,
@@ -166,4 +199,5 @@ ALL = (
     damage_found_at_the_start,
     topic_made_beside_a_failed_folder,
     last_member_is_damaged_for_good,
+    replica_comes_back_in_another_folder,
 )

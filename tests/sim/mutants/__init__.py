@@ -338,6 +338,12 @@ MUTANTS: Final = (
         MEMBER_LACKS,
     ),
     Mutant(
+        controller_rules.a_replica_goes_on_in_any_folder,
+        "rule 6",
+        remade_stories.replica_comes_back_in_another_folder,
+        "a folder that nobody names",
+    ),
+    Mutant(
         controllers.answers_do_not_wait_for_the_commit,
         "controller",
         late_stories.answer_waits_for_the_commit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from node.log_shelf import LogShelf
 from node.replica_manager import ReplicaManager
 from replication import alter_partition, controller, elections, reassignment, registration, topics, unclean
 from replication.metadata import PartitionChangeRecord
@@ -84,11 +85,21 @@ def a_damaged_replica_begins_anew_within_an_epoch(patch: Patch) -> None:
     def taken_out(image: Any, state: Any, node_id: Any, used_in: Any) -> Any:
         return elections.moved_away(image, state, node_id, lost=True)
 
-    def begins_anew(self: Any, _partition: Any, state: Any) -> bool:
-        return self._me not in state.counted_on
+    def begins_anew(self: Any, partition: Any, state: Any) -> bool:
+        return begin(self, partition, replace(state, leader_epoch=partition.used_in + 1))
 
+    begin = ReplicaManager._begins_anew
     patch.setattr(elections, "taken_out", taken_out)
     patch.setattr(ReplicaManager, "_begins_anew", begins_anew)
+
+
+def a_replica_goes_on_in_any_folder(patch: Patch) -> None:
+    """A log that a node has is gone on with, whichever data folder the metadata name."""
+
+    def why_unfit(self: Any, folder: Any, log: Any, state: Any) -> Any:
+        return None if log.damage is None or folder.offline is not None else "damaged"
+
+    patch.setattr(LogShelf, "why_unfit", why_unfit)
 
 
 def the_last_member_may_go(patch: Patch) -> None:
