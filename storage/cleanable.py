@@ -3,7 +3,8 @@
     log start ........ first dirty ........ end ........ log end
         clean already      dirty, to be cleaned   too young, undecided, not durable, or being appended to
 
-Kept true: nothing at or above the last stable offset, what is durable, or the active segment is ever cleaned; whole
+Kept true: nothing at or above the last stable offset, what is durable, or the active segment is ever cleaned, nor by
+a transaction whose marker is not durable: lost and then aborted, it would have taken the key's last record; whole
 segments are cleaned or none; what lies within `min.compaction.lag.ms` stays as it is; what is older than
 `max.compaction.lag.ms` is cleaned however little it is.
 Left to others: which of many logs comes first (log_cleaner.py), the cleaning (cleaning.py).
@@ -54,7 +55,8 @@ def measure(
     limit: Offset,
 ) -> Cleanable:
     """What could be cleaned of a log now. cleaned: up to where it was, as written down. limit: the last stable offset,
-    or up to where the log is durable. Raises BrokenChain, OSError where an index cannot be read."""
+    or up to where the log and the ends of its transactions are durable. Raises BrokenChain, OSError where an index
+    cannot be read."""
     believed = cleaned is not None and log_start <= cleaned <= log_end
     first_dirty = cleaned if cleaned is not None and believed else log_start
     end, clean, dirty = log_start, 0, 0

@@ -64,7 +64,7 @@ def measure_log(log: Log, now: Millis) -> Cleanable:
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
             cleaned=log.folder.cleaned(log),
-            limit=min(log.last_stable_offset, log.recovery_point),
+            limit=min(log.last_stable_offset, log.front.durably_decided()),
         ),
     )
 

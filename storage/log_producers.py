@@ -91,6 +91,11 @@ class LogProducers:
         first = self._state.first_unstable_offset
         return None if first is None else max(first, log_start)
 
+    def decided_below(self, offset: Offset) -> Offset:
+        """Every transaction that began below what is returned has its marker below `offset`; up to a snapshot, as a
+        rule where a segment begins."""
+        return self._state.decided_below(offset)
+
     def aborted(self, start: Offset, end: Offset, is_hole: HoleRule) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start, end). is_hole: as LogReader's. Raises BrokenChain too."""
         return self._aborted.collect(self._segments, start, end, is_hole)

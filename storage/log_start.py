@@ -139,6 +139,12 @@ class LogStart:
         self._flush.forget(old)
         self._put_aside(dropped, now)
 
+    def durably_decided(self) -> Offset:
+        """A cleaning may go by the ends of all transactions that began below: their markers will not be lost again."""
+        log = self._log
+        point = log.recovery_point
+        return point if point >= log.high_watermark else min(point, self._producers.decided_below(point))
+
     def unbelieved(self, end: Offset) -> list[LogSegment]:
         """The closed segments below `end` of which a cleaning must know what their batches say of transactions."""
         return self._producers.unbelieved(end)

@@ -195,6 +195,19 @@ class ProducerStateManager:
         found = (snapshot_offset(name) for name in self._files.list(self._folder))
         self._snapshots = sorted(offset for offset in found if offset is not None)
 
+    def decided_below(self, offset: Offset) -> Offset:
+        """Every transaction that began below what is returned has ended below `offset`, as the newest snapshot up to
+        there says; 0 where it cannot be read. Raises OSError."""
+        older = self._snapshots[: bisect_right(self._snapshots, offset)]
+        if not older:
+            return Offset(0)
+        path = snapshot_path(self._folder, older[-1])
+        try:
+            entries = decode_snapshot(read_file(self._files, path) or b"", path)
+        except CorruptLog:
+            return Offset(0)
+        return min((Offset(one.transaction_start) for one in entries if one.transaction_start >= 0), default=older[-1])
+
     def take_snapshot(self, offset: Offset) -> None:
         """Write the state, in which everything below `offset` is, unless there is such a snapshot. Nothing at offset
         0. Raises OSError."""

@@ -17,6 +17,7 @@ from storage.config import LogConfig
 from storage.fake_disk import FakeDisk, SimulatedCrash
 from storage.files import sync_paths
 from storage.log import Log
+from tests.storage.cleaning_bench import COMPACTED, CleaningBench, clean, table, visible
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.records.message_builder import MessageSetBuilder
@@ -333,6 +334,28 @@ def test_a_start_that_a_full_disk_refused_does_not_hide_what_comes_behind_a_cut(
     log = lose_power(bench)
     assert (log.log_start_offset, log.log_end_offset) == (0, 6)
     assert bench.contents() == before
+
+
+def test_compaction_goes_by_no_marker_that_may_be_lost() -> None:
+    """On a page-cache topic the high watermark goes ahead of what is durable: a transaction whose marker is lost may
+    end the other way, and what its record took the place of must still be there."""
+    bench = CleaningBench(replace(COMPACTED, durability=Durability.PAGE_CACHE))
+    bench.put((b"k", b"old"))
+    bench.produce(7, (b"k", b"new"), transactional=True)
+    bench.log.roll(NOW)
+    bench.log.flush()
+    bench.end(7, commit=True)
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.last_stable_offset == 3 > bench.log.recovery_point == 2
+    clean(bench.log)
+    lose_power(bench)
+    bench.end(7, commit=False)
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert table(visible(bench.log)) == {b"k": b"old"}
+
+    bench.settle()
+    assert clean(bench.log) > 0, "once the marker is durable nothing holds compaction up"
+    assert table(visible(bench.log)) == {b"k": b"old"}
 
 
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
