@@ -2,26 +2,19 @@
 
 Before each call that changes the disk, a twin of the disk loses power (or only its process dies), the log is opened on
 it, and the model judges what it finds. So one run of some steps has hundreds of crash points.
-Left to others: what is right (log_model.py), which logs (test_crash_points.py), can it fail (test_crash_bugs.py).
+Left to others: what is right (log_model.py), which steps are taken (crash_runs.py), which logs (test_crash_points.py),
+can it fail (test_crash_bugs.py).
 """
 
 from __future__ import annotations
 
-import ast
 import errno
 import functools
-import os
 import random
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, ClassVar
-
-import hypothesis
-from hypothesis import HealthCheck, Phase, reproduce_failure, seed, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from storage.append_info import Origin
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
@@ -33,6 +26,7 @@ from storage.log import Log
 from storage.log_cleaner import LogCleaner, Piece, measure_log
 from storage.retention import count_deletable
 from tests.storage.cleaning_bench import make_cleaner
+from tests.storage.crash_runs import Machine, booleans, floats, integers, lists, one_of, rule
 from tests.storage.log_model import LogModel, Stored, decisions_end, present_batches
 from tests.storage.workbench import SMALL, TP, Bench, SetClock
 from tidelog.errors import TidelogError
@@ -46,18 +40,8 @@ from tidelog.types import Codec, Durability, EpochStart, LeaderEpoch, Millis, Of
 HARMLESS = frozenset({"read", "map"})
 """Operations before which the disk is as it was before the one before."""
 BASE = replace(SMALL, segment_bytes=1_200, segment_index_bytes=240, file_delete_delay_ms=0)
-PLAN = settings(
-    max_examples=10,
-    stateful_step_count=40,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    report_multiple_bugs=False,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
-KEYS = st.lists(st.integers(0, 5), min_size=1, max_size=4)
-SHARE = st.floats(0, 1)
+KEYS = lists(integers(0, 5), 1, 4)
+SHARE = floats(0, 1)
 
 
 def open_log(disk: FakeDisk, config: LogConfig) -> tuple[DataFolder, Log]:
@@ -85,17 +69,15 @@ def step(method: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-class CrashMachine(RuleBasedStateMachine):
+class CrashMachine(Machine):
     """A log, its model, and what its producers, its flusher and its cleaner are about."""
 
     config: ClassVar[LogConfig] = BASE
-    points: ClassVar[int] = 0
 
     def __init__(self) -> None:
-        super().__init__()
         self.bench = Bench(self.config)
         self.model = LogModel(fsync=self.config.durability is Durability.FSYNC)
-        self.rng = random.Random(11)
+        self.rng = random.Random(0)
         self.epoch = 0
         self.counter = 0
         self.sequences: dict[int, int] = {}
@@ -105,7 +87,7 @@ class CrashMachine(RuleBasedStateMachine):
         self.cleaner: LogCleaner | None = None
         self.piece: Piece | None = None
         self.outcome: int | BaseException | None = None
-        self.faulty = self.failed = self.losing = False
+        self.faulty = self.losing = False
         self.bench.disk.on_call = self.crash_here
 
     # --- crashing -------------------------------------------------------------------------------------------------
@@ -115,7 +97,6 @@ class CrashMachine(RuleBasedStateMachine):
         if operation in HARMLESS:
             return
         type(self).points += 1
-        self.failed = True
         twin = self.bench.disk.twin()
         killed = self.rng.random() < 0.25
         twin.kill() if killed else twin.crash(self.rng)
@@ -126,7 +107,6 @@ class CrashMachine(RuleBasedStateMachine):
         right = self.model.judge(log, whole=killed and not self.losing)
         if self.rng.random() < 0.1:
             self.crash_again(twin, log, right)
-        self.failed = False
 
     def crash_in_recovery(self, twin: FakeDisk) -> None:
         twin.crash_at_call(self.rng.randrange(1, 40))
@@ -204,7 +184,7 @@ class CrashMachine(RuleBasedStateMachine):
             return self.messages(keys, base, max(0, epoch))
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
         builder = RecordBatchBuilder(
-            codec=Codec.GZIP if self.counter % 4 == 0 else Codec.NONE,
+            codec=Codec.SNAPPY if self.counter % 4 == 0 else Codec.NONE,
             producer_id=producer,
             producer_epoch=0 if producer >= 0 else -1,
             base_sequence=sequence,
@@ -219,7 +199,7 @@ class CrashMachine(RuleBasedStateMachine):
 
     def messages(self, keys: list[int], base: int, epoch: int) -> tuple[bytes, list[Stored]]:
         """A message set: bare messages, or one wrapper around them."""
-        codec = Codec.GZIP if self.counter % 3 == 0 else Codec.NONE
+        codec = Codec.SNAPPY if self.counter % 3 == 0 else Codec.NONE
         builder = MessageSetBuilder(self.config.magic, codec)
         for key in keys:
             builder.append(key=b"k%d" % key, value=self.value(key), timestamp=self.timestamp())
@@ -243,22 +223,19 @@ class CrashMachine(RuleBasedStateMachine):
     def lead(self, keys: list[int]) -> None:
         self.append(*self.made(keys, self.model.end, self.epoch))
 
-    @precondition(lambda self: self.config.magic == 2)
-    @rule(keys=KEYS, producer=st.integers(0, 2))
+    @rule(when=lambda self: self.config.magic == 2, keys=KEYS, producer=integers(0, 2))
     @step
     def lead_idempotent(self, keys: list[int], producer: int) -> None:
         self.append(*self.made(keys, self.model.end, self.epoch, producer))
 
-    @precondition(lambda self: self.config.magic == 2)
-    @rule(keys=KEYS, producer=st.integers(10, 12))
+    @rule(when=lambda self: self.config.magic == 2, keys=KEYS, producer=integers(10, 12))
     @step
     def lead_in_transaction(self, keys: list[int], producer: int) -> None:
         made = self.made(keys, self.model.end, self.epoch, producer, transactional=True)
         self.open.add(producer)
         self.append(*made)
 
-    @precondition(lambda self: bool(self.open))
-    @rule(committed=st.booleans(), which=st.integers(0, 2))
+    @rule(when=lambda self: bool(self.open), committed=booleans(), which=integers(0, 2))
     @step
     def end_transaction(self, committed: bool, which: int) -> None:
         producer = sorted(self.open)[which % len(self.open)]
@@ -268,7 +245,7 @@ class CrashMachine(RuleBasedStateMachine):
         self.append(marker, [stamped(marker, self.model.end, self.epoch)], origin=Origin.COORDINATOR)
         self.open.discard(producer)
 
-    @rule(holes=st.lists(st.integers(0, 3), min_size=1, max_size=3), epochs=st.integers(0, 1))
+    @rule(holes=lists(integers(0, 3), 1, 3), epochs=integers(0, 1))
     @step
     def follow(self, holes: list[int], epochs: int) -> None:
         """A fetch's answer, which may go on into the next epoch."""
@@ -300,7 +277,7 @@ class CrashMachine(RuleBasedStateMachine):
         builder.append(key=key, value=value, timestamp=timestamp)
         return builder.build()
 
-    @rule(batches=st.lists(KEYS, min_size=4, max_size=8))
+    @rule(batches=lists(KEYS, 4, 8))
     @step
     def fill(self, batches: list[list[int]]) -> None:
         """Enough for a segment or two."""
@@ -321,14 +298,12 @@ class CrashMachine(RuleBasedStateMachine):
 
     # --- becoming durable -----------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.ticket is None)
-    @rule(everything=st.booleans())
+    @rule(when=lambda self: self.ticket is None, everything=booleans())
     @step
     def begin_flush(self, everything: bool) -> None:
         self.ticket, self.ticket_ran = self.bench.log.begin_flush(everything=everything), False
 
-    @precondition(lambda self: self.ticket is not None and not self.ticket_ran)
-    @rule()
+    @rule(when=lambda self: self.ticket is not None and not self.ticket_ran)
     @step
     def run_flush(self) -> None:
         assert self.ticket is not None
@@ -339,8 +314,7 @@ class CrashMachine(RuleBasedStateMachine):
             raise self.bench.folder.fail("flushing", error) from error
         self.ticket_ran = True
 
-    @precondition(lambda self: self.ticket is not None and self.ticket_ran)
-    @rule()
+    @rule(when=lambda self: self.ticket is not None and self.ticket_ran)
     @step
     def finish_flush(self) -> None:
         assert self.ticket is not None
@@ -353,7 +327,7 @@ class CrashMachine(RuleBasedStateMachine):
         self.model.held = max(self.model.held, log.held if self.model.fsync else log.recovery_point)
         self.model.ghost = None
 
-    @rule(committed=st.booleans())
+    @rule(committed=booleans())
     @step
     def commit(self, committed: bool) -> None:
         if self.model.fsync:
@@ -366,8 +340,7 @@ class CrashMachine(RuleBasedStateMachine):
             if committed and self.bench.log.held == self.model.end:
                 self.bench.log.advance_high_watermark(Offset(self.model.end))
 
-    @precondition(lambda self: self.ticket is None and self.model.end > self.cut_limit)
-    @rule(where=SHARE, keys=KEYS)
+    @rule(when=lambda self: self.ticket is None and self.model.end > self.cut_limit, where=SHARE, keys=KEYS)
     @step
     def cut_under_a_flush(self, where: float, keys: list[int]) -> None:
         """A flush begins, the log is cut and gets something else, and the flush ends (scenarios 2 and 3)."""
@@ -385,8 +358,7 @@ class CrashMachine(RuleBasedStateMachine):
             self.ticket = None
             self.note_held()
 
-    @precondition(lambda self: not self.faulty)
-    @rule(keys=KEYS, skip=st.integers(0, 2))
+    @rule(when=lambda self: not self.faulty, keys=KEYS, skip=integers(0, 2))
     def fsync_fails(self, keys: list[int], skip: int) -> None:
         """Scenario 14: the process that comes next finds in the page cache what the disk never got."""
         self.faulty = True
@@ -408,11 +380,11 @@ class CrashMachine(RuleBasedStateMachine):
         self.bench.folder.write_checkpoints()
         self.bench.folder.remove_deleted_files()
 
-    @precondition(lambda self: not self.faulty)
     @rule(
-        operation=st.sampled_from(["sync", "sync", "sync", "write", "sync_folder", "rename", "remove", "open"]),
-        skip=st.integers(0, 12),
-        error=st.sampled_from([errno.EIO, errno.ENOSPC]),
+        when=lambda self: not self.faulty,
+        operation=one_of("sync", "sync", "sync", "write", "sync_folder", "rename", "remove", "open"),
+        skip=integers(0, 12),
+        error=one_of(errno.EIO, errno.ENOSPC),
     )
     def disk_will_fail(self, operation: str, skip: int, error: int) -> None:
         """Scenario 14: what this call was to do may seem done to the process that comes next."""
@@ -427,8 +399,7 @@ class CrashMachine(RuleBasedStateMachine):
         then."""
         return max(self.model.compacted_to, self.model.decided_to, self.model.start)
 
-    @precondition(lambda self: self.model.end > self.cut_limit)
-    @rule(where=SHARE)
+    @rule(when=lambda self: self.model.end > self.cut_limit, where=SHARE)
     @step
     def truncate(self, where: float) -> None:
         self.cut(where)
@@ -448,7 +419,7 @@ class CrashMachine(RuleBasedStateMachine):
         assert self.bench.log.log_end_offset in (floor, offset, self.model.end)
         self.took_back([stored for stored in self.model.batches if stored.last < offset])
 
-    @rule(where=st.floats(-1, 1.2))
+    @rule(where=floats(-1, 1.2))
     @step
     def empty(self, where: float) -> None:
         """The leader's log begins elsewhere: this one is emptied and begins there."""
@@ -495,7 +466,7 @@ class CrashMachine(RuleBasedStateMachine):
             log.delete_records(Offset(offset))
         assert log.log_start_offset == offset
 
-    @rule(milliseconds=st.integers(0, 3_000))
+    @rule(milliseconds=integers(0, 3_000))
     def pass_time(self, milliseconds: int) -> None:
         self.bench.clock.now += milliseconds
 
@@ -524,16 +495,14 @@ class CrashMachine(RuleBasedStateMachine):
 
     # --- compaction -----------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.config.compact and self.piece is None)
-    @rule()
+    @rule(when=lambda self: self.config.compact and self.piece is None)
     @step
     def begin_cleaning(self) -> None:
         self.cleaner, self.outcome = make_cleaner(), None
         self.may_compact()
         self.piece = self.cleaner.begin([self.bench.log], Millis(self.bench.clock.now))
 
-    @precondition(lambda self: self.piece is not None and self.outcome is None)
-    @rule()
+    @rule(when=lambda self: self.piece is not None and self.outcome is None)
     @step
     def run_cleaning(self) -> None:
         self.run_piece()
@@ -546,8 +515,7 @@ class CrashMachine(RuleBasedStateMachine):
         except Exception as error:  # noqa: BLE001 - whatever the work raises is its outcome
             self.outcome = error
 
-    @precondition(lambda self: self.outcome is not None)
-    @rule()
+    @rule(when=lambda self: self.outcome is not None)
     @step
     def settle_cleaning(self) -> None:
         self.settle_piece()
@@ -568,8 +536,7 @@ class CrashMachine(RuleBasedStateMachine):
             self.model.compacted_to = max(self.model.compacted_to, cleanable.end)
             self.model.decided_to = max(self.model.decided_to, decisions_end(self.model.batches, cleanable.end))
 
-    @precondition(lambda self: self.config.compact)
-    @rule()
+    @rule(when=lambda self: self.config.compact)
     @step
     def clean(self) -> None:
         """A whole round, if none is under way."""
@@ -609,7 +576,7 @@ class CrashMachine(RuleBasedStateMachine):
         self.restart()
         self.returned(whole=True)
 
-    @rule(fate=st.integers(0, 2**32 - 1))
+    @rule(fate=integers(0, 2**32 - 1))
     def power_failure(self, fate: int) -> None:
         self.drop_work()
         self.bench.disk.heal()
@@ -640,7 +607,7 @@ class CrashMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.bench.disk.on_call = None
         self.bench.disk.heal()
-        if self.bench.folder.offline is None and self.model.still() and not self.failed:
+        if self.bench.folder.offline is None and self.model.still():
             self.model.judge_open(self.bench.log)
 
 
@@ -660,33 +627,3 @@ def adopt(before: LogModel, model: LogModel, log: Log) -> None:
     model.held = end if model.fsync else log.recovery_point
     model.start = model.new_start = log.log_start_offset
     model.also, model.floor, model.refused_start = [], None, None
-
-
-def run_until(machine: type[CrashMachine], points: int, *, first_seed: int | None = None, name: str = "") -> int:
-    """Examples, until so many crash points have been judged; returns how many were. CRASH_REPLAY says the example that
-    failed, and only that runs: a seed alone would not do, since hypothesis also draws from the constants of whatever
-    modules are loaded. name: of the test, for the command that replays it."""
-    machine.points = 0
-    replay = os.environ.get("CRASH_REPLAY")
-    if replay:
-        repeated = reproduce_failure(hypothesis.__version__, replay.encode())
-        run_state_machine_as_test(repeated(machine), settings=PLAN)
-        return machine.points
-    number = random.Random().randrange(2**32) if first_seed is None else first_seed
-    while machine.points < points:
-        try:
-            run_state_machine_as_test(seed(number)(machine), settings=PLAN)
-        except BaseException as error:
-            error.add_note(f"after {machine.points} crash points, with seed {number}; {_how_to_replay(error, name)}")
-            raise
-        number += 1
-    return machine.points
-
-
-def _how_to_replay(error: BaseException, name: str) -> str:
-    for note in getattr(error, "__notes__", []):
-        found = re.search(r"@reproduce_failure\([^,]*, (b'[^']*'|b\"[^\"]*\")\)", note)
-        if found is not None:
-            blob = ast.literal_eval(found[1]).decode()
-            return f"to see it again: CRASH_REPLAY={blob} make test TESTS=tests/storage/test_crash_points.py::{name}"
-    return "hypothesis does not say how to see it again"

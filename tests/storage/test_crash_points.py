@@ -1,18 +1,22 @@
 """Power fails at every call that a log makes to its disk, and each time the log comes back as it may.
 
-A hypothesis machine appends (as leader and follower, plain, idempotent, in transactions, as v1), flushes, rolls,
-truncates, empties, deletes from the front, compacts, checkpoints and restarts one log on a disk some of whose calls
-fail. CRASH_POINTS says how many crash points each kind of log gets; all of them together judge 100,000. FULL=1: ten
-times as many, from fresh seeds. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and
+A machine appends (as leader and follower, plain, idempotent, in transactions, as v1), flushes, rolls, truncates,
+empties, deletes from the front, compacts, checkpoints and restarts one log on a disk some of whose calls fail.
+CRASH_POINTS says how many crash points each kind of log gets; all of them together judge 100,000. FULL=1: ten times as
+many, from fresh seeds. Covers scenarios 3, 10 and 14 of the design as far as one log shows them, and
 log-append-roll-flush.txt.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
-from tests.storage.crash_machine import BASE, CrashMachine, run_until
+from tests.storage.crash_machine import BASE, CrashMachine
+from tests.storage.crash_runs import run_until
 from tidelog.types import Durability
 
 FULL = os.environ.get("FULL") == "1"
@@ -23,9 +27,10 @@ FIRST_SEED = None if FULL else int(os.environ.get("CRASH_SEED", "20261121"))
 
 
 def judge_crash_points(machine: type[CrashMachine], name: str) -> None:
-    points = run_until(machine, POINTS, first_seed=FIRST_SEED, name=name)
-    print(f"{name}: {points} crash points")
-    assert points >= POINTS or os.environ.get("CRASH_REPLAY")
+    """On failure the steps that lead to it are told, and how to see them again."""
+    digest = run_until(machine, POINTS, first_seed=FIRST_SEED, name=name)
+    print(f"{name}: {machine.points} crash points, examples {digest}")
+    assert machine.points >= POINTS or os.environ.get("CRASH_REPLAY")
 
 
 class TestDurableLog:
@@ -84,3 +89,28 @@ class TestPreallocatedAndCompactedLog:
             )
 
         judge_crash_points(Preallocated, type(self).__name__)
+
+
+def test_a_seed_is_the_same_example_everywhere() -> None:
+    """Goal: what is red here is red on every machine. Method: another process, with other hashes and fewer modules
+    loaded, draws and judges the same."""
+    program = """if True:
+        from tests.storage.crash_machine import CrashMachine
+        from tests.storage.crash_runs import run_until
+        print(run_until(CrashMachine, 300, first_seed=5), CrashMachine.points)
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "CRASH_REPLAY"}
+    root = Path(__file__).parents[2]
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**environment, "PYTHONHASHSEED": hashes, "PYTHONPATH": str(root)},
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2")
+    }
+
+    assert told == {f"{run_until(CrashMachine, 300, first_seed=5)} {CrashMachine.points}\n"}
