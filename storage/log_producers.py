@@ -73,12 +73,12 @@ class LogProducers:
         self.notes = tuple(replayed.notes)
         self.damage = _damage(replayed, loaded.log_end)
         """What could not be read again; None for nothing."""
-        if loaded.fresh:
-            self._aborted.begin(segments.active.base_offset)
-        elif loaded.read_from is None:
-            self._aborted.recall(segments.active)
-        else:
+        if loaded.read_from is not None:
             self._aborted.recovered(loaded.read_from)
+        elif loaded.fresh:
+            self._aborted.begin(segments.active.base_offset)
+        else:
+            self._aborted.recall(segments.active)
 
     # --- questions ------------------------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class CrashMachine(Machine):
         self.cleaner: LogCleaner | None = None
         self.piece: Piece | None = None
         self.outcome: int | BaseException | None = None
-        self.faulty = self.losing = False
+        self.faulty = self.losing = self.lowered = False
         self.bench.disk.on_call = self.crash_here
 
     # --- crashing -------------------------------------------------------------------------------------------------
@@ -155,8 +155,10 @@ class CrashMachine(Machine):
             self.model.refused_start = None
 
     def refused(self) -> None:
-        """The disk was full: the log is as it was, and goes on. Only where it starts may have moved."""
+        """The disk was full: the log is as it was, and goes on. Only where it starts may have moved; and it may say
+        that it holds less than it does, until it is flushed again."""
         model, log = self.model, self.bench.log
+        self.lowered |= log.held < model.held
         assert log.log_start_offset in (model.start, model.new_start)
         if log.log_start_offset != model.new_start:
             model.refused_start = model.new_start
@@ -339,6 +341,12 @@ class CrashMachine(Machine):
             self.note_held()
             if committed and self.bench.log.held == self.model.end:
                 self.bench.log.advance_high_watermark(Offset(self.model.end))
+
+    @rule(when=lambda self: not self.model.fsync)
+    @step
+    def commit_ahead(self) -> None:
+        """All replicas have it in their page caches: the high watermark goes ahead of what is durable."""
+        self.bench.log.advance_high_watermark(Offset(self.model.end))
 
     @rule(when=lambda self: self.ticket is None and self.model.end > self.cut_limit, where=SHARE, keys=KEYS)
     @step
@@ -608,6 +616,8 @@ class CrashMachine(Machine):
         self.bench.disk.on_call = None
         self.bench.disk.heal()
         if self.bench.folder.offline is None and self.model.still():
+            if self.lowered:
+                self.bench.log.flush()
             self.model.judge_open(self.bench.log)
 
 

@@ -153,17 +153,17 @@ class LogModel:
         missing = [offset for offset in known if offset >= start and offset not in found.records]
         assert all(offset < self.compacted_to for offset in missing), f"lost: {missing[:5]}"
         if missing:
-            self._judge_dropped(found, missing)
+            self._judge_dropped(found, missing, expected if self.floor is None else self.batches)
 
-    def _judge_dropped(self, found: Found, missing: Sequence[int]) -> None:
-        """Of each key the last record below `compacted_to` is there, or was a tombstone: then all of the key is
-        gone."""
-        aborted = _decided(self.batches)[0]
+    def _judge_dropped(self, found: Found, missing: Sequence[int], batches: Sequence[Stored]) -> None:
+        """Of each key the last committed record below `compacted_to` is there, or was a tombstone: then all of the key
+        is gone. batches: what is decided by; of a log that is being emptied, what was there before."""
+        aborted, undecided = _decided(batches)
         latest: dict[bytes | None, Record] = {}
-        for stored in self.batches:
+        for stored in batches:
             if stored.marker is None:
                 for record in stored.records:
-                    if record.offset < self.compacted_to and record.offset not in aborted:
+                    if record.offset < self.compacted_to and record.offset not in aborted | undecided:
                         latest[record.key] = record
         gone = {record.key for record in latest.values() if record.offset in missing}
         wrong = [latest[key].offset for key in gone if latest[key].value is not None]

@@ -358,6 +358,23 @@ def test_compaction_goes_by_no_marker_that_may_be_lost() -> None:
     assert table(visible(bench.log)) == {b"k": b"old"}
 
 
+def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_lost_its_entries() -> None:
+    """Nothing of it was durable by its files' word, so it was taken for new, and the index for one that agrees; the
+    log starts within its only segment, so that it was not rebuilt either: aborted records were shown."""
+    bench = CleaningBench(replace(SMALL, durability=Durability.PAGE_CACHE))
+    bench.put((b"k", b"deleted"), (b"k", b"committed"))
+    bench.produce(7, (b"k", b"aborted"), transactional=True)
+    end = bench.end(7, commit=False) + 1
+    bench.log.advance_high_watermark(Offset(end))
+    bench.log.delete_records(Offset(1))
+    bench.disk.sync_folder(bench.log.path)
+    sync_paths(bench.disk, [bench.log.active.path])
+    log = lose_power(bench)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, end, 0)
+    log.advance_high_watermark(Offset(end))
+    assert [record.value for record in visible(log)] == [b"committed"]
+
+
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
     """It was refused as not written, though a whole message of it had been; and here it would be of the epoch of what
     came instead."""
