@@ -184,7 +184,7 @@ class Partition:
         self.used_in = NO_LEADER_EPOCH
         """The last epoch in which it led or followed."""
         self.moves_here = False
-        """A reassignment brings this replica here: what it fetches is throttled."""
+        """A reassignment brings this replica here, and it is not in sync yet: what it fetches is throttled."""
         self._tickets = 0
         self._pending: dict[Ticket, tuple[ProduceDone, LogAppendInfo]] = {}
         self._followers_waiting: dict[OpenFetch, None] = {}

@@ -126,9 +126,10 @@ class ReplicaFetcher:
 
         Silence is counted in ticks: a node that was itself held up for a while must not blame the others for it.
         """
-        if self._throttled and self._throttle.is_open(self._clock.monotonic_ms()):
-            waited, self._throttled = self._throttled, {}
-            for partition in waited:
+        if self._throttled:
+            is_open = self._throttle.is_open(self._clock.monotonic_ms())
+            for partition in [each for each in self._throttled if is_open or not each.moves_here]:
+                del self._throttled[partition]
                 self.want(partition)
         if self._stream is None:
             return

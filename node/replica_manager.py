@@ -314,7 +314,7 @@ class ReplicaManager:
         damage = partition.log.damage
         if damage is not None and not self._goes_on_with_the_rest(partition, state) and partition.offline is None:
             self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
-        partition.moves_here = self._me in state.adding
+        partition.moves_here = self._me in state.adding and self._me not in state.isr
         if partition.leader_epoch == state.leader_epoch:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
         else:
@@ -373,7 +373,7 @@ class ReplicaManager:
         else:
             del self._unopened[key]
             partition = self._install(topic, state, *made)
-            partition.moves_here = self._me in state.adding
+            partition.moves_here = self._me in state.adding and self._me not in state.isr
             self._take_role(topic, state, partition)
 
     def _take_role(self, topic: TopicState, state: PartitionState, partition: Partition) -> None:

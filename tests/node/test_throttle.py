@@ -1,0 +1,53 @@
+"""Replicas that are moved to a node are fetched at a rate; what is in sync already is not slowed down by that (KIP-73)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from node.replica_config import ReplicaConfig
+from tests.node.wires import Cluster, batch
+from tidelog.types import NodeId
+
+RATE = 10_000
+COMES = NodeId(3)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Two partitions of which node 3 is to get a replica: it has the first one, of the second 20 batches are missing."""
+    cluster = Cluster(3, partitions=2, config=ReplicaConfig(throttled_rate=RATE, fetch_bytes=5_000))
+    first_two = NodeId(1), NodeId(2)
+    for index in range(2):
+        cluster.set(index, leader=NodeId(1), isr=first_two, replicas=first_two, folders=cluster.state().folders[:2])
+    cluster.produce(1, *(batch(b"." * 5_000) for _ in range(20)), index=1)
+    yield cluster
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+def comes(cluster: Cluster, index: int) -> None:
+    state = cluster.state(index)
+    cluster.set(index, replicas=(*state.replicas, COMES), folders=(*state.folders, state.folders[0]), adding=(COMES,))
+
+
+def test_what_is_moved_here_comes_at_the_rate(cluster: Cluster) -> None:
+    comes(cluster, 1)
+    cluster.run(5.0)
+    assert 40_000 < cluster.log(3, 1).size < 70_000
+    cluster.until(lambda: cluster.state(1).isr == (1, 2, 3), within=8.0)
+
+
+def test_a_member_of_the_set_is_not_slowed_down(cluster: Cluster) -> None:
+    """It came first, and waits for the rest of its move: writes wait for it, and must not wait for the throttle."""
+    comes(cluster, 0)
+    cluster.until(lambda: cluster.state(0).isr == (1, 2, 3), within=2.0)
+    cluster.publish()
+    comes(cluster, 1)
+    cluster.run(0.2)
+    began = cluster.loop.time()
+    for _ in range(5):
+        cluster.produce(1, batch(b"." * 5_000), index=0)
+    assert cluster.loop.time() - began < 0.5
+    assert cluster.state(0).isr == (1, 2, 3)
