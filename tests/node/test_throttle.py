@@ -1,4 +1,4 @@
-"""Replicas that are moved to a node are fetched at a rate; what is in sync already is not slowed down by that (KIP-73)."""
+"""Replicas that are moved to a node are fetched at a rate; what is in sync already is not slowed by that (KIP-73)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMES = NodeId(3)
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Two partitions of which node 3 is to get a replica: it has the first one, of the second 20 batches are missing."""
+    """Two partitions of which node 3 is to get a replica: it has the first one, the second lacks 20 batches."""
     cluster = Cluster(3, partitions=2, config=ReplicaConfig(throttled_rate=RATE, fetch_bytes=5_000))
     first_two = NodeId(1), NodeId(2)
     for index in range(2):
