@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from bench.figure import Better, Figure, Run
 from tests.node.wires import Cluster, batch
-from tests.sim.plan import Plan, TopicPlan
+from tests.sim.plan import Cleaning, Plan, TopicPlan
 from tests.sim.random_world import Workload
 from tests.sim.world import Simulation
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId
@@ -82,7 +82,7 @@ def cluster_speed(run: Run, *, producers: int = 3, pace: float = 1.0) -> float:
     """Virtual seconds in one of processor time: three nodes and voters, three partitions, two readers, producers that
     pause up to `pace` seconds between two records, all checkers."""
     seconds = 3.0 if run.quick else 20.0
-    topic = TopicPlan("orders", partitions=3, replicas=3, min_insync=2, segment_bytes=1 << 20)
+    topic = TopicPlan("orders", partitions=3, replicas=3, min_insync=2, cleaning=Cleaning.NOTHING, configs=())
     plan = Plan(
         seed=1,
         nodes=3,
@@ -90,7 +90,10 @@ def cluster_speed(run: Run, *, producers: int = 3, pace: float = 1.0) -> float:
         topics=(topic,),
         producers=producers,
         idempotent=producers // 2,
+        transactional=0,
         readers=2,
+        consumers=0,
+        racks=0,
         pace=pace,
         folders=1,
         voters=3,

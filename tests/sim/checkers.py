@@ -18,22 +18,18 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from replication.image import ClusterImage
-from tests.sim.loop import SimulationError
+from tests.sim.ledger import Cleanup, Ledger, Violation, is_commit
+from tests.sim.readings import Reading
 from tests.sim.workload import Fate, Sent
-from tidelog.records import iter_batches
-from tidelog.records.record import Record
-from tidelog.types import Durability, LeaderEpoch, Offset, PartitionKey
+from tidelog.records import RecordBatch, iter_batches
+from tidelog.types import Durability, LeaderEpoch, Offset, PartitionKey, TopicId
 
 READ_BYTES = 1 << 20
-
-
-class Violation(SimulationError):
-    """A promise of the cluster is broken."""
 
 
 class ReadableLog(Protocol):
@@ -47,6 +43,8 @@ class ReadableLog(Protocol):
     def held(self) -> Offset: ...
     @property
     def high_watermark(self) -> Offset: ...
+    @property
+    def size(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +68,8 @@ class Watched:
     leads: bool = False
     log_end: int = 0
     high_watermark: int = -1
+    log_start: int = 0
     compared: int = 0  # everything from the log's start up to here has been held against the ledger
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What is committed in one partition, in the order in which it became so: the truth all replicas share."""
-
-    name: str
-    start: int = 0
-    end: int = 0
-    batches: dict[int, bytes] = field(default_factory=dict)  # by base offset
-    values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, data records only
-    offsets: dict[bytes, int] = field(default_factory=dict)  # by value: each is committed once
-    last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: what came last
-    markers: set[tuple[int, int]] = field(default_factory=set)  # of transactions: producer id and epoch
-    leaders: dict[int, str] = field(default_factory=dict)  # by epoch: which life of which node
-    begun: dict[int, int] = field(
-        default_factory=dict
-    )  # by epoch: where the committed part ended when it was first led
 
 
 class Checkers:
@@ -96,7 +77,8 @@ class Checkers:
 
     read: the bytes of a log's range, without disturbing its node. members: the in-sync set of a partition by the newest
     committed metadata: each member's node, and its replicas by now where the node runs and acts on the metadata; a
-    member that has no such replica then holds nothing.
+    member that has no such replica then holds nothing. configs: the settings of a partition's topic now. wall_ms: what
+    the clock of a node says.
     """
 
     def __init__(
@@ -105,23 +87,40 @@ class Checkers:
         read: Callable[[str, ReadableLog, int, int], bytes],
         members: Callable[[PartitionKey], list[tuple[str, ReplicaView | None]]],
         note: Callable[[str], None],
+        configs: Callable[[PartitionKey], Mapping[str, str]] = lambda key: {},
+        wall_ms: Callable[[str], int] = lambda node: 0,
     ) -> None:
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
         self._values: dict[bytes, Sent] = {}
         self._numbered: dict[bytes, Sent] = {}
-        self.reads = 0
+        self.readings: list[Reading] = []
         self._read = read
         self._members = members
         self._note = note
+        self._configs = configs
+        self._wall_ms = wall_ms
+        self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
         self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
     def ledger(self, key: PartitionKey, name: str) -> Ledger:
         found = self.ledgers.get(key)
         if found is None:
-            found = self.ledgers[key] = Ledger(name)
+            found = self.ledgers[key] = Ledger(name, self._cleanup(key))
         return found
+
+    def _cleanup(self, key: PartitionKey) -> Cleanup:
+        found = self._cleanups.get(key.topic_id)
+        if found is None:
+            found = self._cleanups[key.topic_id] = Cleanup()
+            found.widen(self._configs(key))
+        return found
+
+    def settings_changed(self, keys: Iterable[PartitionKey]) -> None:
+        """The committed metadata name other settings for the topics of these partitions."""
+        for key in keys:
+            self._cleanup(key).widen(self._configs(key))
 
     # --- after every event ---
 
@@ -138,7 +137,7 @@ class Checkers:
                 seen = self._watched[node, replica.key] = Watched()
             log, led = replica.log, seen.leads
             if log is not seen.log:
-                seen.log, seen.high_watermark, seen.log_end, seen.compared = log, -1, 0, 0
+                seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, life, replica, seen)
             if log is not None:
@@ -148,6 +147,8 @@ class Checkers:
                 elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
                     self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
                 seen.log_end = log.log_end_offset
+                if log.log_start_offset != seen.log_start:
+                    self._start_moved(node, replica, log, seen)
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
 
@@ -168,15 +169,47 @@ class Checkers:
 
     def forgive(self, key: PartitionKey, end: int) -> None:
         """An unclean election is commanded: what was committed from `end` on may be lost."""
-        ledger = self.ledgers[key]
-        ledger.end = min(ledger.end, end)
-        ledger.batches = {base: data for base, data in ledger.batches.items() if base < ledger.end}
-        ledger.values = {offset: value for offset, value in ledger.values.items() if offset < ledger.end}
+        self.ledgers[key].forgive(end)
+
+    def led_uncleanly(self, key: PartitionKey) -> None:
+        """A topic that allows it is led by a replica that was not counted on: anything may be lost, and nothing is
+        asked any more of what is committed; who leads, and that all heals, still is."""
+        ledger = self.ledgers.get(key)
+        if ledger is not None:
+            ledger.lossy = True
+
+    def _start_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
+        """Only what is committed goes from the beginning of a log, and only where something allows it."""
+        start, seen.log_start = log.log_start_offset, log.log_start_offset
+        ledger = self.ledger(replica.key, replica.name)
+        if start <= ledger.start or ledger.lossy:
+            return
+        if start > ledger.end:
+            raise Violation(
+                f"{replica.name} on {node}: its log starts at {start}, but only what is below {ledger.end} is committed"
+            )
+        if not (ledger.is_metadata or start <= ledger.deleted_to or self._has_expired(node, log, ledger)):
+            raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing lets it go")
+        ledger.start = start
+
+    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger) -> bool:
+        """Do the topic's limits of age or size let go what the log has just lost?"""
+        begin = max(ledger.start, ledger.deleted_to)
+        if log.size >= ledger.cleanup.retention_bytes:
+            return True
+        return ledger.youngest_ms(begin, log.log_start_offset) < self._wall_ms(node) - ledger.cleanup.retention_ms
+
+    def look_again(self, node: str, replica: ReplicaView) -> None:
+        """Hold a whole log against the ledger once more: compaction may have changed it anywhere."""
+        log, seen = replica.log, self._watched.get((node, replica.key))
+        if log is not None and seen is not None and seen.log is log:
+            seen.compared = 0
+            self._compare(node, replica, log, log.log_start_offset, log.high_watermark)
 
     def _members_have_all(self, key: PartitionKey, why: str) -> None:
         """Whoever may be elected next has everything that is committed."""
         ledger = self.ledgers.get(key)
-        if ledger is not None:
+        if ledger is not None and not ledger.lossy:
             for node, replica in self._members(key):
                 self._member_has(node, replica, ledger, ledger.start, why)
 
@@ -217,6 +250,8 @@ class Checkers:
             self._begins_complete(node, life, replica, replica.log, ledger)
 
     def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
+        if ledger.lossy:
+            return
         # One that hears late of its leadership need not have what leaders of newer epochs have committed meanwhile.
         newer = [end for epoch, end in ledger.begun.items() if epoch > replica.leader_epoch]
         committed = min([ledger.end, *newer])
@@ -240,13 +275,16 @@ class Checkers:
     def _watermark_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, *, led: bool) -> None:
         """led: it did when it was last looked at; it may have committed and then resigned at one go."""
         reached = log.high_watermark
+        ledger = self.ledger(replica.key, replica.name)
+        if ledger.lossy:
+            seen.high_watermark = reached
+            return
         if reached < seen.high_watermark:
             raise Violation(
                 f"{replica.name} on {node}: its high watermark went back from {seen.high_watermark} to {reached}"
             )
         if reached > log.log_end_offset:
             raise Violation(f"{replica.name} on {node}: high watermark {reached} above log end {log.log_end_offset}")
-        ledger = self.ledger(replica.key, replica.name)
         before = ledger.end
         if reached > before and not (replica.leads or led):
             raise Violation(
@@ -283,46 +321,56 @@ class Checkers:
         if start >= end:
             return
         ledger = self.ledger(replica.key, replica.name)
+        if ledger.lossy:
+            return
         position = start
         for batch in iter_batches(self._read(node, log, start, end)):
-            data = bytes(batch.buffer)
             base = int(batch.base_offset)
-            if base > position:
+            if base > position and ledger.missing(position, min(base, end)) is not None:
                 break
             position = int(batch.next_offset)
             known = ledger.batches.get(base)
-            if known is None and base >= ledger.end:
-                ledger.batches[base] = data
-                ledger.end = int(batch.next_offset)
-                if batch.is_control:
-                    ledger.markers.add((int(batch.producer_id), int(batch.producer_epoch)))
-                else:
-                    for record in batch.records():
-                        self._committed(ledger, int(record.offset), record.value)
-            elif known != data:
+            if known is None and base == ledger.end:
+                self._committed(ledger, batch)
+            elif known is None or (known != batch.buffer and not ledger.is_left_of(batch, known)):
                 raise Violation(
                     f"{replica.name} on {node}: offset {base} (epoch {batch.partition_leader_epoch}) is not what was "
                     f"committed there before ({_describe(known, ledger, base)})"
                 )
-        if position < end:
-            raise Violation(f"{replica.name} on {node}: offset {position} is missing, below {end}, which is committed")
+        if position < end and (gone := ledger.missing(position, end)) is not None:
+            raise Violation(f"{replica.name} on {node}: offset {gone} is missing, below {end}, which is committed")
 
-    def _committed(self, ledger: Ledger, offset: int, value: bytes | None) -> None:
-        """A record is committed: it was not before, and an idempotent producer's come in the order of its calls."""
-        ledger.values[offset] = value
-        if value is None or ledger.name.startswith("__"):  # the metadata log: no client writes to it
+    def _committed(self, ledger: Ledger, batch: RecordBatch) -> None:
+        """A batch is committed: its records were not before, an idempotent producer's come in the order of its calls,
+        and a transaction is decided as its coordinator decided it."""
+        decided = ledger.add(batch)
+        if batch.is_control and decided:
+            commits = is_commit(batch)
+            for sent in (self._values.get(ledger.values[offset] or b"") for offset in decided):
+                if sent is not None and sent.transaction is not None and sent.transaction.committed is not commits:
+                    raise Violation(f"{ledger.name}: {sent} is decided otherwise than its coordinator did")
+        if ledger.is_metadata or batch.is_control:  # no client writes to the metadata log
             return
-        if value in ledger.offsets:
-            raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {ledger.offsets[value]} and at {offset}")
-        ledger.offsets[value] = offset
+        for offset in range(int(batch.base_offset), int(batch.next_offset)):
+            value = ledger.values[offset]
+            if value is None:
+                continue
+            if value in ledger.offsets:
+                raise Violation(
+                    f"{ledger.name}: {value[:40]!r} is committed at {ledger.offsets[value]} and at {offset}"
+                )
+            ledger.offsets[value] = offset
+            self._in_order(ledger, offset, value)
+            if value not in self._values:
+                raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and nobody has sent it")
+
+    def _in_order(self, ledger: Ledger, offset: int, value: bytes) -> None:
         sent = self._numbered.get(value)
         if sent is not None:
             last = ledger.last_of.get(sent.producer)
             if last is not None and last.number > sent.number:
                 raise Violation(f"{ledger.name}: {sent} is committed at {offset}, behind {last}, which was sent later")
             ledger.last_of[sent.producer] = sent
-        if value not in self._values:
-            raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and nobody has sent it")
 
     # --- what clients are told ---
 
@@ -334,10 +382,22 @@ class Checkers:
             self._numbered[sent.value] = sent
         sent.on_done.append(self._answered)
 
+    def reading(self, ledger: Ledger, *, decided: bool = False, position: int = 0) -> Reading:
+        """What a reader is given of a partition. decided: it asks for decided transactions only."""
+        self.readings.append(Reading(ledger, decided, position))
+        return self.readings[-1]
+
+    @property
+    def reads(self) -> int:
+        """How many records readers were given."""
+        return sum(reading.count for reading in self.readings)
+
     def _answered(self, sent: Sent) -> None:
         if sent.fate is not Fate.ACKNOWLEDGED or sent.acks != -1:
             return
         ledger = self._ledger_of(sent)
+        if ledger.lossy:
+            return
         if sent.offset not in ledger.values:
             raise Violation(f"{sent}, but offset {sent.offset} is not committed (all below {ledger.end} is)")
         if ledger.values[sent.offset] != sent.value:
@@ -349,29 +409,12 @@ class Checkers:
                 return ledger
         raise Violation(f"{sent}, but nothing was ever committed in that partition")
 
-    def reader_got(self, ledger: Ledger, record: Record, *, decided: bool = False) -> None:
-        """A reader was given a record. decided: it asked for no others."""
-        self.reads += 1
-        sent = self._values.get(record.value or b"")
-        if decided and sent is not None and sent.transaction is not None and not sent.transaction.committed:
-            raise Violation(
-                f"a reader of decided transactions of {ledger.name} was given offset {record.offset}, of one that is "
-                f"{'open' if sent.transaction.committed is None else 'aborted'}"
-            )
-        if record.offset not in ledger.values:
-            raise Violation(f"a reader of {ledger.name} was given offset {record.offset}, which is not committed")
-        if ledger.values[record.offset] != record.value:
-            raise Violation(
-                f"a reader of {ledger.name} was given {record.value!r} at offset {record.offset}, where "
-                f"{ledger.values[record.offset]!r} is committed"
-            )
-
     # --- at the end ---
 
     def all_sent_are_accounted_for(self) -> None:
         """Each acknowledged record is committed; those certainly refused are not there."""
         for key, ledger in self.ledgers.items():
-            if ledger.name.startswith("__"):  # the metadata log: no client writes to it
+            if ledger.is_metadata or ledger.lossy:
                 continue
             mine = [s for s in self.sent if s.topic_id == key.topic_id.bytes and s.partition == key.partition]
             for sent in mine:

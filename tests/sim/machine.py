@@ -19,10 +19,11 @@ from storage.fake_disk import FakeDisk
 from storage.log import Log
 from storage.upkeep_config import UpkeepConfig
 from tests.sim import views
-from tests.sim.checkers import ReplicaView, Violation
+from tests.sim.checkers import ReplicaView
 from tests.sim.clock import SimClock
 from tests.sim.durability import Safety
 from tests.sim.executor import DiskPace, SimExecutor
+from tests.sim.ledger import Violation
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
@@ -68,6 +69,7 @@ class Machine:
         snapshot_bytes: int = SNAPSHOT_BYTES,
         rack: str = "",
         replication: ReplicationConfig | None = None,
+        cleaning: bool = False,
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
@@ -94,7 +96,13 @@ class Machine:
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
-            upkeep=UpkeepConfig(reserve_bytes=RESERVES[node_id % len(RESERVES)], scrub_interval_ms=30_000),
+            upkeep=UpkeepConfig(
+                reserve_bytes=RESERVES[node_id % len(RESERVES)],
+                scrub_interval_ms=30_000,
+                retention_check_ms=1_000 if cleaning else 300_000,
+                cleaner_backoff_ms=1_000 if cleaning else 15_000,
+                cleaner_map_bytes=4_096,
+            ),
         )
         network.name_endpoint(endpoint_of(node_id), self.name)
 

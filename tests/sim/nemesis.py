@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tests.sim import operators
 from tests.sim.loop import MICROS
 from tests.sim.plan import Fault, Kind, Plan
 from tests.sim.world import Simulation
@@ -78,6 +79,13 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.CLOCK_JUMP: lambda sim, fault: sim.jump_clock(fault.node, int((fault.amount - 0.5) * 600_000)),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.05 * fault.amount}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.1 * fault.amount, "duplicate": 0.2 * fault.amount}),
+    Kind.REASSIGN: operators.reassign,
+    Kind.ALTER: operators.alter,
+    Kind.GROW: operators.grow,
+    Kind.PREFER: operators.prefer,
+    Kind.DELETE: operators.delete,
+    Kind.UNCLEAN: operators.elect_uncleanly,
+    Kind.REMOVE_VOTER: operators.remove_voter,
 }
 
 END: Final[dict[Kind, Act]] = {
@@ -94,6 +102,8 @@ END: Final[dict[Kind, Act]] = {
     Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
     Kind.EMPTY: _replace_volume,
+    Kind.REASSIGN: operators.end_reassignment,
+    Kind.REMOVE_VOTER: lambda sim, fault: sim.restart(fault.node),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),
     Kind.LATE: _everywhere(lambda fault: {"late": 0.0, "duplicate": 0.0}),
 }

@@ -1,4 +1,5 @@
-"""What goes wrong in a random world: a list of faults with their times, made from the seed before the world begins.
+"""What goes wrong in a random world, and what is done to it: a list of faults and of an operator's actions with their
+times, made from the seed before the world begins.
 
 A plan is a value: it can be printed, replayed, and replayed without some of its faults. Every fault is undone after a
 while, and all of them when the plan ends. Left to others: doing it (world.py).
@@ -31,11 +32,31 @@ class Kind(Enum):
     EMPTY = "kill the process and replace its volume by an empty one, if the others can do without it"
     LOSS = "lose messages everywhere"
     LATE = "deliver requests late and twice"
+    REASSIGN = "move a partition to other nodes, and maybe end that before it is done"
+    ALTER = "change a setting of a topic"
+    GROW = "add a partition to a topic"
+    PREFER = "let the preferred replicas lead"
+    DELETE = "delete the oldest records of a partition, where the topic is one that loses records anyway"
+    UNCLEAN = "let whoever has most lead where nobody may, where the topic allows that"
+    REMOVE_VOTER = "kill the process, and let its node vote no more while it is away"
+
+
+OPERATORS: Final = (
+    Kind.REASSIGN,
+    Kind.ALTER,
+    Kind.GROW,
+    Kind.PREFER,
+    Kind.DELETE,
+    Kind.UNCLEAN,
+    Kind.REMOVE_VOTER,
+)
+"""What operators do while other things go wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, from `at` for `lasts` seconds. node, other: which ones, by number."""
+    """One thing that goes wrong, or that an operator does, from `at` for `lasts` seconds. node, other: which ones, by
+    number."""
 
     at: float
     kind: Kind
@@ -46,6 +67,7 @@ class Fault:
 
     def __str__(self) -> str:
         link = f"{self.node}->{self.other}" if self.kind in LINK_FAULTS else f"node {self.node}"
+        link = "operator" if self.kind in OPERATORS and self.kind is not Kind.REMOVE_VOTER else link
         return f"{self.at:7.3f} s  {self.kind.name:<13} {link:<8} for {self.lasts:.3f} s ({self.amount:.2f})"
 
 
@@ -69,7 +91,43 @@ WEIGHTS: Final = {
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,
     Kind.LATE: 3,
+    Kind.REASSIGN: 4,
+    Kind.ALTER: 3,
+    Kind.GROW: 1,
+    Kind.PREFER: 2,
+    Kind.DELETE: 3,
+    Kind.UNCLEAN: 3,
+    Kind.REMOVE_VOTER: 2,
 }
+
+
+class Cleaning(Enum):
+    """What a topic may lose, and why."""
+
+    NOTHING = "nothing is ever deleted"
+    COMPACTED = "compaction: of each key the last record stays"
+    EXPIRING = "retention by age or size, and what an operator deletes"
+    UNCLEAN = "unclean elections are allowed"
+
+
+DECIDABLE: Final = (Cleaning.NOTHING, Cleaning.COMPACTED)
+"""Where transactions are: a log that loses its beginning forgets who was fenced there, and only a coordinator that is
+asked for each transaction knows (KIP-890)."""
+
+NEEDS: Final = {Kind.DELETE: Cleaning.EXPIRING, Kind.UNCLEAN: Cleaning.UNCLEAN}
+"""What is done only where a topic is of that kind."""
+
+CLEANINGS: Final[dict[Cleaning, tuple[dict[str, str], ...]]] = {
+    Cleaning.NOTHING: ({},),
+    Cleaning.COMPACTED: (
+        {"delete.retention.ms": "86400000"},
+        {"delete.retention.ms": "500"},
+        {"delete.retention.ms": "500", "max.compaction.lag.ms": "2000"},
+    ),
+    Cleaning.EXPIRING: ({"retention.ms": "3000"}, {"retention.bytes": "3000"}, {}),
+    Cleaning.UNCLEAN: ({"unclean.leader.election.enable": "true"},),
+}
+"""By kind, settings to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +138,12 @@ class TopicPlan:
     partitions: int
     replicas: int
     min_insync: int
-    segment_bytes: int
+    cleaning: Cleaning
+    configs: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        settings = " ".join(f"{key}={value}" for key, value in self.configs)
+        return f"{self.name} ({self.partitions} x {self.replicas}, min {self.min_insync}, {settings})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +156,10 @@ class Plan:
     topics: tuple[TopicPlan, ...]
     producers: int
     idempotent: int  # producers that are
-    readers: int
+    transactional: int  # producers that send in transactions
+    readers: int  # of everything that is committed, by single fetches
+    consumers: int  # the real ones, every other of decided transactions only
+    racks: int  # that nodes and consumers are in; 0: none, and all reading is from leaders
     pace: float  # a producer pauses up to so many seconds between two records
     folders: int  # data folders of each node
     voters: int  # of the metadata quorum
@@ -111,41 +177,59 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
     """The world of a seed."""
     rng = random.Random(f"plan {seed}")
     size = nodes or rng.choice((3, 3, 3, 4, 5))
-    topics = tuple(
-        TopicPlan(
-            name,
-            partitions=rng.randint(1, 3),
-            replicas=min(size, 3),
-            min_insync=rng.choice((1, 2, 2, 2)),
-            segment_bytes=rng.choice((1024, 4096, 1 << 20)),
-        )
-        for name in ("orders", "events")[: rng.randint(1, 2)]
-    )
+    names = ("orders", "events")[: rng.randint(1, 2)]
+    topics = tuple(_topic(rng, name, size, only=number == 0) for number, name in enumerate(names))
     return Plan(
         seed,
         size,
         seconds,
         topics,
-        producers=rng.randint(1, 3),
+        producers=rng.randint(1, 2),
         idempotent=rng.randint(1, 2),
-        readers=rng.randint(1, 2),
-        pace=rng.choice((0.05, 0.2, 0.5)),
+        transactional=rng.choice((0, 1, 1, 2)) if any(topic.cleaning in DECIDABLE for topic in topics) else 0,
+        readers=rng.randint(0, 1),
+        consumers=rng.randint(1, 2),
+        racks=rng.choice((0, 0, 2)),
+        pace=rng.choice((0.08, 0.2, 0.2, 0.5)),
         folders=rng.choice((1, 1, 2)),
         voters=rng.choice((3, 3, 3, 1)),
         snapshot_bytes=rng.choice((2_000, 10_000, 20 << 20)),
         churn=rng.random() < 0.3,
-        faults=_faults(rng, size, seconds),
+        faults=_faults(rng, size, seconds, {topic.cleaning for topic in topics}),
+    )
+
+
+def _topic(rng: random.Random, name: str, nodes: int, *, only: bool) -> TopicPlan:
+    """only: there may be no other, so it is one whose elections are clean."""
+    kinds = [Cleaning.NOTHING] * 2 + [Cleaning.COMPACTED, Cleaning.EXPIRING] + [Cleaning.UNCLEAN] * (not only)
+    cleaning = rng.choice(kinds)
+    configs = dict(rng.choice(CLEANINGS[cleaning]))
+    if cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING):
+        configs |= {"segment.bytes": "1024", "file.delete.delay.ms": "1000"}
+    else:
+        configs["segment.bytes"] = str(rng.choice((1024, 4096, 1 << 20)))
+    if cleaning is Cleaning.COMPACTED:
+        configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5"))}
+    risky = cleaning is Cleaning.UNCLEAN
+    return TopicPlan(
+        name,
+        partitions=rng.randint(1, 3),
+        replicas=2 if risky else min(nodes, 3),
+        min_insync=1 if risky else rng.choice((1, 2, 2, 2)),
+        cleaning=cleaning,
+        configs=tuple(configs.items()),
     )
 
 
 def _length(kind: Kind, lengths: Callable[[], float]) -> float:
-    """A node must be fenced before its volume may go: that takes a session."""
-    return min(lengths(), 12.0) + (3.0 if kind is Kind.EMPTY else 0.0)
+    """A node must be fenced before its volume may go, or its vote: that takes a session."""
+    return min(lengths(), 12.0) + (3.0 if kind in (Kind.EMPTY, Kind.REMOVE_VOTER) else 0.0)
 
 
-def _faults(rng: random.Random, nodes: int, seconds: float) -> tuple[Fault, ...]:
+def _faults(rng: random.Random, nodes: int, seconds: float, cleanings: set[Cleaning]) -> tuple[Fault, ...]:
     """Some worlds see a little of everything, some see a lot of little: the kinds and the pace are drawn first."""
-    kinds = [kind for kind in Kind if rng.random() < 0.6] or list(Kind)
+    sensible = [kind for kind in Kind if NEEDS.get(kind) in (None, *cleanings)]
+    kinds = [kind for kind in sensible if rng.random() < (0.4 if kind in OPERATORS else 0.6)] or sensible
     pace = rng.choice((0.3, 0.8, 2.0))
     lengths: Callable[[], float] = rng.choice(
         (lambda: rng.uniform(0.05, 1.0), lambda: rng.uniform(0.5, 8.0), lambda: rng.expovariate(0.7))

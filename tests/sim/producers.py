@@ -50,9 +50,10 @@ class SimProducer:
         self._client.start(self._enqueue(sent), f"sends {value[:16]!r}")
         return sent
 
-    async def enqueue(self, topic: str, value: bytes, partition: int = 0) -> Sent:
+    async def enqueue(self, topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
         """Queue a record, waiting for room and metadata as the producer does."""
         sent = self._announce(topic, value, partition)
+        sent.key = key
         await self._enqueue(sent)
         return sent
 
@@ -63,7 +64,7 @@ class SimProducer:
 
     async def _enqueue(self, sent: Sent) -> None:
         try:
-            delivery = await self.producer.enqueue(sent.topic, sent.value, partition=sent.partition)
+            delivery = await self.producer.enqueue(sent.topic, sent.value, sent.key, partition=sent.partition)
         except TidelogError as error:
             self._done(sent, Fate.REFUSED, error)
             return

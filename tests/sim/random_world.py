@@ -5,18 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import Any, Final
 
-from tests.sim.loop import SimulationError
+from storage.log import Log
+from tests.sim.consumers import SimConsumer
+from tests.sim.loop import MICROS, SimulationError
 from tests.sim.nemesis import Nemesis
-from tests.sim.plan import Plan, make_plan
+from tests.sim.plan import DECIDABLE, Cleaning, Plan, make_plan
 from tests.sim.producers import SimProducer
-from tests.sim.workload import Client, Fate, Sent
+from tests.sim.readings import Reading
+from tests.sim.transactions import Coordinator
+from tests.sim.workload import Client, Fate, Sent, Transaction
 from tests.sim.world import Simulation
 from tidelog.errors import InvalidReplicationFactor, TopicExists
-from tidelog.records.record import Record
 
-CHURNED = "comes-and-goes"
+CHURNED: Final = "comes-and-goes"
+KEYS: Final = 6
+"""Few, so that compaction has something to do."""
+FIRST_TRANSACTIONAL: Final = 1_000_000_000
+"""Producer ids that no node gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +46,110 @@ class Workload:
 
     def __init__(self, sim: Simulation, plan: Plan) -> None:
         self._sim = sim
+        self._plan = plan
         self._stopping = False
-        self._running = plan.producers + plan.idempotent + plan.churn
+        self._running = plan.producers + plan.idempotent + plan.transactional + plan.churn
         self._pace = plan.pace
-        self._targets = [(topic.name, number) for topic in plan.topics for number in range(topic.partitions)]
+        self._decided = [topic.name for topic in plan.topics if topic.cleaning in DECIDABLE]
+        self._keyed = {topic.name for topic in plan.topics if topic.cleaning is Cleaning.COMPACTED}
+        self._readings: list[Reading] = []
         for _ in range(plan.producers):
             client = sim.client()
             client.start(self._produce(client), "produces")
         for _ in range(plan.idempotent):
             client = sim.client()
             client.start(self._produce_once_each(client), "produces with idempotence")
+        for number in range(plan.transactional):
+            client = sim.client()
+            client.start(self._transact(client, FIRST_TRANSACTIONAL + number), "produces in transactions")
         if plan.churn:
             client = sim.client()
             client.start(self._churn(client, min(plan.nodes, 3)), "makes and deletes a topic")
-        for _ in range(plan.readers):
+        for number in range(plan.readers):
             client = sim.client()
-            for topic, index in self._targets:
-                take = partial(self._take, topic, index)
-                client.start(client.tail(topic, index, take), f"reads {topic}-{index}")
+            for place in self._places():
+                reading = self._reading(*place, decided=number % 2 == 1)
+                client.start(client.tail(*place, reading, decided=reading.decided), f"reads {place}")
+        for number in range(plan.consumers):
+            self._consume(sim.client(), decided=(number + plan.seed) % 2 == 0)
 
-    def _take(self, topic: str, partition: int, record: Record) -> None:
-        self._sim.checkers.reader_got(self._sim.ledger(topic, partition), record)
+    def _places(self, *, decided: bool = False) -> list[tuple[str, int]]:
+        """The partitions that there are now. decided: in which there may be transactions."""
+        names = self._decided if decided else [topic.name for topic in self._plan.topics]
+        return [(name, int(state.partition)) for name in names for state in self._sim.topic(name).partitions]
+
+    def _reading(self, topic: str, partition: int, *, decided: bool) -> Reading:
+        reading = self._sim.checkers.reading(self._sim.ledger(topic, partition), decided=decided)
+        self._readings.append(reading)
+        return reading
+
+    def _consume(self, client: Client, *, decided: bool) -> None:
+        clean = {topic.name for topic in self._plan.topics if topic.cleaning is not Cleaning.UNCLEAN}
+        readings = {place: self._reading(*place, decided=decided) for place in self._places() if place[0] in clean}
+        rack = f"rack-{client.rng.randrange(self._plan.racks)}" if self._plan.racks else ""
+        consumer = SimConsumer(client, readings, decided=decided, rack=rack)
+        client.start(consumer.run(), "consumes")
+
+    def _sent(self, client: Client, count: int, sizes: tuple[int, ...], **how: Any) -> Sent:
+        """A record to any partition. In a compacted topic it has a key, and some have no value."""
+        rng = client.rng
+        topic, partition = rng.choice(self._places(decided="transaction" in how))
+        value = f"{client.process.name}-{count} ".encode() + b"." * rng.choice(sizes)
+        sent = Sent(topic, partition, value, rng.choice((-1, -1, -1, 1)), **how)
+        if topic in self._keyed:
+            sent.key, sent.tombstone = b"key-%d" % rng.randrange(KEYS), rng.random() < 0.15
+        if sent.transaction is not None:
+            sent.acks = -1
+            sent.transaction.sent.append(sent)
+        self._sim.checkers.sending(sent)
+        return sent
 
     async def _produce(self, client: Client) -> None:
-        rng = client.rng
         count = 0
         while not self._stopping:
             count += 1
-            topic, partition = rng.choice(self._targets)
-            value = f"{client.process.name}-{count} ".encode() + b"." * rng.choice((0, 10, 100, 1000))
-            sent = Sent(topic, partition, value, rng.choice((-1, -1, -1, 1)))
-            self._sim.checkers.sending(sent)
-            await client.produce(sent)
-            await client.sleep(rng.uniform(0, self._pace))
+            await client.produce(self._sent(client, count, (0, 10, 100, 1000)))
+            await client.sleep(client.rng.uniform(0, self._pace))
         self._running -= 1
+
+    async def _transact(self, client: Client, producer_id: int) -> None:
+        """One transaction after the other: aborted where a record's fate is not certain, and some where it is; at
+        times the producer dies in the middle, and what it still sends while another takes its place comes to nothing.
+        """
+        rng, count = client.rng, 0
+        coordinator = Coordinator(self._sim, producer_id, rng)
+        while not self._stopping:
+            transaction = coordinator.begin()
+            for _ in range(rng.randint(1, 5)):
+                count += 1
+                sent = self._sent(client, count, (0, 100), transaction=transaction)
+                await client.produce(sent)
+                if sent.fate is not Fate.ACKNOWLEDGED:
+                    break
+                await client.sleep(rng.choice((0.0, 0.0, rng.uniform(0, 2 * self._pace))))
+            certain = all(sent.fate is Fate.ACKNOWLEDGED for sent in transaction.sent)
+            if certain and rng.random() < 0.2:
+                zombie = self._sim.client()
+                zombie.start(self._linger(zombie, transaction), "does not know that it is replaced")
+                await coordinator.init(client)
+            else:
+                await coordinator.end(client, transaction, commit=certain and rng.random() < 0.7)
+            await client.sleep(rng.uniform(0, 4 * self._pace))
+        self._running -= 1
+
+    async def _linger(self, client: Client, transaction: Transaction) -> None:
+        """The old instance of a producer goes on in partitions that its transaction has."""
+        places = [(sent.topic, sent.partition) for sent in transaction.sent]
+        for count in range(3):
+            topic, partition = client.rng.choice(places)
+            value = f"{client.process.name}-{count}".encode()
+            sent = Sent(topic, partition, value, -1, key=b"key-0", transaction=transaction)
+            transaction.sent.append(sent)
+            self._sim.checkers.sending(sent)
+            await client.produce(sent, attempts_max=3)
+            if sent.fate is not Fate.ACKNOWLEDGED:
+                break
+            await client.sleep(client.rng.uniform(0, 0.3))
 
     async def _produce_once_each(self, client: Client) -> None:
         """Bursts of records, several batches of a partition under way at a time; some are given up early."""
@@ -89,11 +166,12 @@ class Workload:
         await producer.start()
         count = 0
         while not self._stopping:
-            topic, partition = rng.choice(self._targets)
+            topic, partition = rng.choice(self._places())
             for _ in range(rng.choice((1, 3, 12))):
                 count += 1
                 value = f"{producer.name}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
-                await producer.enqueue(topic, value, partition)
+                key = b"key-%d" % rng.randrange(KEYS) if topic in self._keyed else None
+                await producer.enqueue(topic, value, partition, key)
             await client.sleep(rng.uniform(0, 2 * self._pace))
         await producer.stop()
         self._running -= 1
@@ -123,6 +201,38 @@ class Workload:
         self._stopping = True
         self._sim.run_until(lambda: self._running == 0, within=within, what="every producer has its answer")
 
+    def all_is_read(self, within: float) -> None:
+        """Every reader comes to the end."""
+        self._sim.run_until(
+            lambda: all(reading.complete for reading in self._readings), within=within, what=self._who_lags
+        )
+
+    def _who_lags(self) -> str:
+        late = [f"{reading.ledger.name} at {reading.position}" for reading in self._readings if not reading.complete]
+        return f"every reader comes to the end: {', '.join(late)}"
+
+
+class CleaningWatch:
+    """Looks at the logs of compacted topics once a second: where segments have changed, the whole log is held against
+    what was committed."""
+
+    def __init__(self, sim: Simulation, topics: set[str]) -> None:
+        self._sim, self._topics = sim, topics
+        self._seen: dict[Log, list[tuple[int, int]]] = {}
+        self._look()
+
+    def _look(self) -> None:
+        sim = self._sim
+        for machine in sim.machines.values():
+            for replica in machine.replicas() if self._topics else ():
+                log = replica.log
+                if replica.name.rpartition("-")[0] in self._topics and isinstance(log, Log):
+                    shape = [(int(segment.base_offset), segment.size) for segment in log.segments[:-1]]
+                    if self._seen.get(log) != shape:
+                        self._seen[log] = shape
+                        sim.checkers.look_again(machine.name, replica)
+        sim.loop.call_world_later_us(MICROS, self._look)
+
 
 def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
     """Run the world of a plan. A broken promise is an outcome, not an exception."""
@@ -137,6 +247,8 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                 folders=plan.folders,
                 voters=plan.voters,
                 snapshot_bytes=plan.snapshot_bytes,
+                racks=tuple(f"rack-{number % plan.racks}" for number in range(plan.nodes)) if plan.racks else (),
+                cleaning=any(topic.cleaning in (Cleaning.COMPACTED, Cleaning.EXPIRING) for topic in plan.topics),
             )
             for topic in plan.topics:
                 sim.create_topic(
@@ -144,15 +256,17 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
                     partitions=topic.partitions,
                     replicas=topic.replicas,
                     min_insync=topic.min_insync,
-                    configs={"segment_bytes": str(topic.segment_bytes)},
+                    configs=dict(topic.configs),
                 )
             workload = Workload(sim, plan)
+            CleaningWatch(sim, {topic.name for topic in plan.topics if topic.cleaning is Cleaning.COMPACTED})
             nemesis = Nemesis(sim, plan)
             sim.run_for(plan.seconds)
             nemesis.stop()
             sim.heal_everything()
             workload.stop(within=60)
             sim.must_heal()
+            workload.all_is_read(within=60)
     except (SimulationError, Exception) as error:  # noqa: BLE001 - whatever ends a world is what it has to tell
         failure = f"{type(error).__name__}: {error}\n" + "\n".join(getattr(error, "__notes__", []))
     fates = [sent.fate for sent in sim.checkers.sent]

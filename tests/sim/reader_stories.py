@@ -36,8 +36,9 @@ def asked(sim: Simulation, client: Client, question: Coroutine[Any, Any, Any]) -
 def read_at(sim: Simulation, client: Client, node: int, p: int, offset: int, leader_epoch: int | None = None) -> int:
     """Read from a replica; the checkers see what it gives. Returns how many records."""
     records: list[Record] = asked(sim, client, client.fetch_at(endpoint_of(node), TOPIC, p, offset, leader_epoch))
+    reading = sim.checkers.reading(sim.ledger(TOPIC, p), position=offset)
     for record in records:
-        sim.checkers.reader_got(sim.ledger(TOPIC, p), record)
+        reading.got(record)
     return len(records)
 
 

@@ -591,7 +591,8 @@ def follower_below_the_log_start(sim: Simulation) -> None:
     write(sim, p, "." * 400, 12)
     log = sim.log(leader, TOPIC, p)
     assert isinstance(log, Log)
-    log.delete_old_segments(Millis(log.folder.clock.wall_ms() + 3_600_000))
+    sim.jump_clock(leader, 3_600_000)
+    log.delete_old_segments(log.folder.clock.wall_ms())
     assert log.log_start_offset > 0
     sim.restart(follower)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="the follower is in sync")

@@ -9,8 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.sim.checkers import Checkers, ReplicaView, Violation
-from tests.sim.workload import Fate, Sent, Transaction
+from tests.sim.checkers import Checkers, ReplicaView
+from tests.sim.ledger import Violation
+from tests.sim.workload import Fate, Sent
 from tidelog.records import build_batch
 from tidelog.records.record import Record
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
@@ -39,6 +40,10 @@ class FakeLog:
     @property
     def held(self) -> Offset:
         return Offset(len(self.batches) - self.held_less)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.batches))
 
     def add(self, *values: bytes, epoch: int = 0) -> FakeLog:
         for value in values:
@@ -184,10 +189,10 @@ def test_an_acknowledgement_of_what_is_not_committed(cluster: Cluster) -> None:
 
 def test_a_reader_that_is_given_what_is_not_committed(cluster: Cluster) -> None:
     ledger = cluster.checkers.ledgers[KEY]
-    cluster.checkers.reader_got(ledger, Record(Offset(1), Millis(0), None, b"y"))
+    cluster.checkers.reading(ledger, position=1).got(Record(Offset(1), Millis(0), None, b"y"))
     for offset, value in ((2, b"z"), (1, b"z")):
         with pytest.raises(Violation, match=f"offset {offset}"):
-            cluster.checkers.reader_got(ledger, Record(Offset(offset), Millis(0), None, value))
+            cluster.checkers.reading(ledger).got(Record(Offset(offset), Millis(0), None, value))
 
 
 def test_what_was_refused_or_sent_once_must_not_be_there_or_twice(cluster: Cluster) -> None:
@@ -210,16 +215,24 @@ def test_a_record_that_nobody_has_sent(cluster: Cluster) -> None:
         cluster.look("a")
 
 
-@pytest.mark.parametrize(("committed", "word"), [(None, "open"), (False, "aborted")])
-def test_a_reader_that_is_given_an_undecided_or_aborted_record(
-    cluster: Cluster, *, committed: bool | None, word: str
-) -> None:
-    ledger = cluster.checkers.ledgers[KEY]
-    transaction = Transaction(1, 0, committed=True)
-    cluster.checkers.sending(Sent("t", 0, b"y", -1, transaction=transaction))
-    record = Record(Offset(1), Millis(0), None, b"y")
-    cluster.checkers.reader_got(ledger, record, decided=True)
-    transaction.committed = committed
-    cluster.checkers.reader_got(ledger, record)
-    with pytest.raises(Violation, match=f"of one that is {word}"):
-        cluster.checkers.reader_got(ledger, record, decided=True)
+def test_a_log_that_loses_its_beginning_without_leave(cluster: Cluster) -> None:
+    cluster.logs["b"].log_start_offset = Offset(1)
+    with pytest.raises(Violation, match="what was below 1 is gone, and nothing lets it go"):
+        cluster.look("b")
+    cluster.checkers.ledgers[KEY].deleted_to = 1
+    cluster.checkers.node_began("b")
+    cluster.look("b")
+    cluster.logs["c"].log_start_offset = Offset(3)
+    with pytest.raises(Violation, match="only what is below 2 is committed"):
+        cluster.look("c")
+
+
+def test_an_unclean_election_ends_the_questions_about_what_is_committed(cluster: Cluster) -> None:
+    cluster.checkers.led_uncleanly(KEY)
+    cluster.logs["b"] = FakeLog().add(b"other")
+    cluster.epochs["b"], cluster.leader = 1, "b"
+    cluster.look("b")
+    cluster.lives["b"] = 2
+    cluster.checkers.node_began("b")
+    with pytest.raises(Violation, match=re.escape("epoch 1 is led by b.1 and by b.2")):
+        cluster.look("b")

@@ -17,13 +17,14 @@ from storage.append_info import Origin
 from storage.fake_disk import FakeDisk
 from storage.log import Log
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
-from tidelog.errors import CorruptRecord
+from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records import walk_headers
 from tidelog.records.control import EndTxnMarker, control_batch
-from tidelog.types import Durability, Offset, PartitionIndex, PartitionKey
+from tidelog.types import Acks, Durability, Offset, PartitionIndex, PartitionKey
 
-Position = tuple[int, bool, object, int, int, int]
-"""What is watched of a replica: leader epoch, whether it leads, its log, where that ends, what it holds, watermark."""
+Position = tuple[int, bool, object, int, int, int, int]
+"""What is watched of a replica: leader epoch, whether it leads, its log, where that starts and ends, what it holds,
+watermark."""
 
 
 METADATA_KEY = PartitionKey(METADATA_TOPIC_ID, PartitionIndex(0))
@@ -46,7 +47,15 @@ def moved(node: Node, seen: dict[object, Position]) -> list[ReplicaView]:
     metadata = node._metadata
     if metadata is not None:
         log, view = metadata.metadata.log, metadata.view
-        position = view.leader_epoch, view.leads, _usable(log), log.log_end_offset, log.held, log.high_watermark
+        position = (
+            view.leader_epoch,
+            view.leads,
+            _usable(log),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.held,
+            log.high_watermark,
+        )
         if seen.get(metadata) != position:
             seen[metadata] = position
             found.append(_metadata_view(metadata))
@@ -59,6 +68,7 @@ def moved(node: Node, seen: dict[object, Position]) -> list[ReplicaView]:
                 part.leader_epoch,
                 part.leader is not None,
                 usable,
+                log.log_start_offset,
                 log.log_end_offset,
                 synced,
                 log.high_watermark,
@@ -125,6 +135,31 @@ def changed_sets(before: ClusterImage, after: ClusterImage) -> list[PartitionKey
     return changed
 
 
+def changed_settings(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
+    """A partition of each topic whose settings differ."""
+    return [
+        topic.partitions[0].key
+        for topic_id, topic in after.topics.items()
+        if before.topics.get(topic_id) is not topic
+        and topic.partitions
+        and (topic_id not in before.topics or before.topics[topic_id].configs != topic.configs)
+    ]
+
+
+def led_uncleanly(before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
+    """Partitions that are led, in a new epoch, by a replica that need not have all that is committed. Where more than
+    one change was seen at once, too many rather than too few."""
+    found = []
+    for topic_id, topic in after.topics.items():
+        if topic.allows_unclean and before.topics.get(topic_id) is not topic:
+            for state in topic.partitions:
+                old = before.partition(state.key)
+                led = state.leader >= 0 and old is not None and state.leader_epoch != old.leader_epoch
+                if led and old is not None and state.leader not in old.counted_on:
+                    found.append(state.key)
+    return found
+
+
 class Places:
     """Where in its files a log was last read to, so that reading on costs no search. A place is believed where a batch
     of that offset begins there; it need not, once the log has been cut."""
@@ -179,20 +214,43 @@ def scrub(node: Node, key: PartitionKey) -> None:
         manager.damage_found(part.log, damage)
 
 
-def append_marker(node: Node, key: PartitionKey, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
-    """What a transaction coordinator has a leader do: append the marker that ends a producer's transaction."""
-    manager = node.replicas
-    part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
+def append_marker(
+    node: Node, key: PartitionKey, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int = 0
+) -> None:
+    """What a transaction coordinator has a leader do: append the marker that ends a producer's transaction. Nothing
+    happens where the node does not lead, or refuses it."""
+    part = _led(node, key)
     if part is None or part.leader is None:
         return
     log = part.log
     marker = control_batch(
-        EndTxnMarker(commit, coordinator_epoch=0),
+        EndTxnMarker(commit, coordinator_epoch),
         timestamp=log.folder.clock.wall_ms(),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
-    log.append(marker, assign_offsets=True, leader_epoch=part.leader_epoch, origin=Origin.COORDINATOR)
-    part._lead(part.leader.handle(Appended(log.log_end_offset, log.held)))
-    part._wake(part._followers_waiting)
-    part.sync()
+    try:
+        part.leader.ensure_enough(Acks.ALL)
+        log.append(marker, assign_offsets=True, leader_epoch=part.leader_epoch, origin=Origin.COORDINATOR)
+    except TidelogError:
+        return
+    if part.leader is not None:  # else its folder has just failed
+        part._lead(part.leader.handle(Appended(log.log_end_offset, log.held)))
+        part._wake(part._followers_waiting)
+        part.sync()
+
+
+def delete_records(node: Node, key: PartitionKey, offset: int) -> None:
+    """What an operator has a leader do: let the log start there, or where it is committed up to. Nothing happens where
+    the node does not lead."""
+    part = _led(node, key)
+    if part is not None:
+        with contextlib.suppress(TidelogError):
+            part.log.delete_records(min(Offset(offset), part.log.high_watermark))
+            part.log_start_moved()
+
+
+def _led(node: Node, key: PartitionKey) -> Partition | None:
+    manager = node.replicas
+    part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
+    return None if part is None or part.leader is None else part

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from node import methods, status
 from node.methods import Answer, Method, Request
@@ -42,7 +42,9 @@ from tidelog.v1 import admin_pb2, data_pb2
 RETRY_MS = (20, 250)
 ANSWER_MS = 4_000
 CALL_MS = 3_000
-LATEST = -1
+IDENTITY = "sent as"
+"""The header by which a record without a value, a tombstone, is known."""
+LATEST, EARLIEST = -1, -2
 
 
 class Fate(Enum):
@@ -60,10 +62,18 @@ class Transaction:
     producer_epoch: int
     committed: bool | None = None
     sent: list[Sent] = field(default_factory=list)
+    marker_epoch: int = -1
+    """The producer epoch that its markers bear; -1: its own."""
+
+    @property
+    def marker(self) -> tuple[int, int]:
+        """Producer id and epoch of its markers."""
+        return self.producer_id, self.producer_epoch if self.marker_epoch < 0 else self.marker_epoch
 
     def sequence_of(self, sent: Sent) -> int:
         """Its place among the records of its partition."""
-        return [one for one in self.sent if one.partition == sent.partition].index(sent)
+        mine = [one for one in self.sent if (one.topic, one.partition) == (sent.topic, sent.partition)]
+        return mine.index(sent)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +83,7 @@ class Sent:
     topic: str
     partition: int
     value: bytes
+    """By which the record is known: no other has it."""
     acks: int
     fate: Fate = Fate.PENDING
     offset: int = -1
@@ -83,6 +94,8 @@ class Sent:
     """Which idempotent producer sends it; empty: a plain one."""
     number: int = -1
     """What that producer counts it as: records are queued in this order."""
+    tombstone: bool = False
+    """The record has no value: a header tells by which it is known."""
     on_done: list[Callable[[Sent], None]] = field(default_factory=list)
     transaction: Transaction | None = None
     timeout_ms: int = ANSWER_MS
@@ -106,6 +119,12 @@ class Sent:
         return f"{self.value[:24]!r} to {self.topic}-{self.partition}: {self.fate.value}"
 
 
+def _record_of(sent: Sent, timestamp: Millis) -> Record:
+    if sent.tombstone:
+        return Record(Offset(0), timestamp, sent.key, None, ((IDENTITY, sent.value),))
+    return Record(Offset(0), timestamp, sent.key, sent.value)
+
+
 def _batch_of(sent: Sent, record: Record) -> bytes:
     if sent.transaction is None:
         return build_batch([record])
@@ -116,6 +135,15 @@ def _batch_of(sent: Sent, record: Record) -> bytes:
         base_sequence=sent.transaction.sequence_of(sent),
         is_transactional=True,
     )
+
+
+class Told(Protocol):
+    """What a reader tells of what it is given (readings.py)."""
+
+    position: int
+
+    def got(self, record: Record) -> None: ...
+    def reached(self, offset: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +230,17 @@ class Client:
         request = admin_pb2.DeleteTopicRequest(name=name)
         await self._admin(methods.ADMIN_DELETE_TOPIC, request, done=UnknownTopicOrPartition)
 
-    async def admin(self, method: Method[Request, Answer], request: Request) -> Answer:
-        """Ask any node, again where another attempt can help. Raises the refusal."""
-        while True:
+    async def admin(self, method: Method[Request, Answer], request: Request, *, attempts_max: int = 10_000) -> Answer:
+        """Ask any node, again where another attempt can help. Raises the refusal, or the last one."""
+        for attempt in itertools.count(1):
             endpoint = self.rng.choice(self.bootstrap)
             try:
                 return await self.transport.call(endpoint, method, request, timeout_ms=CALL_MS)
             except TidelogError as error:
-                if error.retry is Retry.NEVER:
+                if error.retry is Retry.NEVER or attempt >= attempts_max:
                     raise
                 await self.pause()
+        raise AssertionError("unreachable")
 
     async def _admin(self, method: Any, request: Any, *, done: type[TidelogError]) -> None:
         """Ask any node until one has done it. done: the error that says an earlier attempt did."""
@@ -257,12 +286,7 @@ class Client:
             stream = await self.transport.open_stream(leader.endpoint, methods.DATA_PRODUCE_STREAM)
             self._streams[leader.endpoint] = stream
         batch_id = next(self._batch_ids)
-        record = Record(
-            offset=Offset(0),
-            timestamp=Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000),
-            key=sent.key,
-            value=sent.value,
-        )
+        record = _record_of(sent, Millis(WORLD_BEGAN_MS + self.loop.now_us // 1000))
         entry = PartitionProduce(
             batch_id=batch_id,
             topic_id=leader.topic_id,
@@ -300,40 +324,19 @@ class Client:
 
     # --- reading ---
 
-    async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int = 100) -> tuple[list[Record], int]:
-        """One fetch from the leader, of what is committed. Returns the records from `offset` on and the watermark."""
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 100, decided: bool = False
+    ) -> tuple[list[Record], int]:
+        """One fetch from the leader, of what is committed; decided: of decided transactions, without what was aborted.
+        Returns the records from `offset` on, and where to read on: markers and aborted records lie between."""
+        isolation = data_pb2.ISOLATION_LEVEL_READ_COMMITTED if decided else data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
         try:
-            return await self._fetch(await self.leader(topic, partition), partition, offset, max_wait_ms)
+            leader = await self.leader(topic, partition)
+            fetched = await self._ask(leader, partition, offset, max_wait_ms, isolation=isolation)
         except TidelogError:
             self.forget(topic, partition)
             raise
-
-    async def _fetch(self, leader: Leader, partition: int, offset: int, max_wait_ms: int) -> tuple[list[Record], int]:
-        fetched = await self._ask(leader, partition, offset, max_wait_ms)
-        records: list[Record] = []
-        for batch in iter_batches(fetched.records):
-            batch.ensure_valid()
-            if not batch.is_control:
-                records.extend(record for record in batch.records() if record.offset >= offset)
-        return records, fetched.high_watermark
-
-    async def fetch_decided(self, topic: str, partition: int, offset: int) -> tuple[list[Record], int]:
-        """One fetch of decided transactions. Returns the records of those that were not aborted, and where to read on:
-        markers and aborted records lie between."""
-        leader = await self.leader(topic, partition)
-        fetched = await self._ask(leader, partition, offset, 100, isolation=data_pb2.ISOLATION_LEVEL_READ_COMMITTED)
-        begun = deque(sorted((int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted))
-        aborted: set[int] = set()
-        records: list[Record] = []
-        for batch in iter_batches(fetched.records):
-            offset = int(batch.next_offset)
-            while begun and begun[0][0] < offset:
-                aborted.add(begun.popleft()[1])
-            if batch.is_control:
-                aborted.discard(int(batch.producer_id))  # its transaction ends here
-            elif not (batch.is_transactional and int(batch.producer_id) in aborted):
-                records += batch.records()
-        return records, offset
+        return _shown(fetched, offset)
 
     async def _ask(
         self,
@@ -382,14 +385,24 @@ class Client:
         asks; None: the leader's."""
         leader = await self.leader(topic, partition)
         asked = Leader(node, leader.topic_id, leader.epoch if epoch is None else epoch)
-        records, _ = await self._fetch(asked, partition, offset, 0)
+        records, _ = _shown(await self._ask(asked, partition, offset, 0), offset)
         return records
 
     async def latest(self, topic: str, partition: int) -> int:
         """Where the committed log ends, by the leader. Raises OffsetNotAvailable while that one cannot know."""
+        return await self._listed(topic, partition, LATEST)
+
+    async def earliest(self, topic: str, partition: int) -> int:
+        """Where the log starts, by the leader."""
+        return await self._listed(topic, partition, EARLIEST)
+
+    async def _listed(self, topic: str, partition: int, timestamp_ms: int) -> int:
         leader = await self.leader(topic, partition)
         asked = data_pb2.ListOffsetsPartition(
-            topic_id=leader.topic_id, partition=partition, current_leader_epoch=leader.epoch, timestamp_ms=LATEST
+            topic_id=leader.topic_id,
+            partition=partition,
+            current_leader_epoch=leader.epoch,
+            timestamp_ms=timestamp_ms,
         )
         request = data_pb2.ListOffsetsRequest(partitions=[asked])
         answer = await self.transport.call(leader.endpoint, methods.DATA_LIST_OFFSETS, request, timeout_ms=CALL_MS)
@@ -405,36 +418,55 @@ class Client:
         answer = await self._ask(leader, partition, offset, 0, last_epoch=epoch)
         return None if answer.diverging is None else (answer.diverging.epoch, answer.diverging.end_offset)
 
-    async def read_to(
-        self, topic: str, partition: int, end: int, take: Callable[[Record], None], position: int = 0
-    ) -> None:
-        """Read from `position` until everything below `end` has been handed to `take`, through whatever goes wrong."""
-        while position < end:
-            try:
-                records, _ = await self.fetch(topic, partition, position)
-            except OffsetOutOfRange:
-                await self.pause()
-                continue
-            except TidelogError as error:
-                if error.retry is Retry.NEVER:
-                    raise
-                await self.pause()
-                continue
-            for record in records:
-                take(record)
-                position = record.offset + 1
+    async def read_to(self, topic: str, partition: int, end: int, told: Told, *, decided: bool = False) -> None:
+        """Read from where `told` is until it has been given everything below `end`, through whatever goes wrong."""
+        while told.position < end:
+            await self._read_on(topic, partition, told, 100, decided)
 
-    async def tail(self, topic: str, partition: int, take: Callable[[Record], None]) -> None:
+    async def tail(self, topic: str, partition: int, told: Told, *, decided: bool = False) -> None:
         """Read for ever."""
-        position = 0
         while True:
+            position = told.position
+            await self._read_on(topic, partition, told, self.rng.randint(0, 500), decided)
+            if told.position == position:
+                await self.pause()
+
+    async def _read_on(self, topic: str, partition: int, told: Told, max_wait_ms: int, decided: bool) -> None:
+        """One attempt. A position that is not in the log any more is left for where that starts."""
+        try:
+            records, reached = await self.fetch(
+                topic, partition, told.position, max_wait_ms=max_wait_ms, decided=decided
+            )
+        except OffsetOutOfRange:
             try:
-                records, _ = await self.fetch(topic, partition, position, max_wait_ms=self.rng.randint(0, 500))
+                start = await self.earliest(topic, partition)
             except TidelogError:
-                await self.pause()
-                continue
+                start = told.position
+            told.reached(max(start, told.position))
+            await self.pause()
+        except TidelogError as error:
+            if error.retry is Retry.NEVER:
+                raise
+            await self.pause()
+        else:
             for record in records:
-                take(record)
-                position = record.offset + 1
-            if not records:
-                await self.pause()
+                told.got(record)
+            told.reached(reached)
+
+
+def _shown(fetched: PartitionFetched, offset: int) -> tuple[list[Record], int]:
+    """The records that an answer gives a reader from `offset` on, and where that reads on."""
+    begun = deque(sorted((int(entry.first_offset), int(entry.producer_id)) for entry in fetched.aborted))
+    aborted: set[int] = set()
+    records: list[Record] = []
+    reached = offset
+    for batch in iter_batches(fetched.records):
+        batch.ensure_valid()
+        reached = int(batch.next_offset)
+        while begun and begun[0][0] < reached:
+            aborted.add(begun.popleft()[1])
+        if batch.is_control:
+            aborted.discard(int(batch.producer_id))  # its transaction ends here
+        elif not (batch.is_transactional and int(batch.producer_id) in aborted):
+            records.extend(record for record in batch.records() if record.offset >= offset)
+    return records, reached

@@ -22,16 +22,18 @@ from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.log import Log
 from tests.sim import views
-from tests.sim.checkers import Checkers, Ledger, ReadableLog, ReplicaView, Violation
+from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
+from tests.sim.healing import all_is_read, replicas_are_equal, unhealed
+from tests.sim.ledger import Ledger, Violation
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.machine import Machine, endpoint_of, machine_name
 from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
 from tests.sim.trace import Trace, TraceHandler
+from tests.sim.transactions import append_marker, unmarked
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.errors import CorruptLog, LeadershipLost
-from tidelog.records.record import Record
 from tidelog.types import Acks, NodeId, PartitionKey
 from tidelog.v1 import admin_pb2
 
@@ -50,7 +52,13 @@ class Simulation:
         self.note = self.trace.note
         self.network = Network(self.loop, self._rng("network"), self.note)
         self.network.duplicable = lambda method: method.service.endswith((".Controller", ".Quorum"))
-        self.checkers = Checkers(read=self._read_quietly, members=self._members, note=self.note)
+        self.checkers = Checkers(
+            read=self.read_quietly,
+            members=self._members,
+            note=self.note,
+            configs=self._configs,
+            wall_ms=lambda node: self._machine_named[node].clock.wall_ms(),
+        )
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
         self.min_insync = 1
@@ -109,11 +117,12 @@ class Simulation:
         snapshot_bytes: int = SNAPSHOT_BYTES,
         racks: Sequence[str] = (),
         replication: ReplicationConfig | None = None,
+        cleaning: bool = False,
         **configs: str,
     ) -> None:
         """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
         metadata quorum; with one, which is node 0, the controller stays where it is. racks: one for each node, or
-        none."""
+        none. cleaning: retention and compaction look every second for what may go."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -130,6 +139,7 @@ class Simulation:
                 snapshot_bytes=snapshot_bytes,
                 rack=racks[number] if racks else "",
                 replication=replication,
+                cleaning=cleaning,
             )
         for number in self.nodes:
             self.restart(number)
@@ -509,33 +519,14 @@ class Simulation:
     def decide(self, transaction: Transaction, *, commit: bool) -> None:
         """The scripted coordinator: decide, then have every leader append the marker, again if it is lost."""
         transaction.committed = commit
-        for topic, partition in sorted({(sent.topic, sent.partition) for sent in transaction.sent}):
-            key, ledger = self.partition(topic, partition).key, self.ledger(topic, partition)
-            marker = (transaction.producer_id, transaction.producer_epoch)
-            while marker not in ledger.markers:
-                node = self.machines[self.leader(topic, partition)].node
-                if node is not None:
-                    views.append_marker(node, key, transaction.producer_id, transaction.producer_epoch, commit=commit)
-                self.run_for(1)
+        while missing := unmarked(self, transaction):
+            for place in missing:
+                append_marker(self, transaction, *place)
+            self.run_for(1)
 
     def read_decided(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition's decided transactions, as far as its last stable offset reaches now."""
-        client, values = self.client(), []
-
-        async def read() -> None:
-            position = -1
-            reached = self._start_of(topic, partition)
-            while reached != position:
-                position = reached
-                records, reached = await client.fetch_decided(topic, partition, position)
-                for record in records:
-                    self.checkers.reader_got(self.ledger(topic, partition), record, decided=True)
-                    values.append(record.value)
-
-        task = client.start(read(), f"reads {topic}-{partition}, decided")
-        self.run_until(task.done, within=60, what=f"{topic}-{partition} is read")
-        task.result()
-        return values
+        return self._read(topic, partition, decided=True)
 
     def producer(self, **options: Any) -> SimProducer:
         """An idempotent producer, the real one, in a client process of its own. options: as of tidelog.Producer."""
@@ -547,14 +538,16 @@ class Simulation:
 
     def read_committed(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """The values of a partition, as a consumer reads them from the start to what is committed now."""
-        client, ledger, values = self.client(), self.ledger(topic, partition), []
+        return self._read(topic, partition, decided=False)
 
-        def take(record: Record) -> None:
-            self.checkers.reader_got(ledger, record)
-            values.append(record.value)
-
-        begin = self._start_of(topic, partition)
-        task = client.start(client.read_to(topic, partition, ledger.end, take, begin), f"reads {topic}-{partition}")
+    def _read(self, topic: str, partition: int, *, decided: bool) -> list[bytes | None]:
+        client, ledger = self.client(), self.ledger(topic, partition)
+        reading = self.checkers.reading(ledger, decided=decided, position=self.start_of(topic, partition))
+        values: list[bytes | None] = []
+        reading.keep = values
+        end = ledger.stable if decided else ledger.end
+        reads = client.read_to(topic, partition, end, reading, decided=decided)
+        task = client.start(reads, f"reads {topic}-{partition}")
         self.run_until(task.done, within=60, what=f"{topic}-{partition} is read")
         task.result()
         return values
@@ -589,56 +582,21 @@ class Simulation:
         self.run_until(self._healed, within=within, what=lambda: f"all is replicated: {self._what_is_missing()}")
         for topic in self.image().topics.values():
             for state in topic.partitions:
-                self._replicas_are_equal(topic, state)
-                read = self.read_committed(topic.name, state.partition)
-                ledger, start = self.ledger(topic.name, state.partition), self._start_of(topic.name, state.partition)
-                if read != [value for offset, value in sorted(ledger.values.items()) if offset >= start]:
-                    raise Violation(f"{topic.name}-{state.partition}: what is read is not what was committed")
+                replicas_are_equal(self, topic, state)
+                all_is_read(self, topic.name, state.partition)
         if not lossy:
             self.checkers.all_sent_are_accounted_for()
 
-    def _start_of(self, topic: str, partition: int) -> int:
+    def start_of(self, topic: str, partition: int) -> int:
         """Where a partition begins by now: retention may have taken what was before."""
         view = self.replica(self.leader(topic, partition), topic, partition)
         return 0 if view is None or view.log is None else int(view.log.log_start_offset)
 
     def _healed(self) -> bool:
-        return not self._unhealed()
+        return not unhealed(self)
 
     def _what_is_missing(self) -> str:
-        return "; ".join(self._unhealed()) or "nothing is missing now"
-
-    def _unhealed(self) -> list[str]:
-        """What is still missing for the cluster to be whole, for people."""
-        image = self.image()
-        missing = [f"{machine.name} is down" for machine in self.machines.values() if not machine.up]
-        missing += [f"node {node.node_id} is fenced" for node in image.nodes.values() if node.fenced]
-        if missing:
-            return missing
-        logs = {(number, view.key): view for number in self.nodes for view in self.machines[number].replicas()}
-        for topic in image.topics.values():
-            for state in topic.partitions:
-                name = f"{topic.name}-{state.partition}"
-                if set(state.isr) != set(state.replicas) or state.leader < 0:
-                    missing.append(f"{name}: leader {state.leader}, isr {state.isr} of {state.replicas}")
-                    continue
-                there = [logs.get((node, state.key)) for node in state.replicas]
-                ends = {view.log.log_end_offset for view in there if view is not None and view.log is not None}
-                marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
-                if None in there or len(ends) != 1 or ends != marks:
-                    missing.append(f"{name}: ends {ends}, watermarks {marks}")
-        return missing
-
-    def _replicas_are_equal(self, topic: TopicState, state: PartitionState) -> None:
-        contents = {}
-        logs = {node: self.log(node, topic.name, state.partition) for node in state.replicas}
-        start = max(log.log_start_offset for log in logs.values())
-        if start > logs[state.leader].log_start_offset:
-            raise Violation(f"{topic.name}-{state.partition}: a replica's log starts at {start}, above its leader's")
-        for node, log in logs.items():
-            contents[node] = self._read_quietly(self.machines[node].name, log, start, log.log_end_offset)
-        if len(set(contents.values())) != 1:
-            raise Violation(f"{topic.name}-{state.partition}: the logs of {sorted(contents)} are not equal")
+        return "; ".join(unhealed(self)) or "nothing is missing now"
 
     # --- watching ---
 
@@ -650,9 +608,17 @@ class Simulation:
         if image is not None and image.offset > self._newest.offset:
             before, self._newest = self._newest, image
             self.checkers.sets_are_of_present_nodes(image)
+            self.checkers.settings_changed(views.changed_settings(before, image))
+            for key in views.led_uncleanly(before, image):
+                self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")
+                self.checkers.led_uncleanly(key)
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
             self.checkers.look(machine.name, machine.life_name, moved)
+
+    def _configs(self, key: PartitionKey) -> Mapping[str, str]:
+        topic = self._newest.topics.get(key.topic_id)
+        return {} if topic is None else topic.configs
 
     def _members(self, key: PartitionKey) -> list[tuple[str, ReplicaView | None]]:
         """The in-sync and the eligible set by the newest image, as the checkers want: any may lead next."""
@@ -671,7 +637,7 @@ class Simulation:
         if self.healing:
             self.restart(machine.node_id)
 
-    def _read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
+    def read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
         """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""
         disk = self._machine_named[node].disk
         read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None

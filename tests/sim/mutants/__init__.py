@@ -195,7 +195,7 @@ MUTANTS: Final = (
         followers.a_follower_takes_the_leaders_start_at_once,
         "S10",
         stories.committed_outlives_its_leader,
-        "above its leader's",
+        "gone, and nothing lets it go",
     ),
     Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", replication_stories.empty_epochs, MIXED),
     Mutant(followers.a_watermark_comes_before_the_cut, "S7", reader_stories.reader_of_what_vanishes, MIXED),

@@ -1,0 +1,46 @@
+"""The real consumer as a client of a simulated cluster: tidelog.Consumer on virtual time and the simulated network.
+
+Kept true: everything it hands out is held against what is committed (readings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.sim.clock import SimClock
+from tests.sim.readings import Reading
+from tests.sim.workload import Client
+from tidelog.consumer import Consumer
+from tidelog.records.record import Record
+from tidelog.types import Isolation
+
+Place = tuple[str, int]
+
+
+class SimConsumer:
+    """A consumer in a client process of its own, of all partitions that it has a reading of."""
+
+    def __init__(self, client: Client, readings: Mapping[Place, Reading], *, decided: bool, rack: str) -> None:
+        """decided: it reads what is decided only. rack: where it is; empty: it reads from leaders."""
+        self._readings = readings
+        self.consumer = Consumer(
+            [str(endpoint) for endpoint in client.bootstrap],
+            max_wait_ms=client.rng.choice((50, 500)),
+            fetch_bytes=client.rng.choice((500, 20_000)),
+            request_timeout_ms=3_000,
+            isolation=Isolation.READ_COMMITTED if decided else Isolation.READ_UNCOMMITTED,
+            on_out_of_range="earliest",
+            rack=rack,
+            transport=client.transport,
+            clock=SimClock(client.loop),
+            rng=client.rng,
+        )
+
+    async def run(self) -> None:
+        """Read for ever."""
+        await self.consumer.start()
+        self.consumer.assign(list(self._readings))
+        while True:
+            for found in await self.consumer.poll():
+                reading = self._readings[found.topic, int(found.partition)]
+                reading.got(Record(found.offset, found.timestamp, found.key, found.value, found.headers))

@@ -1,0 +1,68 @@
+"""When a cluster is whole again: what is still missing, and whether logs and readers agree then.
+
+Left to others: waiting for it (world.py), what may be gone from a log that is cleaned (ledger.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replication.image import PartitionState, TopicState
+from tests.sim.ledger import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import Simulation
+
+
+def unhealed(sim: Simulation) -> list[str]:
+    """What is still missing for the cluster to be whole, for people."""
+    image = sim.image()
+    missing = [f"{machine.name} is down" for machine in sim.machines.values() if not machine.up]
+    missing += [f"node {node.node_id} is fenced" for node in image.nodes.values() if node.fenced]
+    if missing:
+        return missing
+    logs = {(number, view.key): view for number in sim.nodes for view in sim.machines[number].replicas()}
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            name = f"{topic.name}-{state.partition}"
+            if set(state.isr) != set(state.replicas) or state.leader < 0 or state.adding or state.removing:
+                missing.append(f"{name}: leader {state.leader}, isr {state.isr} of {state.replicas}")
+                continue
+            there = [logs.get((node, state.key)) for node in state.replicas]
+            ends = {view.log.log_end_offset for view in there if view is not None and view.log is not None}
+            marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
+            if None in there or len(ends) != 1 or ends != marks:
+                missing.append(f"{name}: ends {ends}, watermarks {marks}")
+    return missing
+
+
+def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState) -> None:
+    """All replicas of a partition have the same bytes; where they are compacted, each by itself, what they must."""
+    name, cleanup = f"{topic.name}-{state.partition}", sim.ledger(topic.name, state.partition).cleanup
+    logs = {node: sim.log(node, topic.name, state.partition) for node in state.replicas}
+    start = max(log.log_start_offset for log in logs.values())
+    if start > logs[state.leader].log_start_offset and not cleanup.expires:
+        raise Violation(f"{name}: a replica's log starts at {start}, above its leader's")
+    if cleanup.compact:
+        for node in logs:
+            replica = sim.replica(node, topic.name, state.partition)
+            assert replica is not None, f"node {node} has no replica of {name} now"
+            sim.checkers.look_again(sim.machines[node].name, replica)
+        return
+    contents = {sim.read_quietly(sim.machines[node].name, log, start, log.log_end_offset) for node, log in logs.items()}
+    if len(contents) != 1:
+        raise Violation(f"{name}: the logs of {sorted(logs)} are not equal")
+
+
+def all_is_read(sim: Simulation, topic: str, partition: int) -> None:
+    """A reader is given exactly what was committed; one of decided transactions what these have committed."""
+    ledger, start = sim.ledger(topic, partition), sim.start_of(topic, partition)
+    for decided in (False, True) if ledger.markers else (False,):
+        read = sim.read_decided(topic, partition) if decided else sim.read_committed(topic, partition)
+        wanted = [
+            value
+            for offset, value in sorted(ledger.values.items())
+            if offset >= start and not (decided and offset in ledger.aborted)
+        ]
+        if read != wanted and not (ledger.cleanup.compact or ledger.cleanup.expires or ledger.lossy):
+            raise Violation(f"{topic}-{partition}: what is read is not what was committed")

@@ -1,0 +1,157 @@
+"""What an operator does to a random world while things go wrong: each action asks the cluster, by a client of its own.
+
+Kept true: what the cluster refuses is not asked again, and nothing is asked that would lose records where the topic
+does not allow it. What is done is decided by the action's own numbers, so that leaving one out changes no other.
+Left to others: when (plan.py, nemesis.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from node import methods
+from replication.image import PartitionState, TopicState
+from tests.sim import views
+from tests.sim.loop import MICROS
+from tests.sim.plan import Fault
+from tests.sim.process import ProcessState
+from tests.sim.world import Simulation
+from tidelog.errors import TidelogError
+from tidelog.v1 import admin_pb2
+
+ATTEMPTS_MAX: Final = 5
+PARTITIONS_MAX: Final = 4
+FENCED_AFTER: Final = 2.6
+"""Seconds: a session, and a heartbeat."""
+
+SETTINGS: Final = (
+    ("min.insync.replicas", ("1", "2")),
+    ("segment.bytes", ("1024", "2048", "1048576")),
+    ("min.cleanable.dirty.ratio", ("0.01", "0.9")),
+    ("index.interval.bytes", ("0", "300", "4096")),
+    ("compression.type", ("producer", "gzip")),
+)
+
+
+def _chance(fault: Fault) -> random.Random:
+    return random.Random(str(fault))
+
+
+def _ask(sim: Simulation, method: Any, request: Any) -> None:
+    client = sim.client()
+
+    async def ask() -> None:
+        try:
+            await client.admin(method, request, attempts_max=ATTEMPTS_MAX)
+        except TidelogError as error:
+            sim.note(f"operator: {method}: {error.message}")
+
+    client.start(ask(), f"asks for {method}")
+
+
+def _topics(sim: Simulation, wanted: Callable[[TopicState], bool] = lambda topic: True) -> list[TopicState]:
+    topics = [topic for topic in sim.image().topics.values() if topic.partitions and wanted(topic)]
+    return sorted((topic for topic in topics if topic.name in ("orders", "events")), key=lambda topic: topic.name)
+
+
+def _partition(sim: Simulation, fault: Fault) -> tuple[str, PartitionState]:
+    rng = _chance(fault)
+    topic = rng.choice(_topics(sim))
+    return topic.name, rng.choice(topic.partitions)
+
+
+def _reassignment(
+    name: str, state: PartitionState, replicas: list[int]
+) -> admin_pb2.AlterPartitionReassignmentsRequest:
+    place = admin_pb2.TopicPartitionId(topic=name, partition=state.partition)
+    wanted = admin_pb2.PartitionReassignment(partition=place, replicas=replicas, cancel=not replicas)
+    return admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wanted])
+
+
+def reassign(sim: Simulation, fault: Fault) -> None:
+    """Begin to move a partition to two or three nodes."""
+    name, state = _partition(sim, fault)
+    rng = _chance(fault)
+    replicas = rng.sample(sim.nodes, rng.choice((2, min(3, len(sim.nodes)))))
+    _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _reassignment(name, state, replicas))
+
+
+def end_reassignment(sim: Simulation, fault: Fault) -> None:
+    """Some are ended before they are done."""
+    if fault.amount < 0.4:
+        name, state = _partition(sim, fault)
+        _ask(sim, methods.ADMIN_ALTER_PARTITION_REASSIGNMENTS, _reassignment(name, state, []))
+
+
+def alter(sim: Simulation, fault: Fault) -> None:
+    """Change one setting of a topic."""
+    rng = _chance(fault)
+    topic = rng.choice(_topics(sim))
+    key, values = rng.choice(SETTINGS)
+    change = admin_pb2.ConfigChange(key=key, value=rng.choice(values))
+    _ask(
+        sim,
+        methods.ADMIN_INCREMENTAL_ALTER_CONFIGS,
+        admin_pb2.IncrementalAlterConfigsRequest(topic=topic.name, changes=[change]),
+    )
+
+
+def grow(sim: Simulation, fault: Fault) -> None:
+    """Add a partition to a topic that has few."""
+    for topic in _topics(sim, lambda topic: len(topic.partitions) < PARTITIONS_MAX)[:1]:
+        request = admin_pb2.CreatePartitionsRequest(topic=topic.name, count=len(topic.partitions) + 1)
+        _ask(sim, methods.ADMIN_CREATE_PARTITIONS, request)
+
+
+def prefer(sim: Simulation, fault: Fault) -> None:
+    """Let the preferred replicas lead, everywhere."""
+    _ask(sim, methods.ADMIN_ELECT_LEADERS, admin_pb2.ElectLeadersRequest(type=admin_pb2.ELECTION_TYPE_PREFERRED))
+
+
+def elect_uncleanly(sim: Simulation, fault: Fault) -> None:
+    """Only where the topic allows it, and nobody leads."""
+    places = [
+        admin_pb2.TopicPartitionId(topic=topic.name, partition=state.partition)
+        for topic in _topics(sim, lambda topic: topic.allows_unclean)
+        for state in topic.partitions
+        if state.leader < 0
+    ]
+    if places:
+        request = admin_pb2.ElectLeadersRequest(type=admin_pb2.ELECTION_TYPE_UNCLEAN, partitions=places)
+        _ask(sim, methods.ADMIN_ELECT_LEADERS, request)
+
+
+def delete(sim: Simulation, fault: Fault) -> None:
+    """Delete some of the oldest records of a partition, in a topic that retention may take from."""
+    rng = _chance(fault)
+    for topic in _topics(sim, _loses_records)[:1]:
+        state = rng.choice(topic.partitions)
+        machine = sim.machines.get(state.leader)
+        if machine is None or machine.node is None or machine.process is None:
+            return
+        if machine.process.state is not ProcessState.RUNNING:
+            return
+        ledger = sim.ledger(topic.name, state.partition)
+        offset = rng.randint(ledger.start, ledger.end)
+        ledger.deleted_to = max(ledger.deleted_to, offset)
+        sim.note(f"operator: deletes the records of {ledger.name} below {offset}")
+        machine.process.run(views.delete_records, machine.node, state.key, offset)
+
+
+def _loses_records(topic: TopicState) -> bool:
+    """As plan.py makes those whose old records may go."""
+    return "file.delete.delay.ms" in topic.configs and "cleanup.policy" not in topic.configs
+
+
+def remove_voter(sim: Simulation, fault: Fault) -> None:
+    """The node dies; once it is fenced it is to vote no more, which the cluster refuses where too few are left."""
+    sim.kill(fault.node)
+    request = admin_pb2.RemoveVoterRequest(node_id=fault.node)
+    sim.loop.call_world_later_us(int(FENCED_AFTER * MICROS), _remove_voter, sim, fault, request)
+
+
+def _remove_voter(sim: Simulation, fault: Fault, request: admin_pb2.RemoveVoterRequest) -> None:
+    if not sim.healing and not sim.machines[fault.node].up:
+        _ask(sim, methods.ADMIN_REMOVE_VOTER, request)

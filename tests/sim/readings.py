@@ -1,0 +1,72 @@
+"""What one reader has been given of one partition, held against what is committed: nothing else, once, in order, all.
+
+Kept true: a reader is given no record twice, and passes over none but what it may not see (aborted transactions, where
+it reads what is decided) or what cleaning may have taken.
+Left to others: what is committed (ledger.py), the reading itself (workload.py, consumers.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.sim.ledger import Ledger, Violation, identity
+from tidelog.records.record import Record
+
+
+@dataclass(slots=True)
+class Reading:
+    """decided: it asked for decided transactions only. position: where it reads on."""
+
+    ledger: Ledger
+    decided: bool = False
+    position: int = 0
+    count: int = 0
+    keep: list[bytes | None] | None = None  # what it was given, where somebody wants that
+
+    @property
+    def end(self) -> int:
+        """How far it can come now."""
+        return self.ledger.stable if self.decided else self.ledger.end
+
+    @property
+    def complete(self) -> bool:
+        """Has it been given all that it can be given now?"""
+        return (
+            self.position >= self.end or self.ledger.passed_over(self.position, self.end, decided=self.decided) is None
+        )
+
+    def got(self, record: Record) -> None:
+        """The reader was given a record."""
+        ledger, offset = self.ledger, int(record.offset)
+        self.count += 1
+        if self.keep is not None:
+            self.keep.append(identity(record))
+        if ledger.lossy:
+            self.position = max(self.position, offset + 1)
+            return
+        if offset not in ledger.values:
+            raise Violation(f"a reader of {ledger.name} was given offset {offset}, which is not committed")
+        if ledger.values[offset] != identity(record):
+            raise Violation(
+                f"a reader of {ledger.name} was given {record.value!r} at offset {offset}, where "
+                f"{ledger.values[offset]!r} is committed"
+            )
+        if self.decided and (offset in ledger.aborted or offset >= ledger.stable):
+            raise Violation(
+                f"a reader of decided transactions of {ledger.name} was given offset {offset}, of one that is "
+                f"{'aborted' if offset in ledger.aborted else 'open'}, or behind one"
+            )
+        if offset < self.position:
+            raise Violation(f"a reader of {ledger.name} at {self.position} was given offset {offset}")
+        self.reached(offset)
+        self.position = offset + 1
+
+    def reached(self, offset: int) -> None:
+        """The reader is to read on from there: it was given all that is before."""
+        gone = self.ledger.passed_over(self.position, offset, decided=self.decided)
+        if gone is not None:
+            raise Violation(
+                f"a reader of {self.ledger.name} was to go on at {offset}, from {self.position} on, without being "
+                f"given offset {gone}"
+            )
+        self.position = max(self.position, offset)
