@@ -396,10 +396,12 @@ class FetchCore:
             self._fail(cursor, event.cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
+        """Where the log knows no epoch as old as what was read, the end is its start: what lies below has been deleted,
+        by age or size, and says nothing against the position."""
         assert cursor.position is not None
-        if end.epoch != NO_LEADER_EPOCH and end.end_offset >= cursor.ahead:
+        if end.end_offset >= cursor.ahead:
             cursor.checked_epoch = cursor.leader_epoch
-        elif cursor.ahead > cursor.position and end.epoch != NO_LEADER_EPOCH and end.end_offset >= cursor.position:
+        elif cursor.ahead > cursor.position and end.end_offset >= cursor.position:
             # Only what the user has not seen is gone: fetch it again.
             cursor.place(cursor.position, cursor.position_epoch)
         else:

@@ -215,6 +215,20 @@ def test_what_was_read_and_is_gone_is_said_aloud(end: EpochEnd) -> None:
     assert desk.cursor().doing is Doing.CHECKING
 
 
+@pytest.mark.parametrize("log_start", [10, 12])
+def test_what_was_read_and_is_deleted_by_now_is_no_truncation(log_start: int) -> None:
+    """Retention took all that the reader was given, and the epochs with it."""
+    desk = Desk()
+    desk.ready()
+    desk.fetched(batch(0, 10))
+    desk.consume(10)
+    (check,) = desk.lead(2, epoch=1)
+    assert isinstance(check, CheckEpoch)
+    end = EpochEnd(NO_LEADER_EPOCH, Offset(log_start))
+    (fetch,) = opened(desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now))))
+    assert fetch.offset == 10, "whether it is out of range is for the leader to say"
+
+
 def test_what_was_fetched_but_not_given_out_is_quietly_fetched_again() -> None:
     desk = Desk()
     desk.ready()
