@@ -29,7 +29,6 @@ from tests.sim.stories import (
 )
 from tests.sim.world import Simulation
 from tidelog.errors import InvalidConfig, TidelogError
-from tidelog.types import Millis
 
 
 def log_of(sim: Simulation, node: int, p: int) -> Log:
@@ -304,7 +303,8 @@ def sparse_epochs(sim: Simulation) -> None:
     write(sim, p, "." * 400, 10)
     for node in (new, other):
         log = log_of(sim, node, p)
-        log.delete_old_segments(Millis(log.folder.clock.wall_ms() + 3_600_000))
+        sim.jump_clock(node, 3_600_000)
+        log.delete_old_segments(log.folder.clock.wall_ms())
     log = log_of(sim, new, p)
     start = log.log_start_offset
     assert 3 < start < 23, "what the old leader alone has reaches beyond where the others begin"
