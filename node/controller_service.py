@@ -91,6 +91,7 @@ class ControllerService:
                 request.boot_id,
                 request.clean_start,
                 folders,
+                Offset(request.metadata_offset),
                 damaged,
             ),
             Registered,

@@ -152,9 +152,10 @@ class Registration:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     async def _register(self, damaged: Sequence[DamagedReplica]) -> None:
-        request = self._request(damaged)
+        request = self._request(damaged)  # what one attempt has named, maybe in vain, the next one names too
         said = ""
         while True:
+            request.metadata_offset = self._metadata.image.offset
             try:
                 answer = await self._controller.call(methods.CONTROLLER_REGISTER_NODE, request, timeout_ms=CALL_MS)
             except (InconsistentClusterId, InvalidRequest):

@@ -298,6 +298,8 @@ class Controller:
         if previous is not None and previous.incarnation == request.incarnation:
             self._sessions.heard(request.node_id)
             return Registered(previous.node_epoch)
+        if previous is not None:
+            registration.refuse_late(request, previous)
         if previous is not None and self._sessions.alive(request.node_id):
             raise registration.duplicate(previous, self._sessions.remaining_ms(request.node_id))
         batch = Batch(self.image)

@@ -110,6 +110,7 @@ class RegisterNode:
     boot_id: bytes
     clean_start: bool
     folders: tuple[FolderState, ...]
+    metadata_offset: Offset
     damaged: tuple[DamagedReplica, ...] = ()
 
 

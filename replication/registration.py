@@ -8,7 +8,9 @@ Kept true:
      Without them it leaves both sets.
   3. Where both sets become empty by that, the last known leader may lead again with that same folder, and what may be
      lost is reported; with a new or older folder, or damaged, it never does: nothing is elected from nothing.
-  4. A replica that nobody counts on and whose folder is gone is given a folder that is there.
+  4. A process registers only once it has seen the last registration of its node: a late copy of an earlier one counts
+     for nothing.
+  5. A replica that nobody counts on and whose folder is gone is given a folder that is there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from replication.elections import name_of, reformed
 from replication.image import ClusterImage, NodeRegistration, PartitionState, changed
 from replication.metadata import LOST_FOLDER, NodeRegistrationRecord, PartitionChangeRecord
 from replication.placement import FolderChooser
-from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest
+from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest, StaleNodeEpoch
 from tidelog.types import Durability, FolderId, PartitionKey
 
 
@@ -56,6 +58,16 @@ def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
                     f"data folder {folder.folder_id} of node {request.node_id} is in use by node {node.node_id}: one "
                     "is a copy of the other; give the copy a new folder id"
                 )
+
+
+def refuse_late(request: RegisterNode, previous: NodeRegistration) -> None:
+    """Raise StaleNodeEpoch where the process has not seen its node's last registration: it may be one from before that,
+    whose words were long on their way. By what it says of its folders they would be older copies of themselves."""
+    if request.metadata_offset <= previous.node_epoch:
+        raise StaleNodeEpoch(
+            f"node {request.node_id} was registered with number {previous.node_epoch}, this process has applied the "
+            f"metadata log up to {request.metadata_offset}: it registers once it has seen that registration"
+        )
 
 
 def duplicate(node: NodeRegistration, remaining_ms: int) -> DuplicateNodeRegistration:

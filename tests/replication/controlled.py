@@ -176,6 +176,7 @@ class Controlled:
         rack: str = "",
         damaged: Mapping[PartitionKey, str] | None = None,
         cluster: str = CLUSTER,
+        offset: int | None = None,
     ) -> Result | TidelogError | None:
         """Register with the folder number that the last ready registration left on disk."""
         own = folders if folders is not None else {folder(node): self.on_disk.get(folder(node), -1)}
@@ -193,6 +194,7 @@ class Controlled:
                 boot,
                 clean_start=False,
                 folders=tuple(FolderState(folder_id, NodeEpoch(number)) for folder_id, number in own.items()),
+                metadata_offset=self.end if offset is None else Offset(offset),
                 damaged=tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
             )
         )

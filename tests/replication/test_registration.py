@@ -199,6 +199,22 @@ def test_a_copy_put_back_leads_nothing() -> None:
     assert any("older copy" in report for report in world.reports)
 
 
+def test_a_late_copy_of_an_earlier_lifes_registration_counts_for_nothing() -> None:
+    """It would make the folder an older copy of itself: it says which number lay there in that life."""
+    world = Controlled()
+    alone(world)
+    number, seen = world.on_disk[folder(1)], world.end
+    world.start(1, life=2)
+    world.kill(1, alive=(2,))
+    world.start(1, life=3)
+    world.kill(1, alive=(2,))
+    before = world.image
+    assert isinstance(world.register(1, life=2, folders={folder(1): number}, offset=seen), StaleNodeEpoch)
+    assert world.image is before
+    world.start(1, life=4)
+    assert world.partition().leader == 1
+
+
 def test_named_damage_leads_nothing() -> None:
     world = Controlled()
     alone(world)

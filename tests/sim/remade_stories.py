@@ -14,7 +14,7 @@ from storage.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.network import Envelope, Held
-from tests.sim.stories import TOPIC, admits, held, with_records_of, write
+from tests.sim.stories import TOPIC, admits, fenced, held, leads, with_records_of, write
 from tests.sim.world import Simulation
 from tidelog.types import NodeId
 from tidelog.v1 import data_pb2
@@ -192,6 +192,34 @@ def replica_comes_back_in_another_folder(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def late_registration(sim: Simulation) -> None:
+    """Rule 6: a registration arrives when its process is long gone, and another one's too. It would make the node's own
+    folder an older copy of itself: nobody registers who has not seen the last registration of its node."""
+    leader, *others = away_from_voter(sim, 4, replicas=3, min_insync=1)
+    write(sim, 0, "a", 3)
+    sim.kill(leader)
+    sim.run_until(lambda: fenced(sim, leader), what="it is fenced")
+    late = sim.hold("Controller.RegisterNode", source=leader)
+    sim.restart(leader)
+    sim.run_until(lambda: late.count > 0, what="it registers")
+    late.let_pass()
+    sim.run_until(lambda: leader in sim.isr(TOPIC), what="it has registered, with another attempt, and is in sync")
+    for node in others:
+        sim.kill(node)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader} and leads(sim, leader, 0), what="it is the last one")
+    write(sim, 0, "b", 3)
+    sim.kill(leader)
+    sim.run_until(lambda: fenced(sim, leader), what="it is fenced")
+    sim.restart(leader)
+    sim.run_until(lambda: leads(sim, leader, 0), what="it leads again")
+    sim.kill(leader)
+    sim.run_until(lambda: fenced(sim, leader), what="it is fenced again")
+    late.release()
+    sim.run_for(1)
+    sim.must_heal()
+    assert len(sim.read_committed(TOPIC)) == 7
+
+
 ALL = (
     replica_moved_away_and_back,
     damaged_member_is_made_anew,
@@ -200,4 +228,5 @@ ALL = (
     topic_made_beside_a_failed_folder,
     last_member_is_damaged_for_good,
     replica_comes_back_in_another_folder,
+    late_registration,
 )

@@ -32,6 +32,7 @@ class RegisterNodeRequest(_message.Message):
     CLEAN_START_FIELD_NUMBER: _builtins.int
     FOLDERS_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
+    METADATA_OFFSET_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """the cluster that the node's folders belong to"""
     node_id: _builtins.int
@@ -44,6 +45,8 @@ class RegisterNodeRequest(_message.Message):
     """the machine's boot: another one means that unsynced pages are gone"""
     clean_start: _builtins.bool
     """every folder had its clean-shutdown marker"""
+    metadata_offset: _builtins.int
+    """it has applied the metadata log up to here: its node's last registration lies below"""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Listener]:
         """where it is reached"""
@@ -68,10 +71,11 @@ class RegisterNodeRequest(_message.Message):
         clean_start: _builtins.bool = ...,
         folders: _abc.Iterable[Global___FolderState] | None = ...,
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
+        metadata_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "clean_start", b"clean_start", "cluster_id", b"cluster_id", "damaged", b"damaged", "folders", b"folders", "incarnation", b"incarnation", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "clean_start", b"clean_start", "cluster_id", b"cluster_id", "damaged", b"damaged", "folders", b"folders", "incarnation", b"incarnation", "listeners", b"listeners", "metadata_offset", b"metadata_offset", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

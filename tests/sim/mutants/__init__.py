@@ -338,6 +338,12 @@ MUTANTS: Final = (
         MEMBER_LACKS,
     ),
     Mutant(
+        controllers.a_late_registration_counts,
+        "rule 6",
+        remade_stories.late_registration,
+        "the cluster heals",
+    ),
+    Mutant(
         controller_rules.a_replica_goes_on_in_any_folder,
         "rule 6",
         remade_stories.replica_comes_back_in_another_folder,

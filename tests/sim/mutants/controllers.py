@@ -108,6 +108,11 @@ def copies_of_folders_are_not_noticed(patch: Patch) -> None:
     patch.setattr(registration._Judge, "__init__", beginning)
 
 
+def a_late_registration_counts(patch: Patch) -> None:
+    """A process may register that has not seen its node's last registration."""
+    patch.setattr(registration, "refuse_late", lambda *_: None)
+
+
 def damage_is_not_named(patch: Patch) -> None:
     """A node that registers does not say what of its logs is damaged."""
     begin = registration._Judge.__init__
