@@ -7,7 +7,8 @@ Kept true:
      nor a refusal ends it, since a copy of the proposal may still be under way.
   3. The watermark stands still while the set is smaller than `min.insync.replicas`, whatever `acks` was (KIP-966).
   4. The books start empty. A follower's positions count only after a fetch of its present incarnation has agreed with
-     the leader's log in this epoch, and only from the stream on which that fetch came.
+     the leader's log in this epoch, and only from the stream on which that fetch came; one that is overtaken by a later
+     one, on another stream, counts for nothing.
   5. News of the set counts only with a higher partition epoch than the one known.
 
 A member is behind when what it *holds* has not reached, for `lag_ms_max`, where the leader's end was; a replica may
@@ -75,6 +76,7 @@ class InSyncSet:
         self._mark_ms = lag_ms_max // MARKS_PER_LAG
         self._marks: deque[tuple[Millis, Offset]] = deque([(known.at, log_end)])
         self._books: dict[NodeId, Positions] = {}
+        self._latest: dict[NodeId, tuple[Incarnation, int]] = {}
         self._since: dict[NodeId, Millis] = {}
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: frozenset[NodeId] = frozenset()
@@ -151,6 +153,14 @@ class InSyncSet:
         """The leader itself holds everything below `held`."""
         assert self.held <= held <= self.log_end, "what the leader holds grows, up to its end"
         self.held = held
+
+    def is_latest(self, fetch: FollowerFetched) -> bool:
+        """Has no later fetch of the same process come before this one?"""
+        incarnation, fetch_id = self._latest.get(fetch.replica, (None, 0))
+        if fetch.incarnation == incarnation and fetch.fetch_id < fetch_id:
+            return False
+        self._latest[fetch.replica] = fetch.incarnation, fetch.fetch_id
+        return True
 
     def agree(self, fetch: FollowerFetched) -> None:
         """A fetch agreed with the leader's log: from now on the follower's positions count, as it says them."""

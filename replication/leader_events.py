@@ -84,11 +84,12 @@ class AckAwaited:
 @dataclass(frozen=True, slots=True)
 class FollowerFetched:
     """A follower asks for records from `next_offset`, its log end, on; `last_epoch` is that of its last record (-1:
-    none)."""
+    none). fetch_id: grows from each fetch of its process to the next."""
 
     replica: NodeId
     incarnation: Incarnation
     session: Session
+    fetch_id: int
     leader_epoch: LeaderEpoch
     next_offset: Offset
     last_epoch: LeaderEpoch

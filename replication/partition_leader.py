@@ -249,6 +249,11 @@ class PartitionLeader:
                 f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, "
                 "which is not the one registered as far as its leader has heard: an earlier process, or late news"
             )
+        if not self._set.is_latest(fetch):
+            return InvalidRequest(
+                f"node {fetch.replica} has sent a later fetch of partition {self.name} than number {fetch.fetch_id}: "
+                "this one was overtaken"
+            )
         if not 0 <= fetch.held <= fetch.next_offset:
             return InvalidRequest(
                 f"node {fetch.replica} claims to hold offsets below {fetch.held} of partition {self.name}, whose end "

@@ -158,14 +158,19 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     cluster = rolled()
     cluster.produce(1, batch(b"sound"))
     item = data_pb2.FetchPartition(
-        fetch_id=1, topic_id=TOPIC.bytes, current_leader_epoch=cluster.state().leader_epoch, refused=True, max_bytes=1
+        fetch_id=1 << 20,  # later than any that the node itself has sent
+        topic_id=TOPIC.bytes,
+        current_leader_epoch=cluster.state().leader_epoch,
+        refused=True,
+        max_bytes=1,
     )
     replica = data_pb2.Replica(node_id=3, incarnation=cluster.machines[3].incarnation.bytes)
     request = data_pb2.FetchRequest(replica=replica, max_wait_ms=100, partitions=[item])
     item = request.partitions[0]
     item.fetch_offset = item.held_offset = cluster.log(3).log_end_offset
     item.last_fetched_epoch = cluster.log(3).last_epoch
-    cluster.wait(cluster.service(1).fetch(request, CALLER))
+    [answer] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
+    assert answer.error is None
     assert cluster.partition(1).leader is not None
     assert cluster.manager(1).damaged() == []
 

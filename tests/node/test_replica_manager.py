@@ -31,6 +31,7 @@ from tidelog.types import (
 )
 from tidelog.v1 import data_pb2
 
+LATER = 1 << 20  # than any fetch that the node itself has sent
 AGAIN = TopicId(UUID(int=71))
 
 
@@ -186,7 +187,7 @@ def test_a_partition_without_a_leader_waits(cluster: Cluster) -> None:
 
 def follower_fetch(cluster: Cluster, *, node: int, incarnation: bytes, epoch: int, topic: TopicId = TOPIC) -> int:
     """The error code that node 1 answers this follower's fetch with."""
-    request = fetch_request(0, topic=topic, epoch=epoch)
+    request = fetch_request(0, topic=topic, epoch=epoch, fetch_id=LATER)
     request.replica.CopyFrom(data_pb2.Replica(node_id=node, incarnation=incarnation))
     request.partitions[0].held_offset = request.partitions[0].log_start_offset = 0
     [answer] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions

@@ -69,7 +69,7 @@ class Leader:
         self.isr = isr
         self.min_insync = min_insync
         self.views = {NodeId(node): ReplicaView(NodeEpoch(node * 10), life(node), eligible=True) for node in (1, 2, 3)}
-        self.tickets = 0
+        self.tickets = self.fetches = 0
         self.core = PartitionLeader(
             name=TopicPartition("t", PartitionIndex(0)),
             me=ME,
@@ -132,8 +132,10 @@ class Leader:
         epoch: int = EPOCH,
         number: int = 1,
         session: int = 1,
+        fetch_id: int | None = None,
     ) -> list[LeaderEffect]:
-        """A follower fetches; unless told otherwise it holds all it has, and all of it agrees."""
+        """A follower fetches; unless told otherwise it holds all it has, all of it agrees, and it is its latest."""
+        self.fetches += 1
         if last_epoch is None:
             last_epoch = 4 if offset > 100 else 3
         return self.core.handle(
@@ -141,6 +143,7 @@ class Leader:
                 NodeId(node),
                 life(node, number),
                 Session(session),
+                self.fetches if fetch_id is None else fetch_id,
                 LeaderEpoch(epoch),
                 Offset(offset),
                 LeaderEpoch(last_epoch),
