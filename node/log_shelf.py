@@ -2,7 +2,8 @@
 
 Kept true:
   1. A log that the metadata does not know, or knows as another topic's, is set aside and reported, never deleted.
-  2. A log that had held records and is gone is not made anew while the in-sync or the eligible set counts on it.
+  2. A log that had held records and is gone, or cannot be used for now, is not made anew while the in-sync or the
+     eligible set counts on it.
   3. A replica whose data folder the metadata name is looked for, and made, in no other (KIP-858).
 
 Left to others: what a partition does with its log (partition.py), where logs lie and whose they are (storage/).
@@ -33,6 +34,7 @@ class LogShelf:
         self._logs = logs
         self._defaults = defaults
         self._found: dict[TopicPartition, list[tuple[DataFolder, Log]]] = {}
+        self._unusable: set[PartitionKey] = set()
         self._said: dict[TopicPartition, str] = {}
 
     def take_stock(self, image: ClusterImage) -> None:
@@ -74,7 +76,8 @@ class LogShelf:
             config = LogConfig.from_topic(topic.configs, self._defaults)
             return folder, self._logs.use(folder, log, topic.topic_id, config)
         except TidelogError as error:
-            _log.error("%s cannot be used: %s", name, error.message)
+            _log.error("%s cannot be used until the node is started again: %s", name, error.message)
+            self._unusable.add(state.key)
             return None
 
     def why_unfit(self, folder: DataFolder, log: Log, state: PartitionState) -> str | None:
@@ -93,9 +96,14 @@ class LogShelf:
     def make(self, topic: TopicState, state: PartitionState) -> tuple[DataFolder, Log] | None:
         """A new log, or None where it cannot be made, or not yet."""
         name = TopicPartition(topic.name, state.partition)
-        if self._me in state.counted_on and self._logs.is_missing(state.key):
-            self._say(name, "it is gone, although it had held records, and others count on it")
-            return None
+        if self._me in state.counted_on:
+            if self._logs.is_missing(state.key):
+                self._say(name, "it is gone, although it had held records, and others count on it")
+                return None
+            if state.key in self._unusable:
+                self._say(name, "it is there, and cannot be used, and others count on it: start the node again")
+                return None
+        self._unusable.discard(state.key)
         wanted = state.folder_of(self._me)
         try:
             config = LogConfig.from_topic(topic.configs, self._defaults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 from uuid import UUID
@@ -77,3 +78,19 @@ def test_where_the_metadata_name_no_folder_whatever_was_found_serves(named: Fold
     state = state_in(named)
     shelf, topic = shelf_and_topic([first, second], state)
     assert shelf.find(topic, state) == (second, second.logs[NAME])
+
+
+def test_a_log_that_cannot_be_used_now_is_not_made_anew_while_others_count_on_it() -> None:
+    """Loaded before its topic was known here, it is loaded again under its settings, and the disk is full just then.
+    Made anew, it would be a member of the set with nothing in it."""
+    disk = FakeDisk()
+    only = folder(disk, "only", with_log=True)
+    state = state_in(only.folder_id)
+    shelf, topic = shelf_and_topic([only], state)
+    topic = replace(topic, configs={"durability": "page-cache"})
+    disk.fail("open", "/only/t-0", error=errno.ENOSPC, times=1)
+    assert shelf.find(topic, state) is None
+    assert shelf.make(topic, state) is None
+    assert not [name for name in disk.list("/only") if name.endswith("-stray")]
+    out = replace(state, isr=(), leader=NodeId(-1))
+    assert shelf.make(topic, out) is not None
