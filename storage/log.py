@@ -130,7 +130,7 @@ class Log:
         self._flush_target = Offset(0)  # page-cache logs: how far a roll or `flush.*` wants a flush to reach
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below)
-        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers)
+        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers, self._reader)
         self.front = LogStart(self, self._segments, self._epochs, self._flush, self._producers)
         """Where the log starts; its deleted files, and the cleaning under way."""
         self._closed = False

@@ -1,4 +1,5 @@
-"""Reading along a log, segment by segment; where readers go on is remembered, so that most reads look nothing up.
+"""Reading along a log, segment by segment; where readers go on and what was appended last is remembered, so that most
+reads look nothing up.
 
 Left to others: what may be read (log.py), reading within a segment (segment.py).
 """
@@ -17,7 +18,8 @@ from storage.transaction_index import AbortedTransaction
 from tidelog.types import EpochStart, Offset
 
 _HINTS_MAX: Final = 64
-"""Readers whose next position is remembered: more than replicas and busy consumers of one partition."""
+"""Positions that are remembered: more than replicas and busy consumers of one partition, and than appends of which one
+has not been fetched by all."""
 
 
 class LogRead(NamedTuple):
@@ -48,15 +50,23 @@ class LogReader:
         """Bytes or segments went: look everything up again."""
         self._hints.clear()
 
+    def note(self, offset: Offset, segment: LogSegment, position: int) -> None:
+        """What is at or behind `offset` begins at byte `position` of the segment, or will with the next append."""
+        hints = self._hints
+        if len(hints) >= _HINTS_MAX and offset not in hints:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
+
     def read(self, offset: Offset, max_bytes: int, up_to: Offset, min_one_batch: bool) -> LogRead:
         """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment. Raises
         BrokenChain, OSError."""
-        hint = self._hints.pop(offset, None)
+        hint = self._hints.get(offset)
         if hint is not None:
             segment, at = hint
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+            del self._hints[offset]  # the next segment has it
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
@@ -76,7 +86,5 @@ class LogReader:
     ) -> LogRead:
         if not records:
             return LogRead(b"", offset, ())
-        if len(self._hints) >= _HINTS_MAX:
-            del self._hints[next(iter(self._hints))]
-        self._hints[next_offset] = (segment, position)
+        self.note(next_offset, segment, position)
         return LogRead(records, next_offset, self._epochs.over(offset, next_offset))

@@ -22,6 +22,7 @@ from storage.epoch_notes import note_epochs
 from storage.files import Files
 from storage.flush import FlushState
 from storage.log_producers import LogProducers
+from storage.log_reader import LogReader
 from storage.producer_entry import ProducerBatch
 from storage.segment import LogSegment
 from storage.segments import LogSegments
@@ -49,7 +50,7 @@ class LogWriter:
     """The back end of one log. Its methods raise OSError, and BrokenChain where the active segment's index had to be
     rebuilt and its batches break off."""
 
-    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_segments")
+    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_reader", "_segments")
 
     def __init__(
         self,
@@ -58,7 +59,10 @@ class LogWriter:
         epochs: LeaderEpochCache,
         flush: FlushState,
         producers: LogProducers,
+        reader: LogReader,
     ) -> None:
+        """reader: told where each append begins, since all replicas and most consumers read there next."""
+        self._reader = reader
         self._log, self._segments, self._epochs = log, segments, epochs
         self._flush, self._producers = flush, producers
 
@@ -88,6 +92,7 @@ class LogWriter:
         try:
             if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
                 self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
+            position = segment.size
             segment.append(prepared.buffers, headers, info.valid_bytes)
         except OSError:
             if before is not None:
@@ -95,6 +100,7 @@ class LogWriter:
             if segment.base_offset > log.log_end_offset:
                 self._take_back(segment)
             raise
+        self._reader.note(log.log_end_offset, segment, position)
         log.log_end_offset = Offset(info.last_offset + 1)
         if batches:
             self._producers.appended(batches)
