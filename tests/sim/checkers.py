@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from replication.image import ClusterImage
 from tests.sim.ledger import Cleanup, Ledger, Violation, is_commit
@@ -47,8 +47,7 @@ class ReadableLog(Protocol):
     def size(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaView:
+class ReplicaView(NamedTuple):
     """One replica as it is now. `log` is None where the node has none (yet, or its folder is offline)."""
 
     key: PartitionKey

@@ -33,13 +33,21 @@ class Safety:
         """What the log says it holds and could lose; None where all is well."""
         if log.closed:  # deleted, or set aside
             return None
-        seen = self._verified.setdefault(log, Verified())
+        seen = self._verified.get(log)
+        if seen is None:
+            seen = self._verified[log] = Verified()
         held = log.held
         if held <= seen.held:
             if held < seen.held:  # it was cut
                 seen.held = held
                 seen.positions.clear()
             return None
+        active = log.active
+        if seen.held >= active.base_offset:  # as nearly always
+            lie = self._lie_in(active, held, seen)
+            if lie is None:
+                seen.held = held
+            return lie
         segments = log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
         for segment, end in zip(segments, ends, strict=True):
@@ -52,14 +60,14 @@ class Safety:
 
     def _lie_in(self, segment: LogSegment, held: int, seen: Verified) -> str | None:
         start = end = seen.positions.get(segment.base_offset, 0)
-        content = memoryview(self._disk._file(segment.path).seen.data)
-        for header in walk_headers(content, start):
+        path = segment.path
+        content = bytes(memoryview(self._disk._file(path).seen.data)[start:])
+        for header in walk_headers(content):
             if header.base_offset >= held:
                 break
-            end = header.end
-        content.release()
-        safe = self._disk.safe_end(segment.path, start, end)
+            end = start + header.end
+        safe = self._disk.safe_end(path, start, end)
         if safe < end:
-            return f"holds offsets below {held}, but a crash may lose {segment.path} from byte {safe} on, of {end}"
+            return f"holds offsets below {held}, but a crash may lose {path} from byte {safe} on, of {end}"
         seen.positions[segment.base_offset] = end
         return None

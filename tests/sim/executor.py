@@ -38,7 +38,8 @@ class SimExecutor:
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         self._waiting.append((work, done))
-        self.resume()
+        if self._idle_workers:
+            self.resume()
 
     def resume(self) -> None:
         while self._waiting and self._idle_workers and not self._pace.stalled:
@@ -46,8 +47,10 @@ class SimExecutor:
             self._start(*self._waiting.popleft())
 
     def _start(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        takes_us = int(self._rng.randint(*self._pace.delay_us) * self._pace.slow_by)
-        at_us = self._rng.choice((0, takes_us, self._rng.randint(0, takes_us)))
+        draw = self._rng.random
+        least, most = self._pace.delay_us
+        takes_us = int((least + int(draw() * (most - least + 1))) * self._pace.slow_by)
+        at_us = min(takes_us, max(0, int(takes_us * (3 * draw() - 1))))  # at once, at the end, or between: a third each
         self._later(at_us, self._work, work, done, takes_us - at_us)
 
     def _work(self, work: Callable[[], T], done: Callable[[T | BaseException], None], rest_us: int) -> None:
@@ -63,7 +66,8 @@ class SimExecutor:
             self._later(10_000, self._report, done, outcome)
             return
         self._idle_workers += 1
-        self.resume()
+        if self._waiting:
+            self.resume()
         done(outcome)
 
     def _later(self, delay_us: int, callback: Callable[..., object], *args: Any) -> None:

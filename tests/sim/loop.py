@@ -61,11 +61,10 @@ class Defect(SimulationError):
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by its number."""
+    """A future that hashes by its number, which the loop gives it."""
 
-    def __init__(self, number: int, *, loop: SimLoop) -> None:
-        self.number = number
-        super().__init__(loop=loop)
+    __slots__ = ("number",)
+    number: int
 
     def __hash__(self) -> int:
         return self.number
@@ -119,6 +118,10 @@ class SimHandle(asyncio.TimerHandle):
         self._repr = self._source_traceback = None
         self.owner = context.get(CURRENT)
 
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # as its bases let go of what they hold
+
 
 class SimLoop(LoopInterface):
     """See the module's words. Driven by `run_until`, `run_for` or `run_until_complete`; never by a selector."""
@@ -126,6 +129,7 @@ class SimLoop(LoopInterface):
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         self.now_us = 0  # virtual time, in microseconds since the world began
+        self.world = contextvars.Context()  # of events that belong to no process; nothing is ever set in it
         self.callbacks_run = 0
         self.after_callback: Callable[[Process], None] | None = None  # after whatever ran in a process
         self._rng = rng
@@ -147,7 +151,9 @@ class SimLoop(LoopInterface):
     def call_soon(  # type: ignore[override]  # a handle of ours
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
-        handle = self._handle(0.0, callback, args, context)
+        if self._closed:
+            self._refuse_closed()
+        handle = SimHandle(0.0, callback, args, self, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
@@ -170,8 +176,12 @@ class SimLoop(LoopInterface):
         self, when_us: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         """As `call_at`, in whole microseconds; a time that has passed means now."""
-        when_us = max(when_us, self.now_us)
-        handle = self._handle(when_us / MICROS, callback, args, context)
+        if self._closed:
+            self._refuse_closed()
+        if when_us < self.now_us:
+            when_us = self.now_us
+        context = contextvars.copy_context() if context is None else context
+        handle = SimHandle(when_us / MICROS, callback, args, self, context)
         handle._scheduled = True  # as BaseEventLoop marks its timers
         self._numbers += 1
         heapq.heappush(self._timers, (when_us, self._rng.getrandbits(30), self._numbers, handle))
@@ -179,16 +189,11 @@ class SimLoop(LoopInterface):
 
     def call_world_later_us(self, delay_us: int, callback: Callable[..., object], *args: Any) -> SimHandle:
         """An event of the world's own: it outlives whatever process is running now."""
-        return self.call_at_us(self.now_us + delay_us, callback, *args, context=contextvars.Context())
+        return self.call_at_us(self.now_us + delay_us, callback, *args, context=self.world)
 
-    def _handle(
-        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
-    ) -> SimHandle:
-        if self._closed:
-            raise RuntimeError("the simulated event loop is closed")
-        if context is None:
-            context = contextvars.copy_context()
-        return SimHandle(when, callback, args, self, context)
+    @staticmethod
+    def _refuse_closed() -> NoReturn:
+        raise RuntimeError("the simulated event loop is closed")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Asyncio tells of a cancelled timer; it is dropped when its time comes."""
@@ -197,10 +202,11 @@ class SimLoop(LoopInterface):
 
     def step(self) -> bool:
         """Run one callback, moving time if none is ready. False: nothing at all is left."""
+        ready = self._ready
         while True:
-            if not self._ready and not self._advance():
+            if not ready and not self._advance():
                 return False
-            handle = self._ready.popleft()
+            handle = ready.popleft()
             if handle._cancelled:
                 continue
             owner = handle.owner
@@ -208,19 +214,24 @@ class SimLoop(LoopInterface):
                 if owner.state is ProcessState.PAUSED:
                     owner.held.append(handle)
                 continue
-            self._run_handle(handle, owner)
-            return True
-
-    def _run_handle(self, handle: SimHandle, owner: Process | None) -> None:
+            break
         self.callbacks_run += 1
         self._this_instant += 1
         if self._this_instant > CALLBACKS_PER_INSTANT_MAX:
             self._refuse_runaway()
-        handle._run()
-        if owner is not None and self.after_callback is not None and handle._callback is not WAKES_ONLY:
+        callback = handle._callback
+        try:
+            handle._context.run(callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as failed:  # noqa: BLE001 - as asyncio's own handles do
+            told = f"{callback!r} failed"
+            self.call_exception_handler({"message": told, "exception": failed, "handle": handle})
+        if owner is not None and self.after_callback is not None and callback is not WAKES_ONLY:
             self.after_callback(owner)
         if self._defects:
             raise Defect("\n".join(self._defects))
+        return True
 
     def _advance(self) -> bool:
         timers = self._timers
@@ -250,7 +261,7 @@ class SimLoop(LoopInterface):
     def run_until(self, reached: Callable[[], bool], *, within: float, what: str | Callable[[], str] = "") -> None:
         """Run until `reached()`; asked after every callback. `within` is in seconds of virtual time."""
         deadline = self.now_us + math.ceil(within * MICROS)
-        timer = self.call_at_us(deadline, lambda: None, context=contextvars.Context())
+        timer = self.call_at_us(deadline, lambda: None, context=self.world)
         with self._as_running_loop():
             while not reached():
                 if not self.step():
@@ -262,7 +273,7 @@ class SimLoop(LoopInterface):
     def run_for(self, seconds: float) -> None:
         """Let so much virtual time pass."""
         done: list[str] = []
-        self.call_at_us(self.now_us + math.ceil(seconds * MICROS), done.append, "over", context=contextvars.Context())
+        self.call_at_us(self.now_us + math.ceil(seconds * MICROS), done.append, "over", context=self.world)
         with self._as_running_loop():
             while not done:
                 self.step()
@@ -322,7 +333,9 @@ class SimLoop(LoopInterface):
 
     def create_future(self) -> asyncio.Future[Any]:
         self._numbers += 1
-        return SimFuture(self._numbers, loop=self)
+        future: SimFuture[Any] = SimFuture(loop=self)
+        future.number = self._numbers
+        return future
 
     def create_task(  # type: ignore[override]  # newer asyncio passes more options
         self,
@@ -355,8 +368,7 @@ class SimLoop(LoopInterface):
 
     # --- what goes wrong ---
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)  # False, without a call in Python: every future asks
 
     def set_debug(self, enabled: bool) -> None:
         """There is no debug mode."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
@@ -28,7 +28,7 @@ from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
 from tidelog.errors import DiskFull, KafkaStorageError
-from tidelog.types import Durability, Endpoint, NodeId
+from tidelog.types import Durability, Endpoint, NodeId, PartitionKey
 
 PORT = 9092
 RESERVES = (0, 8_192)
@@ -223,16 +223,21 @@ class Machine:
 
     # --- what checkers and stories see ---
 
-    def moved(self) -> list[ReplicaView]:
+    def moved(self) -> Sequence[ReplicaView]:
         """The replicas of which something moved since this was last asked in this life. Raises Violation where one says
         that it holds what a crash could take."""
-        found = [] if self.node is None else views.moved(self.node, self._seen)
+        node = self.node
+        found = () if node is None else views.moved(node, self._seen)
         for replica in found:
             if isinstance(replica.log, Log) and replica.durability is Durability.FSYNC:
                 lie = self._safety.lie_of(replica.log)
                 if lie is not None:
                     raise Violation(f"{replica.name} on {self.life_name} {lie}")
         return found
+
+    def replica(self, key: PartitionKey) -> ReplicaView | None:
+        """One replica as the running node has it now; None where it has none."""
+        return None if self.node is None else views.replica(self.node, key)
 
     def replicas(self, *, metadata: bool = False) -> Iterator[ReplicaView]:
         """Every replica that the running node has loaded; with `metadata`, that of the metadata log too."""

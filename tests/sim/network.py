@@ -186,16 +186,26 @@ class Network:
         self.loop.call_world_later_us(self.rng.randint(*KEEPALIVE_US), self._keepalive, link, cuts)
 
     def delay_us(self, link: Link) -> int:
-        faults = link.faults
-        delay = self.rng.randint(*faults.delay_us)
-        if faults.spike and self.rng.random() < faults.spike:
+        faults, draw = link.faults, self.rng.random  # one call in C a draw: `randint` makes three in Python
+        least, most = faults.delay_us
+        delay = least + int(draw() * (most - least + 1))
+        if faults.spike and draw() < faults.spike:
             delay += self.rng.randint(*faults.spike_us)
-        return max(0, link.clogged_until_us - self.loop.now_us) + delay
+        if link.clogged_until_us > self.loop.now_us:
+            delay += link.clogged_until_us - self.loop.now_us
+        return delay
 
     def lost(self, link: Link) -> bool:
         return link.faults.loss > 0 and self.rng.random() < link.faults.loss
 
     # --- stories hold messages back ---
+
+    @property
+    def holds(self) -> bool:
+        """Does a story hold back anything from here on?"""
+        if self._held:
+            self._held = [held for held in self._held if held.active]
+        return bool(self._held)
 
     def hold(self, matches: Callable[[Envelope], bool]) -> Held:
         held = Held(matches)
@@ -211,9 +221,8 @@ class Network:
         go: Callable[[], None],
         broken: Callable[[], None],
     ) -> bool:
-        """Whether a story takes this message out of the flow. go: sends it on. broken: fails its call or stream."""
-        if not any(held.active for held in self._held):
-            return False
+        """Whether a story takes this message out of the flow; asked only if one `holds` any. go: sends it on. broken:
+        fails its call or stream."""
         kind = method.request if part == "request" else method.answer
         envelope = Envelope(link.source, link.target, str(method), part, kind.FromString(data))
         return any(held.take(envelope, go, broken) for held in self._held)
@@ -254,7 +263,7 @@ class Network:
 
     def send(self, link: Link, deliver: Callable[[], None]) -> None:
         """Carry one unary message: it may be lost, and a cut either swallows it or lets it through when it heals."""
-        if self.lost(link):
+        if link.faults.loss and self.lost(link):
             return
         if link.cut:
             if self.rng.random() < 0.5:
@@ -338,7 +347,9 @@ class Exchange:
 
     def begin(self) -> None:
         network, faults = self._network, self._out.faults
-        if network.held_back(self._out, self._method, "request", self._data, self._arrive, self._break):
+        if network.holds and network.held_back(
+            self._out, self._method, "request", self._data, self._arrive, self._break
+        ):
             return
         if faults.late and network.rng.random() < faults.late:
             network.loop.call_world_later_us(network.rng.randint(*LATE_US), network.send, self._out, self._arrive)
@@ -407,8 +418,12 @@ class Exchange:
             calls = network.open_calls(listening.process)
             if self._fail in calls:
                 calls.remove(self._fail)
-        if isinstance(outcome, bytes) and network.held_back(
-            self._back, self._method, "answer", outcome, lambda: self._finish(outcome), self._break
+        if (
+            network.holds
+            and isinstance(outcome, bytes)
+            and network.held_back(
+                self._back, self._method, "answer", outcome, lambda: self._finish(outcome), self._break
+            )
         ):
             return
         network.send(self._back, lambda: self._finish(outcome))

@@ -45,10 +45,12 @@ class Pipe:
         network = self.connection.network
         if isinstance(item, bytes):
             self.unread_bytes += len(item)
-            if network.lost(self.link):
+            if self.link.faults.loss and network.lost(self.link):
                 self.lost = True
                 self.connection.break_both("a message was lost and not acknowledged", BREAK_US)
-            elif network.held_back(self.link, self.connection.method, self.part, item, self._unhold, self._break):
+            elif network.holds and network.held_back(
+                self.link, self.connection.method, self.part, item, self._unhold, self._break
+            ):
                 self._held = True
         if self.lost:
             return
@@ -67,8 +69,9 @@ class Pipe:
         network = self.connection.network
         while self._stalled and not self._held and not self.link.cut:
             item = self._stalled.popleft()
-            self._last_us = max(self._last_us + 1, network.loop.now_us + network.delay_us(self.link))
-            network.loop.call_world_later_us(self._last_us - network.loop.now_us, self._arrive, item)
+            loop = network.loop
+            self._last_us = max(self._last_us + 1, loop.now_us + network.delay_us(self.link))
+            loop.call_at_us(self._last_us, self._arrive, item, context=loop.world)
 
     def _arrive(self, item: bytes | object) -> None:
         self.connection.end_behind(self).take(item)
@@ -98,7 +101,7 @@ class SimStream:
 
     async def send(self, message: Any, /) -> None:
         data = bytes(message.SerializeToString())
-        while not self.over and self._out.unread_bytes > WINDOW_BYTES:
+        while self._out.unread_bytes > WINDOW_BYTES and not self.over:
             assert self._sender is None, "one task sends on a stream"
             self._sender = self._connection.network.loop.create_future()
             try:
@@ -119,7 +122,9 @@ class SimStream:
             if self._inbox:
                 data = self._inbox.popleft()
                 self._in.unread_bytes -= len(data)
-                self._connection.end_before(self._in).wake_sender()
+                sender = self._connection.end_before(self._in)
+                if sender._sender is not None:
+                    sender.wake_sender()
                 return self._receives.FromString(data)
             if self._ended:
                 return None
@@ -157,13 +162,14 @@ class SimStream:
             return
         if isinstance(item, bytes):
             self._inbox.append(item)
-        elif item is END:
+            self._wake_receiver()
+            return
+        if item is END:
             self._ended = True
         else:
             assert isinstance(item, TidelogError)
             self._error = item
-        if not isinstance(item, bytes):
-            self._connection.ended_for(self)
+        self._connection.ended_for(self)
         self._wake_all()
 
     def break_now(self, why: str) -> None:
@@ -176,6 +182,9 @@ class SimStream:
 
     def _wake_all(self) -> None:
         self.wake_sender()
+        self._wake_receiver()
+
+    def _wake_receiver(self) -> None:
         if self._receiver is not None and not self._receiver.done():
             self._receiver.set_result(None)
 

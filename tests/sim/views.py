@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from node.metadata_log import METADATA, METADATA_TOPIC_ID
@@ -39,44 +39,54 @@ def replicas(node: Node, *, metadata: bool = False) -> Iterator[ReplicaView]:
             yield _metadata_view(part)
 
 
-def moved(node: Node, seen: dict[object, Position]) -> list[ReplicaView]:
+def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
     """The replicas of which something moved since `seen`, which is brought up to date: asked after every callback. The
     metadata log is one of them: its leader is the quorum's."""
-    found = []
-    position: Position
     metadata = node._metadata
-    if metadata is not None:
-        log, view = metadata.metadata.log, metadata.view
+    if metadata is None:
+        return ()
+    found: list[ReplicaView] | None = None
+    log, view = metadata.metadata.log, metadata.view
+    position: Position = (
+        view.leader_epoch,
+        view.leader_id == view.node_id,
+        log if log.folder.offline is None else None,
+        log.log_start_offset,
+        log.log_end_offset,
+        log._flush.synced,
+        log.high_watermark,
+    )
+    last = seen.get
+    if last(metadata) != position:
+        seen[metadata] = position
+        found = [_metadata_view(metadata)]
+    manager = node._replicas
+    if manager is None:
+        return found or ()
+    for part in manager._partitions.values():
+        log = part.log
         position = (
-            view.leader_epoch,
-            view.leads,
-            _usable(log),
+            part.leader_epoch,
+            part.leader is not None,
+            log if log.folder.offline is None else None,
             log.log_start_offset,
             log.log_end_offset,
-            log.held,
+            log._flush.synced,
             log.high_watermark,
         )
-        if seen.get(metadata) != position:
-            seen[metadata] = position
-            found.append(_metadata_view(metadata))
-        manager = node._replicas
-        for part in () if manager is None else manager._partitions.values():
-            log = part.log
-            usable = log if log.folder.offline is None else None
-            synced = log._flush.synced
-            position = (
-                part.leader_epoch,
-                part.leader is not None,
-                usable,
-                log.log_start_offset,
-                log.log_end_offset,
-                synced,
-                log.high_watermark,
-            )
-            if seen.get(part) != position:
-                seen[part] = position
-                found.append(_view(part))
-    return found
+        if last(part) != position:
+            seen[part] = position
+            found = found or []
+            found.append(_view(part))
+    return found or ()
+
+
+def replica(node: Node, key: PartitionKey) -> ReplicaView | None:
+    """One replica as the node has it now, the metadata log's too; None where it has none."""
+    if node._metadata is not None and key == METADATA_KEY:
+        return _metadata_view(node._metadata)
+    part = None if node._replicas is None else node._replicas._partitions.get(key)
+    return None if part is None else _view(part)
 
 
 def _parts(node: Node) -> Iterator[Partition | MetadataNode]:

@@ -220,8 +220,8 @@ class Simulation:
         """In sync everywhere, led, and known as such to the leader itself."""
         if set(state.isr) != set(state.replicas) or state.leader not in self.machines:
             return False
-        leads = [replica for replica in self.machines[state.leader].replicas() if replica.key == state.key]
-        return bool(leads) and leads[0].leads and leads[0].leader_epoch == state.leader_epoch
+        replica = self.machines[state.leader].replica(state.key)
+        return replica is not None and replica.leads and replica.leader_epoch == state.leader_epoch
 
     @property
     def nodes(self) -> list[int]:
@@ -466,8 +466,7 @@ class Simulation:
 
     def replica(self, node: int, topic: str, partition: int = 0) -> ReplicaView | None:
         """A replica, as the running node has it now; None where it has none."""
-        key = self.partition(topic, partition).key
-        return next((replica for replica in self.machines[node].replicas() if replica.key == key), None)
+        return self.machines[node].replica(self.partition(topic, partition).key)
 
     def log(self, node: int, topic: str, partition: int = 0) -> ReadableLog:
         """The log of a replica, as the running node has it."""
@@ -604,7 +603,8 @@ class Simulation:
         machine = self._machine_of.get(owner)
         if machine is None or owner is not machine.process or machine.node is None:
             return
-        image = machine.node.image
+        metadata = machine.node._metadata
+        image = None if metadata is None else metadata.image
         if image is not None and image.offset > self._newest.offset:
             before, self._newest = self._newest, image
             self.checkers.sets_are_of_present_nodes(image)
@@ -627,8 +627,7 @@ class Simulation:
         for node in () if state is None else (*state.isr, *state.elr):
             machine = self.machines[node]
             if machine.node is not None and views.acts(machine.node):
-                own = next((replica for replica in machine.replicas() if replica.key == key), None)
-                found.append((machine.name, own))
+                found.append((machine.name, machine.replica(key)))
         return found
 
     def _node_ended(self, machine: Machine, failure: BaseException | None) -> None:

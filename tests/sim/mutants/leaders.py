@@ -54,13 +54,17 @@ def a_refused_joiner_counts_no_more(patch: Patch) -> None:
 def a_topic_is_found_by_its_name(patch: Patch) -> None:
     """Positions find their partition without its topic's id."""
 
+    locate = replica_manager.ReplicaManager.locate
+
     def find(self: Any, topic_id: bytes, index: int) -> Any:
         exact = self._by_wire.get((topic_id, index))
         return exact or next((each for each in self._partitions.values() if each.key.partition == index), None)
 
     patch.setattr(replica_manager.ReplicaManager, "find", find)
     patch.setattr(
-        replica_manager.ReplicaManager, "locate", lambda self, topic_id, index, _: find(self, topic_id, index)
+        replica_manager.ReplicaManager,
+        "locate",
+        lambda self, topic_id, index, listener: find(self, topic_id, index) or locate(self, topic_id, index, listener),
     )
 
 
