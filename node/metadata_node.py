@@ -216,7 +216,8 @@ class MetadataNode:
         while True:
             await self._clock.sleep_ms(REVIEW_MS)
             if self._quorum.core is not None and self._quorum.core.active:
-                self._controller.review_voters(self._quorum.core.caught_up(REVIEW_MS))
+                now = self._clock.monotonic_ms()
+                self._controller.review_voters(self._quorum.core.caught_up(now, REVIEW_MS))
 
     async def run_membership(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
         """Register this process and keep its session; to be run once recovery is over. Ends when drained."""

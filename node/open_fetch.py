@@ -121,6 +121,7 @@ class FetchDesk:
         self._session = session
         self._clock = clock
         self._config = config
+        self._identity: tuple[int, bytes, FollowerIdentity] | None = None  # of the last request, as it was written
         self._open: dict[tuple[bytes, int], OpenFetch] = {}
         self._ready: dict[OpenFetch, None] = {}
         self._short: dict[OpenFetch, None] = {}
@@ -152,6 +153,7 @@ class FetchDesk:
         now = self._clock.monotonic_ms()
         if follower is not None:
             self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.fetch_wait_ms))
+            self._manager.wake_by(Millis(now + self._sign_of_life_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
             self._open_one(item, request, deadline, follower, isolation, now)
@@ -167,10 +169,14 @@ class FetchDesk:
         if not request.HasField("replica"):
             return None
         replica = request.replica
-        if len(replica.incarnation) != 16:
-            raise InvalidRequest(f"node {replica.node_id} fetches without an incarnation of 16 bytes")
-        incarnation = Incarnation(UUID(bytes=replica.incarnation))
-        return FollowerIdentity(NodeId(replica.node_id), incarnation, self._session)
+        number, written = replica.node_id, replica.incarnation
+        if self._identity is not None and self._identity[:2] == (number, written):
+            return self._identity[2]
+        if len(written) != 16:
+            raise InvalidRequest(f"node {number} fetches without an incarnation of 16 bytes")
+        identity = FollowerIdentity(NodeId(number), Incarnation(UUID(bytes=written)), self._session)
+        self._identity = number, written, identity
+        return identity
 
     def _open_one(
         self,
@@ -217,6 +223,7 @@ class FetchDesk:
         if follower is None or not self._is_stream:
             self._arrivals += 1
             heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
+            self._manager.wake_by(deadline)
             if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
                 self._forget_deadlines()
         self.ready(fetch)
@@ -293,6 +300,7 @@ class FetchDesk:
                 size += len(answer.records)
             elif fetch.short:
                 self._short[fetch] = None
+                self._manager.wake_soon()
         return answers
 
     # --- waiting ---
@@ -323,6 +331,19 @@ class FetchDesk:
             fetch, _ = self._short.popitem()
             fetch.short = False
             self.ready(fetch)
+
+    def due(self, now: Millis) -> Millis | None:
+        """When the next `tick` is worth while, if nothing happens before; None: never."""
+        if self._short:
+            return now
+        heap = self._deadlines
+        while heap and not self._is_open(heap[0][2]):
+            heapq.heappop(heap)
+        due = heap[0][0] if heap else None
+        if self._sign_of_life_ms and self._open:
+            sign = Millis(self._last_sent + self._sign_of_life_ms)
+            due = sign if due is None else min(due, sign)
+        return due
 
     def close(self) -> None:
         """Nothing is answered any more."""

@@ -170,6 +170,8 @@ class Partition:
         rng: random.Random,
     ) -> None:
         self.key = key
+        self.topic_id = key.topic_id.bytes
+        """As it is on the wire."""
         self.name = name
         self.log = log
         self.folder = folder
@@ -589,7 +591,7 @@ class Partition:
             assert isinstance(effect, SendFetch), "a ready stream is answered by a fetch"
             return data_pb2.FetchPartition(
                 fetch_id=effect.fetch_id,
-                topic_id=self.key.topic_id.bytes,
+                topic_id=self.topic_id,
                 partition=self.key.partition,
                 current_leader_epoch=self.leader_epoch,
                 fetch_offset=effect.next_offset,

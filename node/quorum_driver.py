@@ -28,6 +28,7 @@ from node.methods import Method, Request
 from node.quorum_addresses import QuorumAddresses
 from node.quorum_codec import end_to_proto, vote_answer_from_proto, vote_to_proto
 from node.quorum_state import QuorumView, read_state, write_state
+from node.ticker import Ticker
 from node.transport import Transport
 from node.work import run_in
 from replication import features
@@ -67,7 +68,7 @@ from storage.files import Files
 from tidelog.errors import ConnectionFailed, DiskFull, NotLeaderOrFollower, TidelogError
 from tidelog.records import LeaderChange
 from tidelog.records import Voter as ControlVoter
-from tidelog.types import Endpoint, LeaderEpoch, NodeId
+from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeId
 from tidelog.v1 import quorum_pb2
 
 _log = logging.getLogger("node.quorum")
@@ -76,7 +77,7 @@ FEATURE_LEVEL: Final = features.LATEST
 """What the records of a new cluster may use: all that is in the first version."""
 
 TICK_MS: Final = 25
-"""How exactly timeouts end: a fraction of the shortest, a round of votes."""
+"""How exactly timeouts end: a fraction of the shortest, a round of votes. What lies between is slept through."""
 
 SEND_MS: Final = 1_000
 """A vote request or news of a leadership waits so long for its answer; it is sent again before that."""
@@ -132,6 +133,7 @@ class QuorumDriver:
         self._events: deque[tuple[Event, TakeFetched | None, asyncio.Future[None] | None]] = deque()
         self._log_moved = False
         self._wake = asyncio.Event()
+        self._ticker = Ticker(clock, TICK_MS, self._tick)
         self._requests = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._sending: asyncio.TaskGroup | None = None
@@ -164,7 +166,7 @@ class QuorumDriver:
             async with asyncio.TaskGroup() as tasks:
                 self._sending = tasks
                 tasks.create_task(self._handle_events(), name="quorum events")
-                tasks.create_task(self._tick(), name="quorum ticks")
+                tasks.create_task(self._ticker.run(), name="quorum ticks")
                 tasks.create_task(self._watch_log(), name="quorum log")
         finally:
             self._sending = None
@@ -227,11 +229,13 @@ class QuorumDriver:
 
     # --- tasks ----------------------------------------------------------------------------------------------------
 
-    async def _tick(self) -> None:
-        while True:
-            await self._clock.sleep_ms(TICK_MS)
-            if not any(isinstance(event, Ticked) for event, _, _ in self._events):
-                self.post(Ticked(self._clock.monotonic_ms()))
+    def _tick(self, now: Millis, _: int) -> Millis | None:
+        """Let the rules see time pass where that changes anything; returns when it does next."""
+        assert self.core is not None
+        due = self.core.due
+        if due is not None and due <= now and not any(isinstance(event, Ticked) for event, _, _ in self._events):
+            self.post(Ticked(now))
+        return due
 
     async def _watch_log(self) -> None:
         """Raises what made the log unusable."""
@@ -266,6 +270,9 @@ class QuorumDriver:
     async def _give(self, event: Event, take: TakeFetched | None) -> None:
         assert self.core is not None
         effects = self.core.handle(event)
+        due = self.core.due
+        if due is not None:
+            self._ticker.by(due)
         self._show()
         for effect in effects:
             match effect:

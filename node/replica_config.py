@@ -41,7 +41,7 @@ class ReplicaConfig:
     """Batches of one produce stream that may wait for their acknowledgement; the stream is not read beyond that."""
 
     tick_ms: int = 50
-    """How exact deadlines are. All waiting rests on this one timer: an idle node wakes 20 times a second."""
+    """How exact deadlines are. All waiting rests on this one timer, which an idle node sleeps through (ticker.py)."""
 
     alter_timeout_ms: int = 3_000
     """How long the controller may take to answer about an in-sync set before it is asked again."""

@@ -33,7 +33,7 @@ from node.transport import MessageStream, Transport
 from replication.throttle import Throttle
 from tidelog._wire import FetchResponse
 from tidelog.errors import ConnectionFailed, TidelogError
-from tidelog.types import Endpoint, NodeId, Offset
+from tidelog.types import Endpoint, Millis, NodeId, Offset
 from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.fetcher")
@@ -65,8 +65,9 @@ class ReplicaFetcher:
         transport: Transport,
         config: ReplicaConfig,
         throttle: Throttle,
+        wake_soon: Callable[[], None],
     ) -> None:
-        """throttle: shared by all fetchers, of replicas that are being moved here.
+        """throttle: shared by all fetchers, of replicas that are being moved here. wake_soon: asks for the next tick.
         endpoint: where the metadata says that the leader is reached now. fetch_ids: shared by all fetchers."""
         self.leader = leader
         self._replica = replica
@@ -85,7 +86,10 @@ class ReplicaFetcher:
         self._stream: MessageStream[data_pb2.FetchRequest, FetchResponse] | None = None
         self._connected_to: Endpoint | None = None
         self._silent_ticks = 0
+        self._heard = False
+        """Was there an answer since the last tick?"""
         self._failures = 0
+        self._wake_soon = wake_soon
         self._wake = asyncio.Event()
         self._stopping = False
 
@@ -121,8 +125,13 @@ class ReplicaFetcher:
         if self._stream is not None:
             self._stream.close()
 
-    def tick(self) -> None:
-        """Time goes by: a stream that is silent for too long, or that leads where the leader no more is, is given up.
+    def due(self, now: Millis) -> Millis:
+        """When the next `tick` is worth while, if nothing happens before."""
+        return now if self._throttled else Millis(now + self._config.fetch_wait_ms)
+
+    def tick(self, ticks: int) -> None:
+        """Time goes by, so many ticks of it: a stream that is silent for too long, or that leads where the leader no
+        more is, is given up.
 
         Silence is counted in ticks: a node that was itself held up for a while must not blame the others for it.
         """
@@ -133,7 +142,8 @@ class ReplicaFetcher:
                 self.want(partition)
         if self._stream is None:
             return
-        self._silent_ticks += 1
+        self._silent_ticks += 1 if self._heard else ticks
+        self._heard = False
         patience = self._config.fetch_wait_ms + self._config.fetch_patience_ms
         if self._open and self._silent_ticks * self._config.tick_ms > patience:
             _log.warning("node %d has not answered a fetch for %d ms: connecting anew", self.leader, patience)
@@ -168,7 +178,7 @@ class ReplicaFetcher:
         if self._stopping:  # told while it connected, when there was no stream to close yet
             stream.close()
             return
-        self._stream, self._silent_ticks = stream, 0
+        self._stream, self._silent_ticks, self._heard = stream, 0, True
         try:
             await run_duplex(self._receive(stream), self._send(stream))
         finally:
@@ -189,11 +199,12 @@ class ReplicaFetcher:
         wanted, self._wanted = _first(self._wanted)
         held, self._held = _first(self._held)
         if wanted and not self._open:
-            self._silent_ticks = 0
+            self._silent_ticks, self._heard = 0, True
         is_open = self._throttle.is_open(self._clock.monotonic_ms())
         for partition in wanted:
             if partition.moves_here and not is_open:
                 self._throttled[partition] = None
+                self._wake_soon()
                 continue
             fetch_id = next(self._fetch_ids)
             fetch = partition.next_fetch(fetch_id)
@@ -204,7 +215,7 @@ class ReplicaFetcher:
                 self._open[fetch_id], self._number[partition] = partition, fetch_id
         for partition, offset in held.items():
             request.held.add(
-                topic_id=partition.key.topic_id.bytes,
+                topic_id=partition.topic_id,
                 partition=partition.key.partition,
                 leader_epoch=partition.leader_epoch,
                 held_offset=offset,
@@ -214,7 +225,7 @@ class ReplicaFetcher:
     async def _receive(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
         while (response := await stream.receive()) is not None:
             self._failures = 0
-            self._silent_ticks = 0
+            self._silent_ticks, self._heard = 0, True
             for answer in response.partitions:
                 partition = self._open.get(answer.fetch_id)
                 if partition is not None:

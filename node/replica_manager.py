@@ -35,6 +35,7 @@ from node.own_bytes import give_up_lost
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_fetcher import ReplicaFetcher
+from node.ticker import Ticker
 from node.transport import Caller, Transport
 from replication.controller_events import DamagedReplica
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
@@ -141,6 +142,7 @@ class ReplicaManager:
         self._sessions = itertools.count(1)
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
+        self._ticker = Ticker(clock, config.tick_ms, self._tick)
         self._throttle = Throttle(config.throttled_rate)
         self._stop = asyncio.Event()
         self.stopping = False
@@ -169,7 +171,7 @@ class ReplicaManager:
         """Keep everything going until `stop`."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            ticking = tasks.create_task(self._tick_for_ever())
+            ticking = tasks.create_task(self._ticker.run())
             opening = tasks.create_task(self._open_for_ever())
             tasks.create_task(self._proposer.run())
             for fetcher in self._fetchers.values():
@@ -193,12 +195,8 @@ class ReplicaManager:
             desk.close()
         self._stop.set()
 
-    async def _tick_for_ever(self) -> None:
-        while True:
-            await self._clock.sleep_ms(self._config.tick_ms)
-            self._tick(self._clock.monotonic_ms())
-
-    def _tick(self, now: Millis) -> None:
+    def _tick(self, now: Millis, ticks: int) -> Millis | None:
+        """Time goes by; returns by when it is to be looked at again."""
         attended, self._attended = self._attended, {}
         if now >= self._next_round:
             self._next_round = Millis(now + self._config.lag_ms_max // 16)
@@ -208,7 +206,24 @@ class ReplicaManager:
         for desk in self._desks:
             desk.tick(now)
         for fetcher in self._fetchers.values():
-            fetcher.tick()
+            fetcher.tick(ticks)
+        return now if self._attended else self._due(now)
+
+    def _due(self, now: Millis) -> Millis | None:
+        """When time matters next to what is here now; None: to nothing."""
+        dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
+        dues += [due for desk in self._desks if (due := desk.due(now)) is not None]
+        if self._watched or self._borne or self._unopened:
+            dues.append(self._next_round)
+        return min(dues, default=None)
+
+    def wake_by(self, due: Millis) -> None:
+        """Look at the time again then, if not before."""
+        self._ticker.by(due)
+
+    def wake_soon(self) -> None:
+        """Look at the time again with the next tick."""
+        self._ticker.soon()
 
     def _review(self) -> None:
         watched, self._watched = self._watched, {}
@@ -242,6 +257,7 @@ class ReplicaManager:
                 self._step_down("another process has registered as this node")
             return
         old, self._image = self._image, image
+        self._ticker.soon()
         self._proposer.node_epoch = node.node_epoch
         self._forget_removed(old, image)
         if old is EMPTY:
@@ -422,6 +438,7 @@ class ReplicaManager:
             if partition not in self._borne and partition.log.damage is not None:
                 _log.error("%s serves on what it can, since nobody else could lead: %s", partition, error.message)
                 self._borne[partition] = partition.log.damage
+                self._ticker.soon()
             return
         self._stop_damaged(partition, error)
 
@@ -440,6 +457,7 @@ class ReplicaManager:
             return
         if self._must_stay(partition):
             self._borne[partition] = damage
+            self._ticker.soon()
             return
         log.lost.note(damage)
         self._stop_damaged(partition, CorruptLog(f"its log lost {damage}"))
@@ -502,10 +520,12 @@ class ReplicaManager:
     def attend(self, partition: Partition) -> None:
         """Give this partition the next tick."""
         self._attended[partition] = None
+        self._ticker.soon()
 
     def watch(self, partition: Partition) -> None:
         """Give this partition the next review."""
         self._watched[partition] = None
+        self._ticker.by(self._next_round)
 
     def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader)
@@ -520,7 +540,9 @@ class ReplicaManager:
                 transport=self._transport,
                 config=self._config,
                 throttle=self._throttle,
+                wake_soon=self._ticker.soon,
             )
+            self._ticker.soon()
             if self._tasks is not None:
                 self._tasks.create_task(fetcher.run())
         return fetcher

@@ -158,9 +158,27 @@ class Quorum:
         """Does it lead, with something of its own epoch committed?"""
         return self._books is not None and self._books.active
 
-    def caught_up(self, within_ms: int) -> tuple[ReplicaKey, ...]:
-        """While it leads: replicas that fetched within that time and hold all that is committed."""
-        return () if self._books is None else self._books.caught_up(self.log, self._now, within_ms)
+    def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
+        """While it leads: replicas that fetched within that time before `at` and hold all that is committed."""
+        return () if self._books is None else self._books.caught_up(self.log, at, within_ms)
+
+    @property
+    def due(self) -> Millis | None:
+        """Until then nothing comes of a tick, unless another event comes first; None: nothing at all."""
+        match self.role:
+            case Role.LEADER:
+                assert self._books is not None
+                silent = self._books.silence_ms(self.log, self._now)
+                due = Millis(self._now + self._times.check_quorum - silent)
+                others = self.log.voters.others(self.me)
+                return due if all(map(self._books.has_fetched, others)) else min(due, self._resend_at)
+            case Role.PROSPECTIVE | Role.CANDIDATE:
+                return min(self._deadline, self._resend_at)
+            case Role.RESIGNED if self._owes_farewell:
+                return self._now
+            case Role.OBSERVER:
+                return None
+        return self._deadline
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; the effects are to be carried out in their order."""
@@ -306,8 +324,12 @@ class Quorum:
         elif self._resend_due():
             self._send_begin_epoch()
 
+    @property
+    def _resend_at(self) -> Millis:
+        return Millis(self._sent_at + self._times.resend)
+
     def _resend_due(self) -> bool:
-        return self._now - self._sent_at >= self._times.resend
+        return self._now >= self._resend_at
 
     # --- standing for election ------------------------------------------------------------------------------------
 

@@ -255,8 +255,12 @@ class QuorumCluster:
     # --- carrying out ---
 
     def give(self, node: int, event: Event) -> None:
-        replica = self.replicas[node]
-        for effect in self.core(node).handle(event):
+        replica, core = self.replicas[node], self.core(node)
+        due = core.due
+        effects = core.handle(event)
+        if isinstance(event, Ticked) and (due is None or event.at < due):
+            assert effects == [], f"a tick before it was due made {effects}"
+        for effect in effects:
             self._carry_out(node, replica, effect)
         if replica.moved:  # as the driver does: once all effects are carried out
             replica.moved = False

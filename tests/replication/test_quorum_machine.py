@@ -91,7 +91,7 @@ class QuorumMachine(RuleBasedStateMachine):
             left = VoterSet(view.voters.others(me))
             if left.is_majority({other.me for other in cluster.replicas.values()}):
                 cluster.append(node, "removed", left)
-        elif me in cluster.core(node).caught_up(1_000) and len(view.voters.members) < 5:
+        elif me in cluster.core(node).caught_up(Millis(cluster.now), 1_000) and len(view.voters.members) < 5:
             others = [voter for voter in view.voters.members if voter.node_id != member]
             if len(others) == len(view.voters.members):
                 cluster.append(node, "added", VoterSet(tuple(sorted([*others, me]))))

@@ -65,7 +65,7 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
     patch.setattr(storage_log, "prepare_follower", prepare_follower)
     patch.setattr(replica_fetcher.ReplicaFetcher, "_receive", receive)
     patch.setattr(replica_fetcher.ReplicaFetcher, "want", want)
-    patch.setattr(replica_fetcher.ReplicaFetcher, "tick", lambda self: None)
+    patch.setattr(replica_fetcher.ReplicaFetcher, "tick", lambda self, ticks: None)
     patch.setattr(follower.PartitionFollower, "_answered", answered)
 
 

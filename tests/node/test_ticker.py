@@ -1,0 +1,112 @@
+"""Ticks that nobody needs are slept through; those that somebody needs come on time."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.ticker import Ticker
+from tests.sim.clock import SimClock
+from tests.sim.loop import SimLoop
+from tidelog.types import Millis
+
+TICK_MS = 50
+
+
+class Owner:
+    """Somebody with deadlines, who notes when it was called and how many ticks it was told."""
+
+    def __init__(self) -> None:
+        self.loop = SimLoop(random.Random(1))
+        self.clock = SimClock(self.loop)
+        self.ticker = Ticker(self.clock, TICK_MS, self._tick)
+        self.called: list[tuple[int, int]] = []
+        self.dues: list[int] = []
+        self.missed: list[int] = []
+        self._task = self.loop.create_task(self.ticker.run())
+
+    def _tick(self, now: Millis, ticks: int) -> Millis | None:
+        self.called.append((now, ticks))
+        self.missed += [due for due in self.dues if due + 2 * TICK_MS <= now]
+        self.dues = [due for due in self.dues if due > now]
+        return Millis(min(self.dues)) if self.dues else None
+
+    def ask(self, due: int) -> None:
+        self.dues.append(due)
+        self.ticker.by(Millis(due))
+
+    def run(self, ms: int) -> list[tuple[int, int]]:
+        """Let time pass; what was called meanwhile."""
+        before = len(self.called)
+        self.loop.run_for(ms / 1000)
+        return self.called[before:]
+
+    def close(self) -> None:
+        self._task.cancel()
+        self.loop.run_until(self._task.done, within=1)
+        self.loop.dispose()
+
+
+def test_whoever_wants_nothing_is_left_asleep() -> None:
+    owner = Owner()
+    assert owner.run(10_000) == [(50, 1)]
+    owner.close()
+
+
+def test_a_deadline_is_met_by_the_first_tick_behind_it_and_the_ticks_before_it_are_slept_through() -> None:
+    owner = Owner()
+    owner.run(60)
+    owner.ask(1_020)
+    assert owner.run(2_000) == [(1_050, 20)]
+    owner.close()
+
+
+def test_what_comes_up_in_a_long_sleep_has_the_next_tick() -> None:
+    owner = Owner()
+    owner.run(60)
+    owner.ask(5_000)
+    owner.run(400)
+    owner.ticker.soon()
+    assert owner.run(100) == [(500, 9)]
+    assert owner.run(10_000) == [(5_000, 90)], "the one that slept longer does not call a second time"
+    owner.close()
+
+
+def test_a_later_wish_does_not_put_off_an_earlier_one() -> None:
+    owner = Owner()
+    owner.run(60)
+    owner.ask(500)
+    owner.ask(900)
+    assert [now for now, _ in owner.run(2_000)] == [500, 900]
+    owner.close()
+
+
+def test_a_tick_that_raises_ends_the_ticker() -> None:
+    loop = SimLoop(random.Random(1))
+
+    def fail(_: Millis, __: int) -> Millis | None:
+        raise ValueError("broken")
+
+    task = loop.create_task(Ticker(SimClock(loop), TICK_MS, fail).run())
+    loop.run_until(task.done, within=1)
+    assert isinstance(task.exception(), BaseExceptionGroup)
+    loop.dispose()
+
+
+@given(st.lists(st.tuples(st.integers(1, 400), st.integers(0, 3_000)), max_size=30))
+def test_no_deadline_is_missed_and_ticks_are_counted(wishes: list[tuple[int, int]]) -> None:
+    owner = Owner()
+    for pause, ahead in wishes:
+        owner.run(pause)
+        owner.ask(owner.clock.monotonic_ms() + ahead)
+    owner.run(4_000)
+    owner.close()
+    assert owner.missed == []
+    assert owner.dues == []
+    ends = [now for now, _ in owner.called]
+    assert all(now % TICK_MS == 0 for now in ends), "only ticks"
+    assert len(set(ends)) == len(ends)
+    counted = [sum(ticks for _, ticks in owner.called[: number + 1]) for number in range(len(ends))]
+    assert counted == [now // TICK_MS for now in ends]
