@@ -34,6 +34,8 @@ def divergence(
     Returns None where it agrees; else this log's largest epoch not above `last_epoch` and its end; epoch -1, with the
     log start for an end, where the two have none in common.
     """
+    if history and history[-1].epoch == last_epoch and history[-1].start_offset <= next_offset <= log_end:
+        return None  # as nearly always
     if last_epoch == NO_LEADER_EPOCH:
         return None if next_offset <= log_end else EpochEnd(NO_LEADER_EPOCH, log_start)
     end = end_of_epoch(history, last_epoch, log_end)

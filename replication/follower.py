@@ -24,9 +24,8 @@ Left to others: bytes (storage/), the stream and its fetch numbers (node/replica
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from replication.epochs import common_end
 from replication.follower_events import (
@@ -69,16 +68,14 @@ class FollowerState(Enum):
     PAUSED = "a refusal is being waited out"
 
 
-@dataclass(frozen=True, slots=True)
-class _Committed:
+class _Committed(NamedTuple):
     """What an answer said beside its records: to be taken once those are appended."""
 
     watermark: Offset
     log_start: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenFetch:
+class _OpenFetch(NamedTuple):
     fetch_id: int
     next_offset: Offset
 

@@ -7,7 +7,7 @@ before it hands over anything else. Times are monotonic milliseconds, stamped by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidelog.errors import TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
@@ -15,8 +15,7 @@ from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
+class LogView(NamedTuple):
     """The follower's log as it is now; `last_epoch` is that of its last record, -1 where it is empty."""
 
     log_start: Offset
@@ -25,8 +24,7 @@ class LogView:
     last_epoch: LeaderEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class StreamReady:
+class StreamReady(NamedTuple):
     """The stream to the leader can take a fetch now; it is to bear this number, never used before on the stream."""
 
     fetch_id: int
@@ -37,8 +35,7 @@ class StreamBroken:
     """The stream to the leader is gone, and with it whatever was open on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The leader answered a fetch.
 
     error: why not; else `diverging`, or records (maybe none) together with the leader's watermark.
@@ -58,8 +55,7 @@ class Answered:
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogChanged:
+class LogChanged(NamedTuple):
     """An append, a truncation or a restart was carried out."""
 
     log: LogView
@@ -74,8 +70,7 @@ class LogFailed:
     at: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class HeldMoved:
+class HeldMoved(NamedTuple):
     """More of the log is as durable as the topic asks."""
 
     held: Offset
@@ -98,8 +93,7 @@ class WantFetch:
     """There is a fetch to send: say `StreamReady` as soon as the stream can take it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendFetch:
+class SendFetch(NamedTuple):
     """Send this fetch. refused: what came for the last one was damaged."""
 
     fetch_id: int
@@ -130,8 +124,7 @@ class RestartAt:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceWatermark:
+class AdvanceWatermark(NamedTuple):
     """Everything below `offset` is committed, and in this log."""
 
     offset: Offset
@@ -144,8 +137,7 @@ class AdvanceLogStart:
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class ReportHeld:
+class ReportHeld(NamedTuple):
     """Tell the leader at once what is held; the fetch goes on waiting."""
 
     held: Offset

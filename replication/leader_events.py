@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias
 
 from tidelog.errors import TidelogError
 from tidelog.types import Acks, EpochEnd, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
@@ -49,16 +49,14 @@ class StateKnown:
     at: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The leader's own log grew to `log_end`; `held` of it is as durable as the topic asks."""
 
     log_end: Offset
     held: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class LocalHeld:
+class LocalHeld(NamedTuple):
     """More of the leader's own log is as durable as the topic asks."""
 
     held: Offset
@@ -71,8 +69,7 @@ class LogStartMoved:
     log_start: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class AckAwaited:
+class AckAwaited(NamedTuple):
     """A produce request whose records end at `end_offset` (one past the last) waits, at the latest until `deadline`."""
 
     ticket: Ticket
@@ -81,8 +78,7 @@ class AckAwaited:
     deadline: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetched:
+class FollowerFetched(NamedTuple):
     """A follower asks for records from `next_offset`, its log end, on; `last_epoch` is that of its last record (-1:
     none). fetch_id: grows from each fetch of its process to the next."""
 
@@ -98,8 +94,7 @@ class FollowerFetched:
     at: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerHeld:
+class FollowerHeld(NamedTuple):
     """What a follower holds moved while its fetch waits."""
 
     replica: NodeId
@@ -162,15 +157,13 @@ LeaderEvent: TypeAlias = (
 # --- effects ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CommitUpTo:
+class CommitUpTo(NamedTuple):
     """The high watermark moved: every offset below is committed."""
 
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(NamedTuple):
     """These produce requests are done, as their producers asked."""
 
     tickets: tuple[Ticket, ...]

@@ -18,6 +18,7 @@ import errno
 import os
 import random
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from storage.fake_tree import BLOCK_BYTES, Folder, Inode
@@ -416,7 +417,7 @@ class FakeDisk:
     # --- the tree -------------------------------------------------------------------------------------------------
 
     def _parent(self, path: str) -> tuple[Folder, str]:
-        folder, _, name = path.rpartition("/")
+        folder, name = _split(path)
         return self._folder(folder), name
 
     def _folder(self, path: str) -> Folder:
@@ -455,5 +456,13 @@ class FakeDisk:
                 node.mapped = 0
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@lru_cache(maxsize=4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
+
+
+@lru_cache(maxsize=4096)
+def _split(path: str) -> tuple[str, str]:
+    """A path's folder and its name there."""
+    folder, _, name = path.rpartition("/")
+    return folder, name

@@ -114,6 +114,9 @@ class PartitionKey:
     topic_id: TopicId
     partition: PartitionIndex
 
+    def __hash__(self) -> int:  # as its default less three calls: maps by partition are asked for each batch
+        return hash((self.topic_id.int, self.partition))
+
     def __str__(self) -> str:
         return f"{self.topic_id}-{self.partition}"
 

@@ -16,6 +16,7 @@ from replication.leader_events import Appended
 from storage.append_info import Origin
 from storage.fake_disk import FakeDisk
 from storage.log import Log
+from storage.segment import LogSegment
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records import walk_headers
@@ -177,15 +178,18 @@ class Places:
     KEPT: Final = 8
 
     def __init__(self) -> None:
-        self._places: dict[Log, dict[int, tuple[str, int]]] = {}
+        self._places: dict[Log, dict[int, tuple[LogSegment, int]]] = {}
 
     def read_on(self, log: Log, disk: FakeDisk, start: int, end: int) -> bytes | None:
         """Whole batches from `start` up to `end`, where that is known to lie in one file; else None."""
-        places = self._places.setdefault(log, {})
-        path, begin = places.get(start, (log.active.path, 0))
-        if path != log.active.path or (start not in places and start != log.active.base_offset):
+        places = self._places.get(log)
+        if places is None:
+            places = self._places[log] = {}
+        active = log.active
+        segment, begin = places.get(start, (active, 0))
+        if segment is not active or (begin == 0 and start != active.base_offset):
             return None
-        content = bytes(memoryview(disk._file(path).seen.data)[begin : log.active.size])
+        content = bytes(memoryview(disk._file(active.path).seen.data)[begin : active.size])
         position, at = 0, start
         with contextlib.suppress(CorruptRecord):  # no batch begins there any more
             for header in walk_headers(content):
@@ -194,7 +198,7 @@ class Places:
                 position, at = header.end, header.last_offset + 1
         if at != end:
             return None
-        places[end] = path, begin + position
+        places[end] = segment, begin + position
         if len(places) > self.KEPT:
             del places[min(places)]
         return content[:position]
