@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from storage.checkpoints import LOG_FOLDER, read_partition_metadata, write_partition_metadata
 from storage.clock import WallClock
-from storage.config import LogConfig
+from storage.config import INT64_MAX, LogConfig
 from storage.deleted_files import remove_files
 from storage.executor import Executor, InlineExecutor
 from storage.files import Files, is_full
@@ -90,6 +90,12 @@ def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress],
     return tell
 
 
+def waits(log: Log) -> bool:
+    """Is there something that only time, or another attempt, brings about: a flush, or the removal of files?"""
+    unflushed = log.log_end_offset > log.recovery_point and log.config.flush_ms < INT64_MAX
+    return unflushed or log.held < log.log_end_offset or log.front.has_deleted
+
+
 class DataFolder:
     """A data folder in use by this process.
 
@@ -138,6 +144,10 @@ class DataFolder:
         """Where work runs that takes long and may be interrupted: cleaning and the scrub."""
         self._identity = identity
         self._seen: set[PartitionKey] = set()
+        self._stirred: dict[Log, None] = {}
+        """Logs that wait for a flush, or for files to be removed, as far as is known: nobody looks after the others."""
+        self._unwritten = True
+        """May the checkpoints say something else than what is so?"""
 
     @classmethod
     def open(
@@ -275,6 +285,7 @@ class DataFolder:
         log = Log(self, path, tp, topic_id, config, loaded, self.claims.high_watermark(tp))
         self.notes.extend(log.notes)
         self.logs[tp] = log
+        self.stirred(log)
         self._seen.add(key)
         if log.damage is None and log.held > known.held:
             self.note_held(log)
@@ -321,6 +332,7 @@ class DataFolder:
 
         log = self._guard(f"creating {tp}", make)
         self.logs[tp] = log
+        self.stirred(log)
         self._seen.add(key)
         self.missing.pop(key, None)
         self.commit.request(log)
@@ -406,6 +418,11 @@ class DataFolder:
             self.offline = why
             self.on_offline(self)
 
+    def stirred(self, log: Log) -> None:
+        """Something about the log is another than before: look after it from time to time until nothing waits."""
+        self._stirred[log] = None
+        self._unwritten = True
+
     def note_held(self, log: Log) -> None:
         """Write the held mark of a log that has moved up."""
         try:
@@ -416,6 +433,8 @@ class DataFolder:
     def take_room(self, tp: TopicPartition, size: int) -> None:
         """Bytes are about to be appended, or a log to be made. The metadata log may use the reserve: without it nothing
         could be deleted. Raises DiskFull, KafkaStorageError."""
+        if (log := self.logs.get(tp)) is not None:
+            self.stirred(log)
         if tp.topic != METADATA_TOPIC:
             try:
                 self.reserve.take(size)
@@ -424,14 +443,17 @@ class DataFolder:
 
     def lower_marks(self, log: Log, offset: Offset) -> None:
         """Before a truncation: the files claim nothing at or above `offset` any more, durably. Raises OSError."""
+        self.stirred(log)
         self.claims.lower(log, offset)
 
     def note_log_start(self, log: Log) -> None:
         """Write down where the log starts now, durably. Raises OSError."""
+        self.stirred(log)
         self.claims.note_log_start(log)
 
     def allow_holes(self, log: Log, end: Offset) -> None:
         """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
+        self.stirred(log)
         self.claims.allow_holes(log, end)
 
     def cleaned(self, log: Log) -> Offset | None:
@@ -447,6 +469,7 @@ class DataFolder:
         self.commit.request(log)
 
     def _log_held(self, log: Log) -> None:
+        self.stirred(log)
         self.on_held(log)
 
     def _flush_failed(self, error: BaseException) -> None:
@@ -461,14 +484,16 @@ class DataFolder:
     def request_flushes(self) -> None:
         """Flush the logs whose `flush.ms` has run out, and again those that a full disk kept from being flushed."""
         now = self.clock.wall_ms()
-        for log in self.logs.values():
-            if log.flush_overdue(now) or log.held < log.log_end_offset:
+        for log in list(self._stirred):
+            if log.closed or not waits(log):
+                del self._stirred[log]
+            elif log.flush_overdue(now) or log.held < log.log_end_offset:
                 self.commit.request(log)
 
     def remove_deleted_files(self) -> None:
         """Remove, in the background, files that are out of their logs for `file.delete.delay.ms`."""
         now = self.clock.wall_ms()
-        paths = [path for log in self.logs.values() for path in log.take_deleted(now)]
+        paths = [path for log in self._stirred if not log.closed for path in log.take_deleted(now)]
         if paths:
             self.executor.submit(lambda: remove_files(self.files, paths), self._removed)
 
@@ -481,14 +506,16 @@ class DataFolder:
     def write_checkpoints(self) -> None:
         """Write recovery points, high watermarks and log starts in the background, where they changed. To be called
         every few seconds."""
-        if self.offline is not None:
+        if self.offline is not None or not self._unwritten:
             return
+        self._unwritten = False
         write = self.claims.prepare(self.logs.values())
         if write is None:
             return
 
         def done(result: object) -> None:
             if isinstance(result, OSError):
+                self._unwritten = True
                 self._flush_failed(self.fail("writing checkpoints", result))
 
         self.executor.submit(write, done)

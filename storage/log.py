@@ -98,7 +98,6 @@ class Log:
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
-        self.notes: tuple[str, ...] = tuple(loaded.notes)
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
@@ -112,7 +111,7 @@ class Log:
             high_watermark=self.high_watermark,
             now=folder.clock.wall_ms(),
         )
-        self.notes += self._producers.notes
+        self.notes: tuple[str, ...] = (*loaded.notes, *self._producers.notes)
         self.lost = LogDamage(loaded.damage, self._producers.damage)
         """What of it is lost, and what that forbids."""
         self._epochs = loaded.epochs
@@ -201,6 +200,7 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
+        self.folder.stirred(self)
         self._producers.high_watermark_moved(offset)
         return True
 
@@ -211,6 +211,7 @@ class Log:
             self._reader.holes_below = INT64_MAX if config.compact else self.log_end_offset
         self.config = config
         self.rules = append_rules(config)
+        self.folder.stirred(self)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -307,8 +308,7 @@ class Log:
             inspected=inspected,
         )
         if prepared is not None and prepared.info.stats.converted_records:
-            took = max(0, self.folder.clock.wall_ms() - now)
-            stats = prepared.info.stats._replace(conversion_ms=took)
+            stats = prepared.info.stats._replace(conversion_ms=max(0, self.folder.clock.wall_ms() - now))
             prepared = prepared._replace(info=prepared.info._replace(stats=stats))
         return prepared
 

@@ -38,6 +38,10 @@ class LogFolder(Protocol):
         """Take the folder offline, unless it is merely full. Returns the error to raise."""
         ...
 
+    def stirred(self, log: Log) -> None:
+        """Something about the log is another than before: look after it."""
+        ...
+
     def note_held(self, log: Log) -> None:
         """What the log holds has moved up: write the mark."""
         ...

@@ -162,6 +162,11 @@ class LogStart:
     def _put_aside(self, paths: list[str], now: Millis) -> None:
         self._deleted.put(paths, now + self._log.config.file_delete_delay_ms)
 
+    @property
+    def has_deleted(self) -> bool:
+        """Do files wait to be removed?"""
+        return len(self._deleted) > 0
+
     def take_deleted(self, now: Millis) -> list[str]:
         """The files whose time has come."""
         return self._deleted.take(now)
