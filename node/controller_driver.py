@@ -54,6 +54,9 @@ _log = logging.getLogger("node.controller")
 TICK_MS: Final = 100
 """How exactly sessions end. Well below half a session, by which the controller notices that it stood still itself."""
 
+LISTEN_MS: Final = 200
+"""As long as it is not the active one: what it hears meanwhile tells it the time too. Below half a session likewise."""
+
 ASK_MS: Final = 1_000
 """How long a replica may take to say how much it has, before others are elected without it."""
 
@@ -98,7 +101,7 @@ class ControllerDriver:
 
     async def _tick(self) -> None:
         while True:
-            await self._clock.sleep_ms(TICK_MS)
+            await self._clock.sleep_ms(TICK_MS if self._controller.active else LISTEN_MS)
             self._handle(Ticked(self.now()))
 
     async def _ask_log_ends(self, question: AskLogEnds) -> None:
