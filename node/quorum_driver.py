@@ -269,11 +269,13 @@ class QuorumDriver:
 
     async def _give(self, event: Event, take: TakeFetched | None) -> None:
         assert self.core is not None
+        led = self._view.leads
         effects = self.core.handle(event)
         due = self.core.due
         if due is not None:
             self._ticker.by(due)
-        self._show()
+        if led or not self.core.leads or not any(isinstance(effect, Persist) for effect in effects):
+            self._show()  # else it leads by its own vote alone: nobody is to hear of that before the vote is durable
         for effect in effects:
             match effect:
                 case TakeRecords() | CutLog() | TakeSnapshot():
@@ -281,6 +283,7 @@ class QuorumDriver:
                     take(effect)
                 case Persist(state):
                     await self._persist(state)
+                    self._show()
                 case _:
                     self._carry_out(effect)
 

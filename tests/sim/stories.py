@@ -399,6 +399,23 @@ def voter_starts_on_a_full_disk(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def only_voter_has_not_voted_yet(sim: Simulation) -> None:
+    """Who leads by its own vote alone says so once that vote is on its disk: it ends before that, and its next life
+    leads in the same epoch, in which nothing was said."""
+    sim.start(nodes=3, min_insync=2)
+    write(sim, 0, "a", 3)
+    voter = 0
+    sim.kill(voter)
+    sim.break_disk(voter, "write", error=errno.ENOSPC, path="quorum-state", times=1_000)
+    sim.restart(voter)
+    sim.never(lambda: leads_quorum(sim, voter), seconds=2, what="it leads without having voted")
+    sim.power_off(voter)
+    sim.mend_disk(voter)
+    sim.restart(voter)
+    sim.run_until(lambda: leads_quorum(sim, voter), what="the voter leads the quorum again")
+    sim.must_heal()
+
+
 def refused_fetch_is_sent_again(sim: Simulation) -> None:
     """A follower that hears of a leadership before the leader does is refused, and asks again until it is not."""
     sim.start(nodes=3, min_insync=3, topics=())
@@ -541,6 +558,7 @@ ALL = (
     committed_outlives_its_leader,
     all_machines_lose_power,
     voter_starts_on_a_full_disk,
+    only_voter_has_not_voted_yet,
     refused_fetch_is_sent_again,
     stopped_while_connecting,
     folder_fails_before_ready,

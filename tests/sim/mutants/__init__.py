@@ -448,6 +448,12 @@ MUTANTS: Final = (
         "the leader knows the record",
     ),
     # the quorum
+    Mutant(
+        quorum.the_only_voter_leads_before_it_has_voted,
+        "found",
+        stories.only_voter_has_not_voted_yet,
+        "it leads without having voted",
+    ),
     Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS),
     Mutant(
         quorum.any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"

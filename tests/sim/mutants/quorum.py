@@ -30,6 +30,17 @@ def a_vote_is_written_behind_its_answer(patch: Patch) -> None:
     patch.setattr(quorum_driver.QuorumDriver, "_persist", begin)
 
 
+def the_only_voter_leads_before_it_has_voted(patch: Patch) -> None:
+    """Who leads by its own vote says so while that is on its way to the disk."""
+
+    async def show_and_persist(self: Any, state: Any) -> None:
+        self._show()
+        await persist(self, state)
+
+    persist = quorum_driver.QuorumDriver._persist
+    patch.setattr(quorum_driver.QuorumDriver, "_persist", show_and_persist)
+
+
 def who_was_removed_never_stands(patch: Patch) -> None:
     """Though the record that removes it may be on its disk alone."""
     patch.setattr(quorum_log_view.LogView, "may_stand", lambda self, replica: replica in self.voters)
