@@ -316,6 +316,8 @@ class Controller:
     def _heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         self._sessions.advance(beat.at)
         node = self._current(beat.node_id, beat.node_epoch)
+        if node.draining and node.fenced and not beat.want_drain:
+            return HeartbeatAnswer(fenced=True, drained=False)  # late words: it has said good-bye since
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)

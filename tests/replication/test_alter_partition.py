@@ -208,6 +208,18 @@ def test_a_drained_node_may_start_again_at_once() -> None:
     world.start(1, life=2)
 
 
+def test_a_late_heartbeat_of_a_drained_node_brings_it_back_to_nothing() -> None:
+    """Sent before it was told to stop, it arrives when the process is gone: the node stays fenced, and its next life
+    need not wait for a session to end."""
+    world = Controlled()
+    world.start(1)
+    sent_at = world.end
+    assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True)
+    world.beat(1, offset=sent_at)
+    assert world.node(1).fenced
+    world.start(1, life=2)
+
+
 def test_all_nodes_drain_at_once_and_the_last_one_keeps_the_set() -> None:
     """Scenario 16: nobody waits for another, and whoever comes back last-in-sync leads again."""
     world = three()
