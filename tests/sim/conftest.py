@@ -1,4 +1,5 @@
-"""The world of a story: `sim`, once for each of a few seeds; a failing story shows its last events."""
+"""The world of a story: `sim`, of the seed and with the voters that the test asks for; a failing story shows its last
+events."""
 
 from __future__ import annotations
 
@@ -10,15 +11,14 @@ import pytest
 if TYPE_CHECKING:
     from tests.sim.world import Simulation
 
-STORY_SEEDS = (1, 2, 3)
 
-
-@pytest.fixture(params=STORY_SEEDS, ids=lambda seed: f"seed={seed}")
+@pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Iterator[Simulation]:
-    """A world that has not begun: `sim.start(...)` makes its cluster."""
+    """A world that has not begun: `sim.start(...)` makes its cluster. Its parameter: the seed, and how many vote."""
     from tests.sim.world import Simulation
 
-    with Simulation(request.param) as world:
+    seed, voters = request.param
+    with Simulation(seed, voters=voters) as world:
         yield world
 
 

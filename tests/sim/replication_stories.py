@@ -188,7 +188,7 @@ def last_member_loses_power(sim: Simulation) -> None:
 def stuck_leader_hands_over(sim: Simulation) -> None:
     """Rule 4: a leader whose own fsync hangs resigns, and the others go on."""
     sim.start(nodes=4, min_insync=2, partitions=12)
-    p, (leader, *_) = away_from_the_voter(sim)
+    p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
     sim.stall_disk(leader)
     sent = sim.produce(TOPIC, b"b", acks="1", partition=p)
@@ -196,7 +196,8 @@ def stuck_leader_hands_over(sim: Simulation) -> None:
     assert not sent.done, "acknowledged by a leader that does not hold it"
     sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), within=10, what="the stuck leader resigns")
     assert leader not in sim.isr(TOPIC, p)
-    write(sim, p, "c", 2)
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    write(sim, p, "c", 2, asking=(sim.leader(TOPIC, p),))
     sim.must_heal()
 
 

@@ -44,8 +44,9 @@ ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
 class Simulation:
     """See the module's words. Use it as a context manager: at its end every unfinished task is put away."""
 
-    def __init__(self, seed: int, *, show: Callable[[str], None] | None = None) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, *, voters: int = 1, show: Callable[[str], None] | None = None) -> None:
+        """voters: of the metadata quorum, where `start` is not told another number."""
+        self.seed, self.voters = seed, voters
         self.rng = self._rng("world")
         self.loop = SimLoop(self._rng("loop"))
         self.trace = Trace(lambda: self.loop.now_us, show)
@@ -113,7 +114,7 @@ class Simulation:
         topics: tuple[str, ...] = ("orders",),
         partitions: int = 1,
         folders: int = 1,
-        voters: int = 1,
+        voters: int | None = None,
         snapshot_bytes: int = SNAPSHOT_BYTES,
         racks: Sequence[str] = (),
         replication: ReplicationConfig | None = None,
@@ -121,8 +122,8 @@ class Simulation:
         **configs: str,
     ) -> None:
         """A cluster of so many nodes, all unfenced, with topics on up to three of them, in sync. voters: of the
-        metadata quorum; with one, which is node 0, the controller stays where it is. racks: one for each node, or
-        none. cleaning: retention and compaction look every second for what may go."""
+        metadata quorum; with one, which is node 0, the controller stays where it is; None: as this world has it.
+        racks: one for each node, or none. cleaning: retention and compaction look every second for what may go."""
         self.min_insync = min_insync
         cluster = [endpoint_of(number) for number in range(nodes)]
         for number in range(nodes):
@@ -135,7 +136,7 @@ class Simulation:
                 note=self.note,
                 on_exit=self._node_ended,
                 folders=folders,
-                voters=voters,
+                voters=self.voters if voters is None else voters,
                 snapshot_bytes=snapshot_bytes,
                 rack=racks[number] if racks else "",
                 replication=replication,
