@@ -164,7 +164,7 @@ def last_member_is_damaged_for_good(sim: Simulation) -> None:
 def replica_comes_back_in_another_folder(sim: Simulation) -> None:
     """Rule 6: replicas are moved away and back while their node hears of neither. The metadata name another of its data
     folders now; what it goes on with lies in that one, or it would be judged by a folder without its records."""
-    sim.start(nodes=4, min_insync=1, partitions=12, folders=2)
+    sim.start(nodes=4, min_insync=1, partitions=24, folders=2)
     comes = NodeId(3)
     states = [s for s in sim.topic(TOPIC).partitions if comes in s.replicas and s.leader not in (0, comes)]
     one = states[0]
