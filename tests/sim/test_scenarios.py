@@ -46,6 +46,7 @@ NEED_ONE_VOTER = {
     producer_stories.later_batch_comes_through,
     producer_stories.resend_meets_too_small_a_set,
     reader_stories.reader_of_what_vanishes,
+    remade_stories.late_registration,
     replication_stories.epochs_that_only_a_follower_has,
     replication_stories.last_member_is_damaged,
     replication_stories.last_member_is_emptied,
