@@ -27,7 +27,7 @@ from storage.log_cleaner import LogCleaner, Piece, measure_log
 from storage.retention import count_deletable
 from tests.storage.cleaning_bench import make_cleaner
 from tests.storage.crash_runs import Machine, booleans, floats, integers, lists, one_of, rule
-from tests.storage.log_model import LogModel, Stored, decisions_end, present_batches
+from tests.storage.log_model import LogModel, Stored, decisions_end, present_offsets
 from tests.storage.workbench import SMALL, TP, Bench, SetClock
 from tidelog.errors import TidelogError
 from tidelog.records.batches import iter_batches
@@ -415,11 +415,11 @@ class CrashMachine(Machine):
     def cut(self, where: float) -> None:
         low = self.cut_limit
         offset = low + int(where * (self.model.end - low))
-        present = present_batches(self.bench.log) if self.config.compact else None
+        present = present_offsets(self.bench.log) if self.config.compact else None
         left = [
             stored
             for stored in self.model.batches
-            if stored.last < offset and (present is None or stored.base in present)
+            if stored.last < offset and (present is None or stored.is_in(present))
         ]
         floor = max(left[-1].last + 1 if left else 0, self.model.start)
         with self.changing(floor=min(floor, self.model.end)):
@@ -455,9 +455,9 @@ class CrashMachine(Machine):
         is known to nobody any more."""
         model, log = self.model, self.bench.log
         if model.compacted_to:
-            present = present_batches(log)
+            present = present_offsets(log)
             model.batches = [
-                stored for stored in model.batches if stored.base in present or stored.base >= model.compacted_to
+                stored for stored in model.batches if stored.is_in(present) or stored.base >= model.compacted_to
             ]
             model.compacted_to = min(model.compacted_to, model.end)
             model.decided_to = min(model.decided_to, model.end)

@@ -48,6 +48,10 @@ class Stored:
         producer = (batch.producer_id, batch.producer_epoch, batch.last_sequence)
         return cls(batch.base_offset, batch.last_offset, epoch, records, producer, batch.is_transactional, marker)
 
+    def is_in(self, present: set[Offset]) -> bool:
+        """Is anything left of it?"""
+        return self.base in present or any(record.offset in present for record in self.records)
+
 
 @dataclass(slots=True)
 class Found:
@@ -314,6 +318,11 @@ def judge_indexes(log: Log, found: Found) -> None:
         assert (None if lookup is None else lookup.offset) == first, f"time {time} is found at {lookup}, not {first}"
 
 
-def present_batches(log: Log) -> set[Offset]:
-    """The base offsets of all batches that a walk along the segments meets."""
-    return {header.base_offset for segment in log.segments for header in segment.walk()}
+def present_offsets(log: Log) -> set[Offset]:
+    """Those of all records in the segments, and the base offsets of batches that have lost theirs."""
+    found: set[Offset] = set()
+    for segment in log.segments:
+        for header in segment.walk():
+            batch = batch_at(segment.file.pread(header.size, header.position))
+            found.update({batch.base_offset}, (record.offset for record in batch.records()))
+    return found

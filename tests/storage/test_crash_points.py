@@ -15,15 +15,19 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.storage.crash_machine import BASE, CrashMachine
 from tests.storage.crash_runs import run_until
 from tidelog.types import Durability
 
 FULL = os.environ.get("FULL") == "1"
-POINTS = int(os.environ.get("CRASH_POINTS", "17000")) * (10 if FULL else 1)
-"""Crash points of one kind of log; there are six."""
+POINTS = int(os.environ.get("CRASH_POINTS", "15000")) * (10 if FULL else 1)
+"""Crash points of one kind of log; there are seven."""
 FIRST_SEED = None if FULL else int(os.environ.get("CRASH_SEED", "20261121"))
 """Where the examples begin: the same in every run, so that a change turns it red and not chance; FULL=1: anywhere."""
+
+pytestmark = pytest.mark.timeout(7_200 if FULL else 600)
 
 
 def judge_crash_points(machine: type[CrashMachine], name: str) -> None:
@@ -55,6 +59,22 @@ class TestPageCacheLog:
             config = replace(BASE, durability=Durability.PAGE_CACHE, flush_messages=20)
 
         judge_crash_points(PageCache, type(self).__name__)
+
+
+class TestCompactedPageCacheLog:
+    def test_power_fails_at_every_call(self) -> None:
+        class CompactedPageCache(CrashMachine):
+            config = replace(
+                BASE,
+                durability=Durability.PAGE_CACHE,
+                flush_messages=20,
+                compact=True,
+                delete=False,
+                min_cleanable_ratio=0.0,
+                delete_retention_ms=2_000,
+            )
+
+        judge_crash_points(CompactedPageCache, type(self).__name__)
 
 
 class TestOldFormatLog:
