@@ -12,7 +12,7 @@ from tests.sim.machine import machine_name
 from tests.sim.network import Envelope, Held
 from tests.sim.producers import SimProducer
 from tests.sim.stories import TOPIC, committed, end, leads, write
-from tests.sim.workload import Sent, Transaction
+from tests.sim.workload import Sent
 from tests.sim.world import Simulation
 from tidelog.errors import CommitUnknown
 
@@ -202,29 +202,6 @@ def deposed_leader_is_late(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def decided_transactions_only(sim: Simulation) -> None:
-    """Two transactions and a plain record in between, under a leader that is lost: a reader of decided transactions is
-    given none of an open one, none of the aborted one, and all of the committed one."""
-    sim.start(nodes=4, min_insync=2, partitions=12)
-    p, (leader, *_) = away_from_the_voter(sim)
-    first, second = Transaction(70, 0), Transaction(71, 0)
-    sim.produce(TOPIC, b"before", partition=p).wait()
-    sim.produce_in(first, TOPIC, b"first 0", p).wait()
-    sim.produce_in(second, TOPIC, b"second 0", p).wait()
-    sim.produce(TOPIC, b"between", partition=p).wait()
-    assert sim.read_decided(TOPIC, p) == [b"before"]
-    sim.produce_in(first, TOPIC, b"first 1", p).wait()
-    sim.decide(first, commit=False)
-    assert sim.read_decided(TOPIC, p) == [b"before"]
-    sim.kill(leader)
-    sim.run_until(lambda: sim.leader(TOPIC, p) not in (leader, -1), what="another node leads")
-    sim.produce_in(second, TOPIC, b"second 1", p).wait()
-    assert sim.read_decided(TOPIC, p) == [b"before"]
-    sim.decide(second, commit=True)
-    assert sim.read_decided(TOPIC, p) == [b"before", b"second 0", b"between", b"second 1"]
-    sim.must_heal()
-
-
 ALL: tuple[Callable[[Simulation], None], ...] = (
     answer_is_lost,
     later_batch_comes_through,
@@ -233,5 +210,4 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     ids_outlive_the_cluster,
     cut_takes_producers_with_it,
     deposed_leader_is_late,
-    decided_transactions_only,
 )

@@ -120,6 +120,7 @@ class Workload:
         coordinator = Coordinator(self._sim, producer_id, rng)
         while not self._stopping:
             transaction = coordinator.begin()
+            transaction.registered.add(rng.choice(self._places(decided=True)))
             for _ in range(rng.randint(1, 5)):
                 count += 1
                 sent = self._sent(client, count, (0, 100), transaction=transaction)
@@ -139,9 +140,8 @@ class Workload:
 
     async def _linger(self, client: Client, transaction: Transaction) -> None:
         """The old instance of a producer goes on in partitions that its transaction has."""
-        places = [(sent.topic, sent.partition) for sent in transaction.sent]
         for count in range(3):
-            topic, partition = client.rng.choice(places)
+            topic, partition = client.rng.choice(transaction.places)
             value = f"{client.process.name}-{count}".encode()
             sent = Sent(topic, partition, value, -1, key=b"key-0", transaction=transaction)
             transaction.sent.append(sent)

@@ -17,6 +17,7 @@ from tests.sim import (
     remade_stories,
     replication_stories,
     stories,
+    transaction_stories,
 )
 from tests.sim.world import Simulation
 
@@ -30,6 +31,7 @@ STORIES = [
     *producer_stories.ALL,
     *controller_stories.ALL,
     *remade_stories.ALL,
+    *transaction_stories.ALL,
 ]
 
 

@@ -61,8 +61,7 @@ class Coordinator:
 
 def unmarked(sim: Simulation, transaction: Transaction) -> list[tuple[str, int]]:
     """The partitions of a transaction in which its marker is not committed."""
-    places = sorted({(sent.topic, sent.partition) for sent in transaction.sent})
-    return [place for place in places if transaction.marker not in sim.ledger(*place).markers]
+    return [place for place in transaction.places if transaction.marker not in sim.ledger(*place).markers]
 
 
 def append_marker(

@@ -64,6 +64,13 @@ class Transaction:
     sent: list[Sent] = field(default_factory=list)
     marker_epoch: int = -1
     """The producer epoch that its markers bear; -1: its own."""
+    registered: set[tuple[str, int]] = field(default_factory=set)
+    """Partitions that the coordinator was told of, whether anything was sent there or not."""
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Where it gets markers."""
+        return sorted({(sent.topic, sent.partition) for sent in self.sent} | self.registered)
 
     @property
     def marker(self) -> tuple[int, int]:

@@ -507,9 +507,11 @@ class Simulation:
         client.start(client.produce(sent), f"produces {value[:16]!r}")
         return sent
 
-    def produce_in(self, transaction: Transaction, topic: str, value: bytes, partition: int = 0) -> Sent:
+    def produce_in(
+        self, transaction: Transaction, topic: str, value: bytes, partition: int = 0, *, key: bytes | None = None
+    ) -> Sent:
         """Send one record of a transaction; `.wait()` for the answer."""
-        sent = Sent(topic, partition, value, int(Acks.ALL), transaction=transaction, drive=self.run_until)
+        sent = Sent(topic, partition, value, int(Acks.ALL), transaction=transaction, drive=self.run_until, key=key)
         transaction.sent.append(sent)
         self.checkers.sending(sent)
         client = self.client()

@@ -20,8 +20,9 @@ from tests.sim import (
     remade_stories,
     replication_stories,
     stories,
+    transaction_stories,
 )
-from tests.sim.mutants import controller_rules, controllers, disks, followers, leaders, producers, quorum
+from tests.sim.mutants import controller_rules, controllers, disks, followers, leaders, producers, quorum, transactions
 from tests.sim.mutants.mutant import Mutant
 
 MIXED: Final = "is not what was committed there before"
@@ -79,13 +80,37 @@ MUTANTS: Final = (
     Mutant(
         leaders.the_last_stable_offset_is_one_too_high,
         "transactions",
-        producer_stories.decided_transactions_only,
+        transaction_stories.decided_transactions_only,
         "of one that is open",
+    ),
+    Mutant(
+        transactions.a_fenced_producer_is_let_in,
+        "fencing",
+        transaction_stories.fenced_producer_goes_on,
+        "behind the marker of epoch 1",
+    ),
+    Mutant(
+        transactions.any_coordinator_decides,
+        "fencing",
+        transaction_stories.replaced_coordinator_is_late,
+        "a marker of coordinator epoch 0 is committed",
+    ),
+    Mutant(
+        transactions.what_is_undecided_is_compacted,
+        "S10, transactions",
+        transaction_stories.compaction_stops_at_an_open_transaction,
+        "is missing, below|is not what was committed|the first value",
+    ),
+    Mutant(
+        transactions.open_transactions_are_forgotten,
+        "transactions",
+        transaction_stories.transactions_outlive_all_processes,
+        "open",
     ),
     Mutant(
         leaders.aborted_transactions_are_not_named,
         "transactions",
-        producer_stories.decided_transactions_only,
+        transaction_stories.decided_transactions_only,
         "of one that is aborted",
     ),
     Mutant(

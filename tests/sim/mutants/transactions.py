@@ -1,0 +1,53 @@
+"""Leaders and cleaners that break a rule of transactions: who may write, who may decide, what is decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage import log_cleaner, producer_entry, producer_state
+from storage.cleanable import measure
+from tests.sim.mutants.mutant import Patch
+
+
+def a_fenced_producer_is_let_in(patch: Patch) -> None:
+    """Nobody compares the epoch of a producer with the newest that has written."""
+    patch.setattr(producer_entry.ProducerState, "_check_epoch", lambda *_: None)
+
+
+def any_coordinator_decides(patch: Patch) -> None:
+    """The marker of a coordinator counts though another has taken its place."""
+
+    def after(self: Any, batch: Any, origin: Any) -> Any:
+        return after_marker(self._replace(coordinator_epoch=-1), batch, origin)
+
+    after_marker = producer_entry.ProducerState._after_marker
+    patch.setattr(producer_entry.ProducerState, "_after_marker", after)
+
+
+def what_is_undecided_is_compacted(patch: Patch) -> None:
+    """Compaction stops at the high watermark, not at the last stable offset."""
+
+    def measure_log(log: Any, now: Any) -> Any:
+        return measure(
+            log.segments,
+            log.config,
+            now=now,
+            log_start=log.log_start_offset,
+            log_end=log.log_end_offset,
+            cleaned=log.folder.cleaned(log),
+            limit=min(log.high_watermark, log.recovery_point),
+        )
+
+    patch.setattr(log_cleaner, "measure_log", measure_log)
+
+
+def open_transactions_are_forgotten(patch: Patch) -> None:
+    """A log that is loaded knows of no transaction that was open in its last snapshot."""
+
+    def load(self: Any, up_to: Any, now: Any) -> Any:
+        found = loaded(self, up_to, now)
+        self._ongoing = {}
+        return found
+
+    loaded = producer_state.ProducerStateManager.load
+    patch.setattr(producer_state.ProducerStateManager, "load", load)
