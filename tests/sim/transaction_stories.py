@@ -95,8 +95,15 @@ def replaced_coordinator_is_late(sim: Simulation) -> None:
 def compaction_stops_at_an_open_transaction(sim: Simulation) -> None:
     """A key's value is overruled in a transaction that is open for long, while the log is compacted, and then aborted:
     the value is there."""
-    settings = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_bytes": "1024"}
-    sim.start(nodes=4, min_insync=2, partitions=12, cleaning=True, **settings)
+    sim.start(
+        nodes=4,
+        min_insync=2,
+        partitions=12,
+        cleaning=True,
+        cleanup_policy="compact",
+        min_cleanable_dirty_ratio="0.01",
+        segment_bytes="1024",
+    )
     p, (leader, *_) = away_from_the_voter(sim)
     sim.produce(TOPIC, b"the first value", partition=p, key=b"k").wait()
     transaction = Transaction(PRODUCER, 0)
