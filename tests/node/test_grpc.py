@@ -32,6 +32,8 @@ from tidelog.types import Endpoint, NodeAddress, NodeId
 from tidelog.v1 import admin_pb2, data_pb2
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
+PATIENCE_MS = 60_000
+"""Longer than the busiest machine takes: what is waited for comes, or the test fails."""
 ELSEWHERE = NodeAddress(NodeId(1), Endpoint("other", 9092))
 
 
@@ -111,7 +113,7 @@ async def serving(service: EchoData | None = None) -> AsyncIterator[Fixture]:
     fixture.server.serve({methods.DATA: fixture.service})
     await fixture.server.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_MS / 1000):
             yield fixture
     finally:
         await fixture.transport.close()
@@ -132,7 +134,7 @@ def test_records_travel_in_streams_and_calls() -> None:
             answers = [await stream.receive() for _ in range(3)]
             assert [answer.partitions[0].base_offset for answer in answers if answer] == [len(payload)] * 3
             request = data_pb2.FetchRequest(partitions=[data_pb2.FetchPartition(partition=3)])
-            fetched = await at.transport.call(at.address, methods.DATA_FETCH, request, timeout_ms=5000)
+            fetched = await at.transport.call(at.address, methods.DATA_FETCH, request, timeout_ms=PATIENCE_MS)
             assert bytes(fetched.partitions[0].records) == payload
             stream.close()
             await at.service.gone.wait()
@@ -146,7 +148,7 @@ def test_errors_arrive_as_themselves() -> None:
     async def story() -> None:
         async with serving() as at:
             with pytest.raises(NotLeaderOrFollower, match="orders-3 is led by node 1") as caught:
-                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=5000)
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=PATIENCE_MS)
             assert caught.value.leader == ELSEWHERE
             stream = await at.transport.open_stream(at.address, methods.DATA_FETCH_STREAM)
             with pytest.raises(NotLeaderOrFollower) as caught:
@@ -156,7 +158,7 @@ def test_errors_arrive_as_themselves() -> None:
                 await stream.send(data_pb2.FetchRequest())
             offsets = data_pb2.ListOffsetsRequest()
             with pytest.raises(UnsupportedVersion, match="asked by client"):
-                await at.transport.call(at.address, methods.DATA_LIST_OFFSETS, offsets, timeout_ms=5000)
+                await at.transport.call(at.address, methods.DATA_LIST_OFFSETS, offsets, timeout_ms=PATIENCE_MS)
             assert ("Data.Produce", "NOT_LEADER_OR_FOLLOWER") in at.meter.seen
 
     asyncio.run(story())
@@ -166,7 +168,7 @@ def test_a_defect_is_logged_and_is_an_error_that_says_so(caplog: pytest.LogCaptu
     async def story() -> None:
         async with serving() as at:
             with pytest.raises(UnknownServerError, match="ZeroDivisionError"):
-                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=2), timeout_ms=5000)
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=2), timeout_ms=PATIENCE_MS)
 
     asyncio.run(story())
     assert "a defect: Data.Produce failed" in caplog.text
@@ -187,7 +189,7 @@ def test_a_service_that_the_node_does_not_have_is_named() -> None:
         async with serving() as at:
             request = admin_pb2.DescribeClusterRequest()
             with pytest.raises(UnsupportedVersion, match=r"Admin\.DescribeCluster"):
-                await at.transport.call(at.address, methods.ADMIN_DESCRIBE_CLUSTER, request, timeout_ms=5000)
+                await at.transport.call(at.address, methods.ADMIN_DESCRIBE_CLUSTER, request, timeout_ms=PATIENCE_MS)
 
     asyncio.run(story())
 
@@ -199,7 +201,7 @@ def test_nobody_listens() -> None:
             nowhere = Endpoint("127.0.0.1", taken.getsockname()[1])
             transport = GrpcTransport()
             with pytest.raises(ConnectionFailed, match=f"Data.Produce at {nowhere}: no connection") as caught:
-                await transport.call(nowhere, methods.DATA_PRODUCE, produce(b""), timeout_ms=5000)
+                await transport.call(nowhere, methods.DATA_PRODUCE, produce(b""), timeout_ms=PATIENCE_MS)
             assert caught.value.written is False
             with pytest.raises(ConnectionFailed, match=f"Data.FetchStream at {nowhere}"):
                 await transport.open_stream(nowhere, methods.DATA_FETCH_STREAM)
@@ -213,9 +215,9 @@ def test_a_message_over_the_limit_is_refused_and_the_connection_lives() -> None:
         async with serving() as at:
             request = produce(bytes(2 << 20), acks=1)
             with pytest.raises(InvalidRequest, match="limit"):
-                await at.transport.call(at.address, methods.DATA_PRODUCE, request, timeout_ms=5000)
+                await at.transport.call(at.address, methods.DATA_PRODUCE, request, timeout_ms=PATIENCE_MS)
             with pytest.raises(NotLeaderOrFollower):
-                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=5000)
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=PATIENCE_MS)
 
     asyncio.run(story())
 
@@ -269,7 +271,7 @@ def test_stopping_ends_streams_with_an_error_that_says_so() -> None:
             await stream.send(produce(b"y"))  # what is open goes on
             assert await stream.receive() is not None
             with pytest.raises(NodeShuttingDown, match="ask another node"):
-                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=5000)
+                await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=PATIENCE_MS)
             async with asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(_error_of(stream.receive()))
                 await at.server.stop(grace_ms=1000)
@@ -308,8 +310,8 @@ class LateData(EchoData):
 
     async def fetch_stream(self, stream: Any, caller: Caller) -> None:
         self.stream = stream
-        await stream.send(wire.FetchResponse())
         try:
+            await stream.send(wire.FetchResponse())  # the caller may have it, and be gone, before this returns
             await asyncio.Event().wait()
         finally:
             self.gone.set()
@@ -368,9 +370,9 @@ def test_bytes_that_are_no_message_are_refused_as_such(caplog: pytest.LogCapture
         async with serving() as fixture, grpc.aio.insecure_channel(str(fixture.address)) as channel:
             unary: Any = channel.unary_unary(methods.DATA_PRODUCE.path)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await unary(b"\xff" * 9, timeout=5)
+                await unary(b"\xff" * 9, timeout=PATIENCE_MS / 1000)
             assert type(from_rpc_error(refused.value, address=fixture.address, phase="a test")) is InvalidRequest
-            stream: Any = channel.stream_stream(methods.DATA_PRODUCE_STREAM.path)(timeout=5)
+            stream: Any = channel.stream_stream(methods.DATA_PRODUCE_STREAM.path)(timeout=PATIENCE_MS / 1000)
             await stream.write(b"\xff" * 9)
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await stream.read()
