@@ -16,6 +16,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from node import methods, status
@@ -125,7 +126,8 @@ class QuorumFetcher:
 
     async def _pause(self) -> None:
         """Before all are asked again; news of a leader ends it."""
-        await run_unless(self._driver.changed, self._clock.sleep_ms(RETRY_MS + self._rng.randrange(RETRY_MS)))
+        pause = RETRY_MS + self._rng.randrange(RETRY_MS)
+        await run_unless(self._driver.changed, lambda: self._clock.sleep_ms(pause))
 
     async def _fetch_from(self, target: Endpoint) -> None:
         """Fetch for as long as this target answers as the leader."""
@@ -136,9 +138,9 @@ class QuorumFetcher:
             asked = log.log_end_offset
             wait_ms = self._wait_ms()
             request = self._request(wait_ms)
-            call = self._transport.call(target, methods.QUORUM_FETCH_METADATA, request, timeout_ms=ANSWER_MS + wait_ms)
+            call = partial(self._transport.call, target, methods.QUORUM_FETCH_METADATA, request)
             try:
-                answer = await run_unless(self._driver.changed, call)
+                answer = await run_unless(self._driver.changed, partial(call, timeout_ms=ANSWER_MS + wait_ms))
                 if answer is None:
                     return
                 self._met(target, answer)

@@ -36,15 +36,15 @@ async def finished(begin: Callable[[Callable[[], None]], None]) -> None:
     await future
 
 
-async def run_unless(given_up: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for `work`, or until `given_up` is set: then it is cancelled, and None returned. Raises the TidelogError
-    that `work` raises."""
+async def run_unless(given_up: asyncio.Event, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    """Begin `work` and wait for it, or until `given_up` is set: then it is cancelled, and None returned. Raises the
+    TidelogError that `work` raises."""
     results: list[T] = []
     errors: list[TidelogError] = []
 
     async def attempt() -> None:
         try:
-            results.append(await work)
+            results.append(await work())
         except TidelogError as error:
             errors.append(error)
 

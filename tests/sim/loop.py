@@ -398,9 +398,10 @@ class SimLoop(LoopInterface):
         A coroutine that awaits while it is being closed is closed again, until it gives up.
         """
         self._muted = True
+        unfinished = self.unfinished_tasks()  # nothing else holds one that has not begun
         self._ready.clear()
         self._timers.clear()
-        for task in self.unfinished_tasks():
+        for task in unfinished:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coro = task.get_coro()
             for _ in range(100):
