@@ -49,6 +49,7 @@ class PendingBatch:
         "_encoded",
         "attempt",
         "attempts",
+        "attempts_elsewhere",
         "batch_id",
         "cause",
         "created_ms",
@@ -76,6 +77,8 @@ class PendingBatch:
         self.sealed = False
         self.attempts = 0
         """How often it has been given to a node's stream."""
+        self.attempts_elsewhere = 0
+        """How many of these were before the present leader led: they say nothing of how busy that one is."""
         self.cause: TidelogError | None = None
         """Why the last attempt failed."""
         self.doubt: TidelogError | None = None

@@ -233,6 +233,7 @@ class ProducerCore:
     def _leave_the_old_leader(self, queue: PartitionQueue, at: Millis) -> None:
         """What was sent to it is, with idempotence, sent again at once; else its answer is waited for a little."""
         for batch in queue.begun:
+            batch.attempts_elsewhere = batch.attempts
             attempt = batch.attempt
             if attempt is None:
                 continue
@@ -494,7 +495,7 @@ class ProducerCore:
         for later in queue.begun[queue.begun.index(batch) :]:
             self._take_back(later)
         batch.attempt = None
-        queue.retry_ms = Millis(at + self._backoff(batch.attempts))
+        queue.retry_ms = Millis(at + self._backoff(max(1, batch.attempts - batch.attempts_elsewhere)))
 
     def _take_back(self, batch: PendingBatch) -> None:
         """No stream shall put it on the wire now; what is there already stays."""

@@ -249,6 +249,24 @@ def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
     assert [give.node for give in desk.gives[given:]] == [2]
 
 
+def test_the_pause_begins_small_again_with_a_new_leader() -> None:
+    """A leader that has just been elected may lack in-sync replicas for a moment: a second would be long."""
+    desk = Desk()
+    batch = desk.put()
+    desk.lead(1, epoch=0)
+    desk.tick(5)
+    for _ in range(7):
+        desk.lose(batch, ConnectionFailed("refused"))
+        desk.tick(1_300)
+    desk.lead(2, epoch=1)
+    given = len(desk.gives)
+    for _ in range(2):
+        desk.send()
+        desk.refuse(batch, NotEnoughReplicas("one replica in sync, two needed"))
+        desk.tick(250)
+    assert [give.node for give in desk.gives[given:]] == [2, 2]
+
+
 def test_old_news_about_leaders_changes_nothing() -> None:
     desk = Desk()
     desk.put()
