@@ -96,11 +96,12 @@ def topic(*leaders: int, isr: tuple[int, ...] = (0, 1, 2)) -> TopicDescription:
     return TopicDescription("demo", TopicId(UUID(int=1)), partitions, {})
 
 
-def test_the_node_that_leads_most_is_killed_but_never_the_voter() -> None:
-    assert node_to_kill(topic(0, 0, 0, 2, 1, 2), without={0}) == (2, (3, 5))
-    assert node_to_kill(topic(0, 1, 2, 0, 1, 2), without={0}) == (1, (1, 4))
+def test_the_node_that_leads_most_is_killed_of_several_one_that_is_not_the_controller() -> None:
+    assert node_to_kill(topic(0, 0, 0, 2, 1, 2), controller=0) == (0, (0, 1, 2))
+    assert node_to_kill(topic(0, 1, 2, 0, 1, 2), controller=0) == (1, (1, 4))
+    assert node_to_kill(topic(0, 1, 2, 0, 1, 2), controller=2) == (0, (0, 3))
     with pytest.raises(DemoFailed, match="nothing to kill"):
-        node_to_kill(topic(0, -1, 0), without={0})
+        node_to_kill(topic(-1, -1), controller=0)
 
 
 def test_in_sync_sizes_of_a_topic() -> None:
