@@ -300,7 +300,8 @@ class Controller:
             return Registered(previous.node_epoch)
         if previous is not None:
             registration.refuse_late(request, previous)
-        if previous is not None and self._sessions.alive(request.node_id):
+        in_session = previous is not None and self._sessions.alive(request.node_id)
+        if previous is not None and in_session and not registration.has_ended(previous, request):
             raise registration.duplicate(previous, self._sessions.remaining_ms(request.node_id))
         batch = Batch(self.image)
         batch.add([registration.record_of(request)])

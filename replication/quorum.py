@@ -72,7 +72,7 @@ class QuorumTimes:
 
     fetch_timeout: without an answer of the leader for so long, and up to `jitter` more, a follower stands.
     vote_timeout: a round of votes may take so long, and up to as much more; each further candidacy twice as long.
-    resend: votes and news of a leadership are sent again after so long without an answer.
+    resend: votes, news of a leadership and of its end are sent again after so long.
     succession: from one successor that a resigning leader names to the next.
     """
 
@@ -125,7 +125,7 @@ class Quorum:
         self._retired = False
         self._effects: list[Effect] = []
         self.role = self._first_role(state)
-        self._owes_farewell = self.role is Role.RESIGNED
+        self._successors = self.log.voters.others(me) if self.role is Role.RESIGNED else ()
         self._over: LeaderEpoch | None = None
         self._deadline = self._later(times.fetch_timeout, times.jitter)
 
@@ -172,10 +172,8 @@ class Quorum:
                 due = Millis(self._now + self._times.check_quorum - silent)
                 others = self.log.voters.others(self.me)
                 return due if all(map(self._books.has_fetched, others)) else min(due, self._resend_at)
-            case Role.PROSPECTIVE | Role.CANDIDATE:
+            case Role.PROSPECTIVE | Role.CANDIDATE | Role.RESIGNED:
                 return min(self._deadline, self._resend_at)
-            case Role.RESIGNED if self._owes_farewell:
-                return self._now
             case Role.OBSERVER:
                 return None
         return self._deadline
@@ -304,15 +302,14 @@ class Quorum:
                 if overdue:
                     self._stand(Cause.FETCH_TIMEOUT)
             case Role.UNATTACHED | Role.VOTED | Role.RESIGNED:
-                if self._owes_farewell and self.role is Role.RESIGNED:
-                    self._send_end_epoch(self.log.voters.others(self.me))
+                if self.role is Role.RESIGNED and self._resend_due():
+                    self._send_end_epoch()
                 if overdue:
                     self._stand(Cause.ELECTION_TIMEOUT)
             case Role.OBSERVER:
                 pass
             case _:
                 assert_never(self.role)
-        self._owes_farewell = False
 
     def _tick_leader(self) -> None:
         """A leader that no majority fetches from resigns: another may lead by now, and it could commit nothing."""
@@ -450,15 +447,17 @@ class Quorum:
 
     def _resign(self, cause: Cause) -> None:
         assert self._books is not None
-        successors = self._books.successors(self.log)
+        self._successors = self._books.successors(self.log)
         self._move(cause, Role.RESIGNED)
         self.leader_id = NO_NODE
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
-        self._send_end_epoch(successors)
+        self._send_end_epoch()
 
-    def _send_end_epoch(self, successors: tuple[ReplicaKey, ...]) -> None:
-        farewell = EndEpoch(self.epoch, self.me.node_id, successors)
-        self._effects.extend(SendEndEpoch(voter, farewell) for voter in successors)
+    def _send_end_epoch(self) -> None:
+        """Until it stands itself: a voter that was killed too may start only now, and would wait for this leader."""
+        self._sent_at = self._now
+        farewell = EndEpoch(self.epoch, self.me.node_id, self._successors)
+        self._effects.extend(SendEndEpoch(voter, farewell) for voter in self._successors)
 
     def _maybe_commit(self) -> None:
         books = self._books
@@ -532,6 +531,8 @@ class Quorum:
             self._move(Cause.LEADER_RESIGNED, Role.UNATTACHED if self.role is not Role.OBSERVER else Role.OBSERVER)
             self.leader_id = NO_NODE
             self._await_succession(request)
+        elif request.epoch == self.epoch != self._over and self.role in (Role.UNATTACHED, Role.VOTED):
+            self._await_succession(request)  # it voted in that epoch, and has not heard yet, or no more, who won it
         self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
 
     def _await_succession(self, request: EndEpoch) -> None:

@@ -11,6 +11,7 @@ Kept true:
   4. A process registers only once it has seen the last registration of its node: a late copy of an earlier one counts
      for nothing.
   5. A replica that nobody counts on and whose folder is gone is given a folder that is there.
+  6. A process takes the place of one that was heard of a moment ago only where that one has ended for sure.
 """
 
 from __future__ import annotations
@@ -68,6 +69,19 @@ def refuse_late(request: RegisterNode, previous: NodeRegistration) -> None:
             f"node {request.node_id} was registered with number {previous.node_epoch}, this process has applied the "
             f"metadata log up to {request.metadata_offset}: it registers once it has seen that registration"
         )
+
+
+def has_ended(node: NodeRegistration, request: RegisterNode) -> bool:
+    """Is the process that registered before gone, whatever its session says? The one that asks runs on the same boot of
+    the same machine and has the lock of every folder of that one: the folder itself, by the number written there.
+
+    A lock holds among the processes of one machine, wherever the folder lies. Of a copy on another machine it says
+    nothing, so the boot has to be the same one.
+    """
+    written = {folder.folder_id: folder.last_registration for folder in request.folders}
+    return request.boot_id == node.boot_id and all(
+        written.get(folder.folder_id) == node.node_epoch for folder in node.folders
+    )
 
 
 def duplicate(node: NodeRegistration, remaining_ms: int) -> DuplicateNodeRegistration:

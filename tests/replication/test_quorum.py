@@ -24,7 +24,7 @@ from replication.quorum_events import (
 )
 from replication.quorum_roles import TRANSITIONS, QuorumState, Role
 from replication.voters import ReplicaKey, VoterSet
-from tests.replication.quorum_cluster import QuorumCluster, key, voters
+from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
 from tests.replication.quorum_tales import figure_8, leader_that_removed_itself
 from tidelog.types import LeaderEpoch, Millis, Offset
 
@@ -293,6 +293,21 @@ def test_a_killed_leader_that_is_back_at_once_lets_the_others_go_on() -> None:
     cluster.run_until(lambda: cluster.active() is not None)
     assert cluster.now - began < 1_000
     assert cluster.core(cluster.wait_leader()).epoch == 2
+
+
+def test_a_killed_leader_says_so_to_whoever_starts_after_it_too() -> None:
+    """All were killed and come back one after the other: none waits for a leader that is none any more."""
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    cluster.run(300)
+    for node in range(3):
+        cluster.kill(node)
+    cluster.start(leader)
+    cluster.run(400)
+    began = cluster.now
+    cluster.start(next(node for node in range(3) if node != leader))
+    cluster.run_until(lambda: cluster.active() is not None)
+    assert cluster.now - began < TIMES.resend + TIMES.succession + 200, "before anybody's time was up"
 
 
 def test_an_observer_follows_and_gets_only_what_is_committed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replication.controller_events import HeartbeatAnswer, Registered
 from replication.elections import why_leaderless
 from replication.metadata import LOST_FOLDER
@@ -13,7 +15,7 @@ from tidelog.errors import (
     NodeIdNotRegistered,
     StaleNodeEpoch,
 )
-from tidelog.types import NO_NODE
+from tidelog.types import NO_NODE, FolderId
 
 
 def test_a_node_begins_fenced_and_is_unfenced_once_it_has_applied_its_own_registration_and_is_ready() -> None:
@@ -40,14 +42,49 @@ def test_a_request_sent_twice_registers_once() -> None:
     assert world.end == end
 
 
-def test_a_second_process_of_a_live_node_is_refused_until_the_session_ends() -> None:
+def test_a_process_elsewhere_with_a_live_nodes_number_is_refused_until_the_session_ends() -> None:
+    """It has the node's folder, it seems; a copy of it on another machine would look like that."""
     world = Controlled()
     world.start(1)
-    refused = world.register(1, life=2)
+    refused = world.register(1, life=2, boot=b"another machine")
     assert isinstance(refused, DuplicateNodeRegistration)
     assert "session ends in 2000 ms" in refused.message
     world.pass_time(SESSION_MS + 200)
-    assert isinstance(world.register(1, life=2), Registered)
+    assert isinstance(world.register(1, life=2, boot=b"another machine"), Registered)
+
+
+def test_a_process_that_has_the_locks_of_the_one_before_takes_its_place_at_once() -> None:
+    """Nobody waits for the session of a process that was killed and started again on its machine."""
+    world = Controlled()
+    world.start(1, 2, 3)
+    before = world.made()
+    leader = before.leader
+    assert isinstance(world.register(leader, life=2), Registered)
+    assert world.node(leader).fenced
+    after = world.partition()
+    assert leader not in after.isr
+    assert after.leader not in (leader, NO_NODE)
+    assert after.leader_epoch > before.leader_epoch
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{folder(5): -1}, {folder(1): 0}, {folder(5): -1, folder(6): -1}],
+    ids=["another folder", "an older copy", "other folders"],
+)
+def test_a_folder_that_the_live_process_may_have_locked_itself_proves_nothing(named: dict[FolderId, int]) -> None:
+    world = Controlled()
+    world.start(1)
+    assert isinstance(world.register(1, life=2, folders=named), DuplicateNodeRegistration)
+
+
+def test_one_of_two_folders_proves_nothing_of_the_process_that_had_both() -> None:
+    world = Controlled()
+    first = world.register(1, folders={folder(1): -1, folder(2): -1})
+    assert isinstance(first, Registered)
+    number = first.node_epoch
+    assert isinstance(world.register(1, life=2, folders={folder(1): number}), DuplicateNodeRegistration)
+    assert isinstance(world.register(1, life=2, folders={folder(1): number, folder(2): number}), Registered)
 
 
 def test_a_node_of_another_cluster_or_with_the_folder_of_another_node_is_refused() -> None:
@@ -115,7 +152,7 @@ def test_a_controllers_own_earlier_life_is_dead_at_once() -> None:
     assert world.node(1).fenced
     assert world.partition().leader == 2
     assert isinstance(world.register(1, life=2), Registered)
-    assert isinstance(world.register(2, life=2), DuplicateNodeRegistration)
+    assert isinstance(world.register(2, life=2, boot=b"another machine"), DuplicateNodeRegistration)
 
 
 def test_a_controller_that_stood_still_fences_nobody_for_it() -> None:

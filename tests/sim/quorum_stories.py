@@ -89,6 +89,22 @@ def all_nodes_killed(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def all_processes_killed(sim: Simulation) -> None:
+    """All are killed, and started again on their machines: nobody waits for the session of a process that has ended, or
+    for a leader that is none any more, though the voters are not back at the same moment."""
+    sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
+    write(sim, 0, "a", 5)
+    for node in sim.nodes:
+        sim.kill(node)
+    for node in sim.nodes:
+        sim.restart(node, after=0.3 * node)
+    began = sim.loop.time()
+    for partition in range(3):
+        write(sim, partition, "b", 1)
+    assert sim.loop.time() - began < 1.5
+    sim.must_heal()
+
+
 def majority_reachable(sim: Simulation) -> None:
     """Two of five voters are away for good: the others decide on."""
     sim.start(nodes=5, voters=5, topics=())
@@ -386,6 +402,7 @@ ALL = (
     initial_election,
     leader_failure,
     all_nodes_killed,
+    all_processes_killed,
     majority_reachable,
     back_to_back_failures,
     one_node_loses_all_state,

@@ -438,14 +438,14 @@ def stopped_while_connecting(sim: Simulation) -> None:
     write(sim, sim.led_by(TOPIC, leader), "a", 3)
     sim.kill(leader)
     sim.restart(leader)
-    sim.cut_link(follower, leader)
+    sim.cut(leader)  # it cannot register, so its former life leads until the session ends
     sim.stop(follower)
     node = sim.machines[follower].node
     assert node is not None
     replicas = node.replicas
     assert replicas is not None
     sim.run_until(lambda: replicas.stopping, within=45, what="the node was drained")
-    sim.heal_link(follower, leader)
+    sim.heal(leader)
     sim.run_until(lambda: not sim.machines[follower].up, within=45, what="the node has stopped")
     sim.must_heal()
 
