@@ -90,6 +90,19 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Quorum:
+    """The metadata quorum, as the workload's `quorum` told it."""
+
+    controller: int
+    voters: list[int]
+
+
+def quorum(client: Workload) -> Quorum:
+    ((_, controller, voters),) = client.run("quorum")
+    return Quorum(controller, voters)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
 class Partition:
     partition: int
     leader: int

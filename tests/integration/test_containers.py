@@ -115,6 +115,24 @@ def test_killing_the_container_of_a_leader_under_load_loses_nothing(cluster: Clu
     books.check_nothing_lost(load, cluster.client.run("read", "killed", PARTITIONS))
 
 
+def test_killing_the_container_of_the_active_controller_under_load_loses_nothing(cluster: Cluster) -> None:
+    """All three vote; the two that are left elect another controller, which lets others lead what the dead one led."""
+    before = books.quorum(cluster.client)
+    assert before.voters == [0, 1, 2]
+    load = cluster.load("decapitated", seconds=25)
+    load.wait_acked_everywhere(PARTITIONS)
+
+    cluster.nodes[before.controller].kill("SIGKILL")
+    load.wait_acked_everywhere(PARTITIONS)
+    assert books.quorum(cluster.client).controller != before.controller
+    cluster.nodes[before.controller].start()
+    cluster.wait_all()
+
+    load.finish(timeout=60)
+    assert books.quorum(cluster.client).voters == [0, 1, 2]
+    books.check_nothing_lost(load, cluster.client.run("read", "decapitated", PARTITIONS))
+
+
 def test_sigterm_drains_a_node_and_it_ends_by_itself(cluster: Cluster) -> None:
     """Goal: a stop that was asked for costs no acknowledged record, and ends before Kubernetes would kill."""
     load = cluster.load("drained", seconds=25)

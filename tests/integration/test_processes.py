@@ -58,6 +58,9 @@ def test_a_cluster_forms_serves_and_stops_clean(cluster: LocalCluster) -> None:
     cluster.start()
     cluster.wait_healthy()
     asyncio.run(load.check())
+    load.acknowledged[0, 1_000_000] = b"0-1000000-never sent"
+    with pytest.raises(AssertionError, match=r"1 of \d+ acknowledged records are gone"):
+        asyncio.run(load.check())
 
 
 def test_a_leader_is_killed_under_load(cluster: LocalCluster, load: Load) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from node.local_cluster import LocalCluster
 from tests.integration.load import Load
+from tidelog.admin import Admin
 
 pytestmark = pytest.mark.integration
 
@@ -48,6 +49,20 @@ async def healthy(cluster: LocalCluster) -> None:
     await asyncio.to_thread(cluster.wait_healthy, 60)
 
 
+async def let_preferred_leaders_lead(cluster: LocalCluster) -> None:
+    """So that each of three nodes leads one of three partitions."""
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.elect_leaders()
+    await healthy(cluster)
+
+
+def leads(cluster: LocalCluster, node: int) -> int:
+    """How many partitions the node leads."""
+    running = next(other.node_id for other in cluster.nodes if other.running)
+    (topic,) = cluster.metadata(running, TOPIC).topics
+    return sum(state.leader == node for state in topic.partitions)
+
+
 def test_the_active_controller_is_killed_under_load_again_and_again(cluster: LocalCluster) -> None:
     """Each time it also leads a partition: the leader and the controller are one node, and die together."""
     cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2")
@@ -56,8 +71,10 @@ def test_the_active_controller_is_killed_under_load_again_and_again(cluster: Loc
     async def story() -> None:
         async with load.running():
             for _ in range(3):
+                await let_preferred_leaders_lead(cluster)
                 await load.wait_more()
                 active = controller(cluster)
+                assert leads(cluster, active) == 1
                 await asyncio.to_thread(cluster.kill, active)
                 assert await load.wait_anew() < WRITES_AGAIN_S
                 assert controller(cluster) not in (active, -1)

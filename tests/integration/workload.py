@@ -55,6 +55,19 @@ async def describe(topic: str) -> None:
             tell("partition", partition.partition, partition.leader, sorted(partition.isr))
 
 
+async def quorum() -> None:
+    """Who the active controller is, once there is one, and who votes."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while time.monotonic() < deadline:
+        async with tidelog.Admin(options.bootstrap) as admin:
+            cluster = await admin.describe_cluster()
+        if cluster.controller_id >= 0:
+            tell("quorum", cluster.controller_id, sorted(voter.node_id for voter in cluster.voters))
+            return
+        await asyncio.sleep(0.1)
+    raise SystemExit(f"no active controller after {WAIT_SECONDS_MAX} s")
+
+
 async def load(topic: str, partitions: int, seconds: float) -> None:
     """Keeps writing, each partition one record after the other; tells what was acknowledged, and what was not."""
     deadline = time.monotonic() + seconds
@@ -94,6 +107,7 @@ async def read(topic: str, partitions: int) -> None:
 parser = argparse.ArgumentParser(prog="workload")
 parser.add_argument("--bootstrap", default="tidelog-0.tidelog-nodes:9092,tidelog-1.tidelog-nodes:9092")
 commands = parser.add_subparsers(dest="command", required=True)
+commands.add_parser("quorum")
 commands.add_parser("wait").add_argument("nodes", type=int)
 for name in ("create", "describe", "load", "read"):
     command = commands.add_parser(name)

@@ -130,6 +130,27 @@ def test_deleting_the_leaders_pod_under_load_loses_nothing(cluster: Namespace, c
     books.check_nothing_lost(load, client.run("read", "deleted", PARTITIONS))
 
 
+def test_losing_the_active_controllers_pod_under_load_loses_nothing(cluster: Namespace, client: Workload) -> None:
+    """Goal: three pods vote, and two of them go on. Method: end the controller's pod without any grace."""
+    before = books.quorum(client)
+    assert before.voters == [0, 1, 2]
+    client.run("create", "decapitated", PARTITIONS)
+    load = Load(client.start("load", "decapitated", PARTITIONS, 60))
+    load.wait_acked_everywhere(PARTITIONS)
+    pod = f"tidelog-{before.controller}"
+    first_life = cluster.uid(pod)
+
+    cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+    load.wait_acked_everywhere(PARTITIONS, timeout=60)
+    cluster.wait_ready()
+    assert cluster.uid(pod) != first_life
+    client.run("wait", 3)
+    assert books.quorum(client).voters == [0, 1, 2]
+
+    load.finish(timeout=120)
+    books.check_nothing_lost(load, client.run("read", "decapitated", PARTITIONS))
+
+
 def test_a_rolling_restart_under_load_loses_nothing(cluster: Namespace, client: Workload) -> None:
     client.run("create", "rolled", PARTITIONS)
     load = Load(client.start("load", "rolled", PARTITIONS, 90))
