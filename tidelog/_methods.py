@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from tidelog import _wire as wire
@@ -29,6 +30,11 @@ class WireMessage(Protocol):
 
 Request = TypeVar("Request", bound=WireMessage)
 Answer = TypeVar("Answer", bound=WireMessage)
+
+
+@cache
+def _with_underscores(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class Kind(Enum):
@@ -56,7 +62,7 @@ class Method(Generic[Request, Answer]):
     @property
     def attribute(self) -> str:
         """Name of the method on the object that serves it: `fetch_stream`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
+        return _with_underscores(self.name)
 
     def __str__(self) -> str:
         return f"{self.service.rpartition('.')[2]}.{self.name}"

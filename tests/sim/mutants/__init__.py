@@ -130,6 +130,7 @@ MUTANTS: Final = (
         "rule 1",
         replication_stories.words_of_an_older_epoch,
         "of an older epoch was answered",
+        2,
     ),
     Mutant(
         leaders.any_incarnation_counts,
