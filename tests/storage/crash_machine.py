@@ -117,7 +117,13 @@ class CrashMachine(Machine):
     def crash_again(self, twin: FakeDisk, log: Log, right: LogModel) -> None:
         """What recovery has said to be held is; and so is what is appended and flushed then. A cut that recovery found
         made need not be durable before something else is."""
-        before = replace(right, floor=None, new_start=log.log_start_offset, start=log.log_start_offset)
+        before = replace(
+            right,
+            batches=left_behind(right, log),
+            floor=None,
+            new_start=log.log_start_offset,
+            start=log.log_start_offset,
+        )
         before.held = log.log_end_offset if before.fsync else log.recovery_point
         allowed = [before]
         if self.rng.random() < 0.6:
@@ -629,10 +635,24 @@ def stamped(sent: bytes, base: int, epoch: int) -> Stored:
     return Stored.of(bytes(data), epoch)
 
 
+def left_behind(model: LogModel, log: Log) -> list[Stored]:
+    """The batches, as the model goes on with them. Of a compacted log that is half emptied, what the records that are
+    gone now had taken the place of is gone as well."""
+    if model.floor is None or not model.compacted_to:
+        return model.batches
+    present = present_offsets(log)
+    return [
+        stored
+        if stored.last >= log.log_end_offset
+        else replace(stored, records=tuple(record for record in stored.records if record.offset in present))
+        for stored in model.batches
+    ]
+
+
 def adopt(before: LogModel, model: LogModel, log: Log) -> None:
     """The model goes on from what a restarted log has, which `before` has judged."""
     end = log.log_end_offset
-    model.batches = [stored for stored in [*before.batches, *before.also] if stored.last < end]
+    model.batches = [stored for stored in [*left_behind(before, log), *before.also] if stored.last < end]
     model.end = end
     model.held = end if model.fsync else log.recovery_point
     model.start = model.new_start = log.log_start_offset
