@@ -5,7 +5,8 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - one leader per epoch: an epoch of a partition belongs to one life of one node;
   - epochs and high watermarks never go back within a node's life;
   - what is committed is committed: every replica has, below its high watermark, the same bytes as all others, for ever;
-  - only a leader commits, and what it commits is held by every member of the in-sync set;
+  - only a leader commits, only while its in-sync set is as large as `min.insync.replicas`, and what it commits is held
+    by every member of the set;
   - a leader begins with everything that was committed before, and a member of the in-sync set has it
     (both for `durability=fsync`, where no crash may take it away);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
@@ -56,6 +57,8 @@ class ReplicaView(NamedTuple):
     leader_epoch: LeaderEpoch
     leads: bool
     durability: Durability
+    partition_epoch: int = -1
+    """Of the in-sync set that a leader goes by."""
 
 
 @dataclass(slots=True)
@@ -101,6 +104,7 @@ class Checkers:
         self._wall_ms = wall_ms
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
+        self._set_sizes: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
     def ledger(self, key: PartitionKey, name: str) -> Ledger:
@@ -150,6 +154,13 @@ class Checkers:
                     self._start_moved(node, replica, log, seen)
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
+
+    def sets_published(self, before: ClusterImage, after: ClusterImage) -> None:
+        """How large each in-sync set is, and has to be, by its partition epoch."""
+        for topic_id, topic in after.topics.items():
+            if before.topics.get(topic_id) is not topic:
+                for state in topic.partitions:
+                    self._set_sizes[state.key, state.partition_epoch] = len(state.isr), topic.min_insync_replicas
 
     def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
         """The committed metadata name other in-sync sets for these partitions."""
@@ -294,6 +305,12 @@ class Checkers:
         if ledger.end > before and replica.leads and replica.name.startswith("__"):
             self._commits_its_own(node, replica, ledger)
         if ledger.end > before:
+            members, wanted = self._set_sizes.get((replica.key, replica.partition_epoch), (0, 0))
+            if replica.leads and members < wanted:
+                raise Violation(
+                    f"{replica.name} on {node}: {members} are in sync, {wanted} must be, and everything below "
+                    f"{ledger.end} is committed"
+                )
             for member, view in self._members(replica.key):
                 self._member_has(member, view, ledger, before, f"by {node}")
 

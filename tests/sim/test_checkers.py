@@ -236,3 +236,12 @@ def test_an_unclean_election_ends_the_questions_about_what_is_committed(cluster:
     cluster.checkers.node_began("b")
     with pytest.raises(Violation, match=re.escape("epoch 1 is led by b.1 and by b.2")):
         cluster.look("b")
+
+
+def test_a_set_that_is_too_small_commits(cluster: Cluster) -> None:
+    cluster.checkers._set_sizes[KEY, -1] = 1, 2
+    for name in "abc":
+        cluster.logs[name].add(b"z")
+    cluster.logs["a"].commit(3)
+    with pytest.raises(Violation, match="1 are in sync, 2 must be, and everything below 3 is committed"):
+        cluster.look("a")

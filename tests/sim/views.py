@@ -114,6 +114,7 @@ def _view(partition: Partition) -> ReplicaView:
         partition.leader_epoch,
         partition.leader is not None,
         partition.log.config.durability,
+        -1 if partition.leader is None else partition.leader.in_sync.partition_epoch,
     )
 
 
