@@ -4,7 +4,8 @@ The core (`PartitionLeader` or `PartitionFollower`, a new one for each leader ep
 cuts, asks for fsyncs, wakes the fetches that wait, answers producers.
 
 Kept true:
-  1. What the core decided is carried out at once and in order, on the loop, before anything else can happen.
+  1. What the core decided is carried out at once and in order, on the loop, before anything else can happen; a cut of
+     the log, whose fsyncs run elsewhere, is a barrier: until its end nothing is appended, flushed, read or reported.
   2. A leadership that ends answers all that waits, fetches and produce requests alike.
   3. The log's high watermark moves only by the core's word.
 
@@ -21,12 +22,14 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from node import status
 from node.fetch_answers import committed_divergence, diverging_answer, read_answer
+from node.follower_log import append_answer, begin_cut, view_of
 from node.open_fetch import FollowerIdentity, OpenFetch
 from node.own_bytes import damage_at
+from node.partition_host import PartitionHost
 from replication.epochs import ensure_epoch
 from replication.follower import FollowerState, PartitionFollower
 from replication.follower_events import (
@@ -38,7 +41,6 @@ from replication.follower_events import (
     HeldMoved,
     LogChanged,
     LogFailed,
-    LogView,
     ReportHeld,
     RestartAt,
     RetryLater,
@@ -77,7 +79,6 @@ from replication.leader_events import (
 from replication.partition_leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.data_folder import DataFolder
-from storage.loaded import Damage
 from storage.log import Log
 from storage.log_reader import LogRead
 from tidelog._wire import Buffer, PartitionFetched
@@ -96,7 +97,6 @@ from tidelog.types import (
     NO_NODE,
     Acks,
     EpochEnd,
-    EpochStart,
     LeaderEpoch,
     Millis,
     NodeId,
@@ -110,40 +110,6 @@ _log = logging.getLogger("node.partition")
 
 ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], None]
 """Called once with the outcome of a produce request: the append, or why it failed (then with the append, if any)."""
-
-
-class PartitionHost(Protocol):
-    """What a partition asks of the node around it."""
-
-    def monotonic_ms(self) -> Millis: ...
-
-    def want_fetch(self, partition: Partition) -> None:
-        """The follower has a fetch to send."""
-        ...
-
-    def report_held(self, partition: Partition, held: Offset) -> None:
-        """The follower holds more, and its fetch waits."""
-        ...
-
-    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """The leader wants another in-sync set."""
-        ...
-
-    def attend(self, partition: Partition) -> None:
-        """Give this partition the next tick."""
-        ...
-
-    def watch(self, partition: Partition) -> None:
-        """Give this partition the next review."""
-        ...
-
-    def log_damaged(self, partition: Partition, error: TidelogError) -> None:
-        """The partition's log has lost what it held."""
-        ...
-
-    def damage_found(self, log: Log, damage: Damage) -> None:
-        """The log has lost this, and does not know it yet."""
-        ...
 
 
 @dataclass(slots=True)
@@ -239,7 +205,7 @@ class Partition:
         self.stop(reason, leader=state.leader, leader_epoch=state.leader_epoch)
         self.used_in = state.leader_epoch
         self.follower = PartitionFollower(
-            name=self.name, leader_epoch=state.leader_epoch, log=self._view(), rng=self._rng
+            name=self.name, leader_epoch=state.leader_epoch, log=view_of(self.log), rng=self._rng
         )
         _log.info(
             "%s: follows node %d in epoch %d from offset %d",
@@ -462,6 +428,9 @@ class Partition:
                 f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
                 f"{offset} was asked for"
             )
+        if log.cut is not None:  # a follower's, and who asks is a consumer
+            self._readers_waiting[fetch] = None
+            return None
         due = fetch.due or (fetch.follower is None and now >= fetch.deadline) or fetch.min_bytes <= 0
         if offset >= up_to:
             if due:
@@ -666,35 +635,31 @@ class Partition:
         follower = self.follower
         assert follower is not None
         try:
-            match effect:
-                case AppendRecords():
-                    assert answer is not None, "records come with an answer"
-                    self._append_answer(answer, follower.leader_epoch)
-                case TruncateTo(offset):
-                    _log.info("%s: cut from %d to %d, where it agrees", self, self.log.log_end_offset, offset)
-                    self.log.truncate_to(offset)
-                case RestartAt(offset, reason):
-                    _log.warning("%s: %s", self, reason)
-                    self.log.truncate_fully_and_start_at(offset)
-        except TidelogError as error:
-            if isinstance(error, CorruptLog):
-                self._host.log_damaged(self, error)
-            if self.follower is not follower:
+            if isinstance(effect, AppendRecords):
+                assert answer is not None, "records come with an answer"
+                append_answer(self.log, answer, follower.leader_epoch)
+            elif (ticket := begin_cut(self.log, effect)) is not None:
+                self.folder.commit.cut(self.log, ticket, lambda error: self._cut_ended(follower, error))
                 return []
-            return follower.handle(LogFailed(self._view(), error, self._host.monotonic_ms()))
+        except TidelogError as error:
+            return self._change_failed(follower, error)
         self.sync()
-        return follower.handle(LogChanged(self._view()))
+        return follower.handle(LogChanged(view_of(self.log)))
 
-    def _append_answer(self, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
-        epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
-        self.log.append(
-            answer.records,
-            assign_offsets=False,
-            leader_epoch=leader_epoch,
-            origin=Origin.REPLICATION,
-            epochs=epochs,
-        )
+    def _cut_ended(self, follower: PartitionFollower, error: TidelogError | None) -> None:
+        """What `follower` wanted cut is cut, or was not."""
+        if self.offline is None:
+            self.sync()
+        self._wake(self._readers_waiting)
+        if error is not None:
+            self._follow(self._change_failed(follower, error), None)
+        elif self.follower is follower:
+            self._follow(follower.handle(LogChanged(view_of(self.log))), None)
+        self._host.cut_ended(self)
 
-    def _view(self) -> LogView:
-        log = self.log
-        return LogView(log.log_start_offset, log.log_end_offset, log.held, log.last_epoch)
+    def _change_failed(self, follower: PartitionFollower, error: TidelogError) -> list[FollowerEffect]:
+        if isinstance(error, CorruptLog):
+            self._host.log_damaged(self, error)
+        if self.follower is not follower:
+            return []
+        return follower.handle(LogFailed(view_of(self.log), error, self._host.monotonic_ms()))

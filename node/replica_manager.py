@@ -128,6 +128,8 @@ class ReplicaManager:
         self._unmade: dict[PartitionKey, int] = {}
         """Those of them whose log could not be made, and how often that was tried."""
         self._wake_opener = asyncio.Event()
+        self._put_off: dict[Partition, None] = {}
+        """Of whom the metadata had news while their logs were cut."""
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
@@ -278,6 +280,7 @@ class ReplicaManager:
                 self._shelf.reconfigure(topic, partition.log)
 
     def _step_down(self, reason: str) -> None:
+        self._put_off.clear()
         for partition in self._partitions.values():
             self._leave_fetcher(partition)
             partition.stop(reason, leader=NO_NODE, leader_epoch=partition.leader_epoch)
@@ -293,7 +296,7 @@ class ReplicaManager:
 
     def _delete(self, key: PartitionKey, reason: str) -> None:
         partition = self._partitions.get(key)
-        if partition is None:
+        if partition is None or self._is_put_off(partition):
             return
         self._dismiss(partition, reason)
         if partition.folder.offline is not None:
@@ -314,7 +317,30 @@ class ReplicaManager:
         self._borne.pop(partition, None)
         self._given_up.pop(partition, None)
 
+    def _is_put_off(self, partition: Partition) -> bool:
+        """Its log is being cut: nothing else may be done with that now. Then it is looked at again."""
+        if partition.log.cut is None:
+            return False
+        self._put_off[partition] = None
+        return True
+
+    def cut_ended(self, partition: Partition) -> None:
+        """The log of a partition may be used again: do what the metadata say of it by now."""
+        if partition not in self._put_off or self.stopping:
+            return
+        del self._put_off[partition]
+        state = self._image.partition(partition.key)
+        if state is None:
+            self._delete(partition.key, f"topic {partition.name.topic} was deleted")
+        else:
+            self._apply(self._image.topics[state.topic_id], state)
+        if self._unopened:
+            self._wake_opener.set()
+
     def _apply(self, topic: TopicState, state: PartitionState) -> None:
+        known = self._partitions.get(state.key)
+        if known is not None and self._is_put_off(known):
+            return
         if self._me not in state.replicas:
             self._unopened.pop(state.key, None)
             self._unmade.pop(state.key, None)
@@ -383,6 +409,8 @@ class ReplicaManager:
         if key not in self._unopened or topic is None or state is None or self.stopping:
             self._unopened.pop(key, None)
             return
+        if TopicPartition(topic.name, state.partition) in self._by_name:
+            return  # the log of the topic's earlier life is still being cut
         made = self._shelf.make(topic, state)
         if made is None:
             self._unmade[key] = attempts + 1

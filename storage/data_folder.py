@@ -32,6 +32,7 @@ from storage.group_commit import GroupCommit
 from storage.loaded import Damage, Progress
 from storage.loading import Known, LogLoader
 from storage.log import Log
+from storage.log_folder import CutLog
 from storage.open_segments import OpenSegments
 from storage.reserve import Reserve
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
@@ -441,10 +442,14 @@ class DataFolder:
             except OSError as error:
                 raise self.fail(f"asking for the room of {self.path}", error) from error
 
-    def lower_marks(self, log: Log, offset: Offset) -> None:
-        """Before a truncation: the files claim nothing at or above `offset` any more, durably. Raises OSError."""
-        self.stirred(log)
-        self.claims.lower(log, offset)
+    def lowering_marks(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """Before a truncation: the files are to claim nothing at or above `offset` any more. Returns what makes that
+        durable, for any thread, which raises OSError. Raises OSError."""
+        return self.claims.lowering(log, offset)
+
+    def moving_log_start(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """A log of which nothing is left starts at `offset` now. Returns what makes that durable, as above."""
+        return self.claims.starting(log.topic_partition, offset)
 
     def note_log_start(self, log: Log) -> None:
         """Write down where the log starts now, durably. Raises OSError."""

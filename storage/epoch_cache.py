@@ -75,9 +75,13 @@ class LeaderEpochCache:
         first = max(bisect_right(self._entries, start, key=lambda entry: entry.start_offset) - 1, 0)
         return tuple(entry for entry in self._entries[first:] if entry.start_offset < end)
 
+    def below(self, end_offset: Offset) -> tuple[EpochStart, ...]:
+        """The epochs that begin below `end_offset`."""
+        return tuple(entry for entry in self._entries if entry.start_offset < end_offset)
+
     def truncate_from_end(self, end_offset: Offset) -> bool:
         """Forget epochs that begin at or behind `end_offset`. Returns whether anything changed."""
-        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
+        kept = list(self.below(end_offset))
         if len(kept) == len(self._entries):
             return False
         self._entries = kept

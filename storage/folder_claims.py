@@ -27,6 +27,7 @@ from storage.files import Files
 from storage.held_marks import HELD_MARKS, HeldMarks
 from storage.loaded import Known
 from storage.log import Log
+from storage.log_folder import CutLog
 from storage.offset_checkpoint import OffsetCheckpoint
 from tidelog.errors import CorruptLog
 from tidelog.types import Offset, PartitionKey, TopicPartition
@@ -80,16 +81,30 @@ class FolderClaims:
 
     # --- one log --------------------------------------------------------------------------------------------------
 
-    def lower(self, log: Log, offset: Offset) -> None:
-        """Nothing at or above `offset` is claimed to be durable or held, nor that the log starts behind its start (a
-        full disk refused that, and the file may say so), durably. Raises OSError."""
+    def lowering(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """Nothing at or above `offset` is to be claimed as durable or held, nor that the log starts behind its start (a
+        full disk refused that, and the file may say so). Returns what makes that durable, for any thread, which raises
+        OSError. Raises OSError."""
         tp = log.topic_partition
-        self.marks.lower(PartitionKey(log.topic_id, tp.partition), offset)
+        sync_mark = self.marks.lowering(PartitionKey(log.topic_id, tp.partition), offset)
+        writes = []
         if self._log_starts.may_claim(tp) > log.log_start_offset:
-            self.note_log_start(log)
+            writes.append(self.starting(tp, log.log_start_offset))
         for checkpoint in (self._recovery_points, self._cleaned, self._cleaning):
             if checkpoint.may_claim(tp) > offset:
-                _write_now(checkpoint, {**checkpoint.claimed, tp: min(offset, checkpoint.claimed.get(tp, offset))})
+                claimed = checkpoint.claimed
+                writes.append(_writing(checkpoint, {**claimed, tp: min(offset, claimed.get(tp, offset))}))
+
+        def make_durable() -> None:
+            sync_mark()
+            for write in writes:
+                write()
+
+        return make_durable
+
+    def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
+        """The log starts at `offset` now. Returns what makes that durable, as `lowering`."""
+        return _writing(self._log_starts, {**self._log_starts.claimed, tp: offset})
 
     def allow_holes(self, log: Log, end: Offset) -> None:
         """Make durable that the log's recovery point is where it is, and that segments below `end`, which is not above
@@ -145,15 +160,17 @@ class FolderClaims:
         self.marks.sync()
 
     def _current(self, logs: Collection[Log]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
-        """A log not loaded yet keeps what was found."""
+        """A log not loaded yet keeps what was found, one that is being cut what is claimed for it."""
         points = {**self._recovery_points.claimed}
         marks = {**self._found_high_watermarks}
         starts = {**self._log_starts.claimed}
         for log in logs:
             tp = log.topic_partition
+            marks[tp] = log.high_watermark
+            if log.cut is not None:
+                continue
             if log.damage is None:
                 points[tp] = log.recovery_point
-            marks[tp] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset or starts.get(tp, 0) != 0:
                 starts[tp] = log.log_start_offset
         return [
@@ -167,7 +184,16 @@ class FolderClaims:
         self.marks.close()
 
 
-def _write_now(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
+def _writing(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+    """What writes them, for any thread."""
     version = checkpoint.prepare(offsets)
-    if version is not None:
-        checkpoint.write(version, offsets)
+
+    def write() -> None:
+        if version is not None:
+            checkpoint.write(version, offsets)
+
+    return write
+
+
+def _write_now(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
+    _writing(checkpoint, offsets)()

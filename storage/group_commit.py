@@ -1,8 +1,10 @@
-"""Many appends, one fsync: the flushes of one data folder, several logs side by side, round after round for each.
+"""Many appends, one fsync: the flushes of one data folder, several logs side by side, round after round for each; and
+the cuts of its logs, which need an fsync too.
 
 Kept true: of one log at most one flush is under way; all that is appended meanwhile is taken by its next one. A flush
 takes what the log has when it begins, so an append that asked before is covered by it. At most `at_once` flushes are
-under way, the others wait in the order in which they asked.
+under way, the others wait in the order in which they asked. A cut is a barrier: it does not wait for the flush under
+way, whose ticket counts only up to the cut, but no other one of that log begins before it has ended.
 Side by side, because a file system writes its journal once for all that wait for it then: six logs together cost a
 disk little more than one, one after the other six times as much (docs/performance.md).
 Left to others: what a flush is (log.py), where it runs (the Executor), what a failure means (the data folder).
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from storage.executor import Executor
 from storage.flush import FlushTicket
 from storage.log import Log
+from storage.log_cut import CutTicket
 from tidelog.errors import TidelogError
 
 
@@ -42,17 +45,21 @@ class GroupCommit:
         self._at_once = at_once
         self._wanted: dict[Log, None] = {}
         self._flushing: dict[Log, None] = {}
+        self._cuts = 0
 
     @property
     def busy(self) -> bool:
-        """Is a flush under way?"""
-        return bool(self._flushing)
+        """Is a flush or a cut under way?"""
+        return bool(self._flushing) or self._cuts > 0
 
     def request(self, log: Log) -> None:
         """The log has something to sync; `on_held` follows. Cheap to call for every append."""
         self._wanted[log] = None
-        if len(self._flushing) < self._at_once and log not in self._flushing:
+        if len(self._flushing) < self._at_once and self._may_begin(log):
             self._begin()
+
+    def _may_begin(self, log: Log) -> bool:
+        return log not in self._flushing and log.cut is None
 
     def forget(self, log: Log) -> None:
         """The log is closed or deleted: a flush that has not begun is left out, one under way counts no more."""
@@ -61,7 +68,7 @@ class GroupCommit:
     def _begin(self) -> None:
         """Begin as many flushes as may be under way."""
         while len(self._flushing) < self._at_once:
-            log = next((log for log in self._wanted if log not in self._flushing), None)
+            log = next((log for log in self._wanted if self._may_begin(log)), None)
             if log is None:
                 return
             del self._wanted[log]
@@ -89,5 +96,34 @@ class GroupCommit:
                 self._on_failure(
                     log.folder.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
                 )
+        if self._wanted:
+            self._begin()
+
+    # --- cuts -----------------------------------------------------------------------------------------------------
+
+    def cut(self, log: Log, ticket: CutTicket, done: Callable[[TidelogError | None], None]) -> None:
+        """Run a cut that `log` has begun. `done` follows, with why it failed; the folder has been told first."""
+        self._cuts += 1
+        self._run(log, ticket, done)
+
+    def _run(self, log: Log, ticket: CutTicket, done: Callable[[TidelogError | None], None]) -> None:
+        self._executor.submit(ticket.run, lambda result: self._cut_ran(log, ticket, done, result))
+
+    def _cut_ran(
+        self,
+        log: Log,
+        ticket: CutTicket,
+        done: Callable[[TidelogError | None], None],
+        result: BaseException | None,
+    ) -> None:
+        failure: TidelogError | None = None
+        try:
+            if not log.cut_ran(ticket, result):
+                self._run(log, ticket, done)
+                return
+        except TidelogError as error:
+            failure = error
+        self._cuts -= 1
+        done(failure)
         if self._wanted:
             self._begin()

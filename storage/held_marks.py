@@ -11,6 +11,7 @@ Source: design section 4, rule 6.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 from uuid import UUID
@@ -67,16 +68,23 @@ class HeldMarks:
         self._file.pwritev([body, zlib.crc32(body).to_bytes(4)], slot * _SLOT.size)
         self._held[key] = held
 
+    def lowering(self, key: PartitionKey, offset: Offset) -> Callable[[], None]:
+        """The mark is to say no more than `offset`. Returns what makes that durable, for any thread, which raises
+        OSError; the folder must not be used on then. Raises OSError."""
+        if self.get(key) <= offset:
+            return lambda: None
+        self.put(key, offset)
+        file = self._file
+        return lambda: sync_all([file])
+
     def lower(self, key: PartitionKey, offset: Offset) -> None:
         """Make durable that the mark says no more than `offset`. Raises OSError."""
         before = self.get(key)
-        if before > offset:
-            self.put(key, offset)
-            try:
-                sync_all([self._file])
-            except OSError:
-                self._held[key] = before
-                raise
+        try:
+            self.lowering(key, offset)()
+        except OSError:
+            self._held[key] = before
+            raise
 
     def drop(self, key: PartitionKey) -> None:
         """Forget a log, durably. Raises OSError."""

@@ -4,25 +4,25 @@ Kept true:
   1. A refused append leaves no trace; a full disk refuses whole.
   2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries
      below it are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
-  3. A truncation lowers what files claim to be durable before it cuts, and cuts bytes before epochs (design section 3).
-  4. Every method is for the owner's thread; only `FlushTicket.run` may run elsewhere.
+  3. While it is cut (`cut`, log_cut.py) it is neither appended to nor flushed.
+  4. Every method is for the owner's thread; only `FlushTicket.run` and `CutTicket.run` may run elsewhere.
 Left to others: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
 Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
 from storage.config import INT64_MAX, LogConfig
-from storage.files import Buffer, Files, sync_all, sync_paths
+from storage.files import Buffer, Files, sync_paths
 from storage.flush import FlushState, FlushTicket
 from storage.isolation import FetchIsolation
 from storage.loading import Damage, LoadedLog
+from storage.log_cut import CutTicket, Emptying, LogCutter, as_judged
 from storage.log_damage import LogDamage
 from storage.log_folder import LogFolder
 from storage.log_producers import LogProducers, first_result
@@ -132,6 +132,9 @@ class Log:
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers, self._reader)
         self.front = LogStart(self, self._segments, self._epochs, self._flush, self._producers)
         """Where the log starts; its deleted files, and the cleaning under way."""
+        self._cutter = LogCutter(self, self._segments, self._epochs, self._flush, self._producers)
+        self.cut: CutTicket | None = None
+        """The cut under way."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -239,6 +242,7 @@ class Log:
         folder is offline, or has just gone).
         """
         self._ensure_usable()
+        assert self.cut is None, "what is being cut takes no appends"
         self.lost.ensure_takes_appends(self.topic_partition)
         now = self.folder.clock.wall_ms()
         try:
@@ -470,6 +474,7 @@ class Log:
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
         """This replica leads from here on: the epoch begins at the log end. Raises FencedLeaderEpoch for an older
         one."""
+        assert self.cut is None, "what is being cut is nobody's yet"
         if epoch < self._epochs.latest:
             raise FencedLeaderEpoch(f"{self.topic_partition} knows epoch {self._epochs.latest}, epoch {epoch} is over")
         self._epochs.assign(epoch, self.log_end_offset)
@@ -492,6 +497,7 @@ class Log:
         `finish_flush` or `abandon_flush`. Raises KafkaStorageError.
         """
         self._ensure_usable()
+        assert self.cut is None, "what is being cut is flushed behind the cut"
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush_target, self.log_end_offset)
         try:
             return self._flush.begin(self._segments.from_offset(self.recovery_point), up_to, self._epochs)
@@ -534,101 +540,88 @@ class Log:
     # --- truncation -----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut everything at and above `offset`, durably. At or above the log end nothing happens.
+        """Cut everything at and above `offset`, durably, before returning. At or above the log end nothing happens.
 
         The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes
         whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
         (then nothing was cut: a disk that is full later takes the folder offline), CorruptLog.
         """
-        self._ensure_usable()
-        if self.damage is not None and offset > self.damage.first_offset:
-            raise CorruptLog(
-                f"{self.topic_partition} lost {self.damage}: it must be emptied and refetched, not cut behind"
-            )
-        if self.damage is None and offset >= self.log_end_offset:
-            return
-        if offset <= self._segments.first.base_offset or offset <= self.log_start_offset:
-            self.truncate_fully_and_start_at(min(offset, self.log_end_offset))
-            return
-        begun = False
-        try:
-            last = self._segments.last_below(offset)
-            log_end = last.end_below(offset)
-            if log_end < self.log_start_offset:  # the log starts within the batch that goes
-                self.truncate_fully_and_start_at(self.log_start_offset)
-                return
-            self._lower(log_end)
-            begun = True
-            self._cut(last, log_end)
-            self._cut_epochs(log_end)
-            self._set_end(log_end)
-            now = self.folder.clock.wall_ms()
-            self.lost.reset(self._producers.cut(self.log_start_offset, log_end, self.high_watermark, now))
-        except BrokenChain as broken:
-            raise self._damaged(broken, offset) from broken
-        except OSError as error:
-            reason = OSError(errno.EIO, f"half cut when {error}") if begun else error
-            raise self.folder.fail(f"truncating {self.path} to offset {offset}", reason) from error
+        self._run_cut(self.begin_cut(offset))
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Empty the log and let it start at `offset`, durably. Raises KafkaStorageError, DiskFull (nothing was done).
+        """Empty the log and let it start at `offset`, durably, before returning. Raises KafkaStorageError, DiskFull
+        (nothing was done).
 
         Once segments are gone there is no way back: a disk that is full by then takes the folder offline like a broken
         one, and the next start finds an empty log.
         """
-        self._ensure_usable()
-        assert offset >= 0, f"{self.topic_partition} was to start at {offset}"
-        emptied = False
-        try:
-            self._lower(Offset(0))
-            emptied = True
-            self._segments.remove_behind(None)
-            self._segments.remove_leftovers()
-            self._producers.cutting(Offset(-1))
-            self.folder.files.sync_folder(self.path)
-            self._epochs.clear()
-            self._flush.epoch_file.write(self._epochs.version, ())
-            self.log_start_offset = offset
-            self.folder.note_log_start(self)
-            self._segments.add(offset, self.config, self.folder.clock.wall_ms())
-            self.folder.files.sync_folder(self.path)
-        except OSError as error:
-            reason = OSError(errno.EIO, f"half emptied when {error}") if emptied else error
-            raise self.folder.fail(f"emptying {self.path}", reason) from error
-        self.lost.reset(None)
-        self._set_end(offset)
-        self._producers.emptied()
-        self._flush.start_at(offset)
-        if self._fsync:
-            self.folder.note_held(self)
+        self._run_cut(self.begin_cut(offset, anew=True))
 
-    def _lower(self, offset: Offset) -> None:
-        """Nothing at or above `offset` is durable any more: here, in tickets under way, and in the folder's files."""
+    def _run_cut(self, ticket: CutTicket | None) -> None:
+        ended = ticket is None
+        while ticket is not None and not ended:
+            try:
+                ticket.run()
+            except OSError as error:
+                ended = self.cut_ran(ticket, error)
+            else:
+                ended = self.cut_ran(ticket, None)
+
+    def begin_cut(self, offset: Offset, *, anew: bool = False) -> CutTicket | None:
+        """Begin to do what `truncate_to` does, or `truncate_fully_and_start_at` (`anew`): the ticket is to be run, on
+        any thread, and then `cut_ran` told, until that returns True. Until then the log must not be appended to,
+        flushed, read or closed. Returns None where there is nothing to do. Raises as those two."""
+        self._ensure_usable()
+        if not anew:
+            if self.damage is not None and offset > self.damage.first_offset:
+                raise CorruptLog(
+                    f"{self.topic_partition} lost {self.damage}: it must be emptied and refetched, not cut behind"
+                )
+            if self.damage is None and offset >= self.log_end_offset:
+                return None
+            if offset <= self._segments.first.base_offset or offset <= self.log_start_offset:
+                anew, offset = True, min(offset, self.log_end_offset)
+        doing = f"emptying {self.path}" if anew else f"truncating {self.path} to offset {offset}"
+        try:
+            self.cut = self._cutter.begin_anew(offset) if anew else self._cutter.begin(offset)
+        except BrokenChain as broken:
+            raise self._damaged(broken, offset) from broken
+        except OSError as error:
+            raise self.folder.fail(doing, error) from error
+        return self.cut
+
+    def cut_ran(self, ticket: CutTicket, error: BaseException | None) -> bool:
+        """The ticket has run, or raised that. Returns whether it has ended; else it is to be run again. Raises as
+        `truncate_to`; then it has ended too."""
+        assert ticket is self.cut, "one cut at a time"
+        ended = True
+        try:
+            if error is not None:
+                raise error
+            if not self._closed:
+                self._ensure_usable()
+                ended = self._cutter.go_on(ticket)
+        except BrokenChain as broken:
+            raise self._damaged(broken, ticket.end) from broken
+        except OSError as failed:
+            raise self.folder.fail(f"cutting {self.path} at offset {ticket.end}", as_judged(ticket, failed)) from failed
+        finally:
+            if ended:
+                self.cut = None
+                ticket.release()
+                self.folder.stirred(self)
+        if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:
+            self.folder.note_held(self)
+        return ended
+
+    def lowered(self, offset: Offset) -> None:
+        """For `LogCutter`: nothing at or above `offset` is durable any more, here and in tickets under way, and readers
+        look everything up again."""
+        self.folder.stirred(self)
         self._flush.lower(offset)
         self._flush_target = min(self._flush_target, offset)
         self._reader.forget()
         self.front.stop_cleaning()
-        self.folder.lower_marks(self, offset)
-
-    def _cut(self, last: LogSegment, log_end: Offset) -> None:
-        """Remove the segments behind `last`, the youngest first, then cut that one."""
-        stale = self._producers.cutting(log_end)
-        removed = self._segments.remove_behind(last) or stale
-        if self.damage is not None:
-            self._segments.remove_leftovers()
-        if removed or self.damage is not None:
-            self.folder.files.sync_folder(self.path)
-        self._flush.note_cut(last)
-        last.truncate_to(log_end)
-        sync_all([last.file])
-
-    def _cut_epochs(self, log_end: Offset) -> None:
-        if self._epochs.truncate_from_end(log_end):
-            self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
-
-    def _set_end(self, offset: Offset) -> None:
-        self.log_end_offset = offset
-        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
 
     # --- log start ------------------------------------------------------------------------------------------------
 

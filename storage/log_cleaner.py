@@ -195,6 +195,8 @@ class LogCleaner:
     def _may_clean(self, log: Log) -> bool:
         if not log.config.compact or log.closed or log.damage is not None or log.folder.offline is not None:
             return False
+        if log.cut is not None:
+            return False
         return log not in self._refused
 
     def settle(self, outcome: int | BaseException, now: Millis, *, started: Millis, ended: Millis) -> Piece | None:

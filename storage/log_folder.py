@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from storage.clock import WallClock
 from storage.files import Files
 from storage.open_segments import OpenSegments
 from tidelog.errors import TidelogError
-from tidelog.types import Offset, TopicPartition
+from tidelog.types import Offset, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from storage.log import Log
+
+
+class CutLog(Protocol):
+    """Whose claims fall."""
+
+    log_start_offset: Offset
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def topic_id(self) -> TopicId: ...
 
 
 class LogFolder(Protocol):
@@ -50,8 +62,13 @@ class LogFolder(Protocol):
         """So many bytes are about to be appended to one of its logs. Raises DiskFull below the reserve."""
         ...
 
-    def lower_marks(self, log: Log, offset: Offset) -> None:
-        """Make durable that nothing at or above `offset` is claimed to be. Raises OSError."""
+    def lowering_marks(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """The folder's files are to claim nothing at or above `offset` any more. Returns what makes that durable, for
+        any thread, which raises OSError. Raises OSError."""
+        ...
+
+    def moving_log_start(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """The log, of which nothing is left, starts at `offset` now. Returns what makes that durable, as above."""
         ...
 
     def note_log_start(self, log: Log) -> None:

@@ -22,8 +22,9 @@ from storage.config import LogConfig
 from storage.files import Buffer, Files
 from storage.loading import Damage, LoadedLog
 from storage.producer_entry import ProducerBatch, ProducerState, read_marker
-from storage.producer_recovery import Replayed, load_producers, rebuild
+from storage.producer_recovery import Replayed, load_producers
 from storage.producer_state import Duplicate, ProducerChanges
+from storage.producers_after_cut import ProducersAfterCut
 from storage.segment import LogSegment
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
@@ -85,6 +86,11 @@ class LogProducers:
     def active(self) -> tuple[ProducerState, ...]:
         """Every producer that is known."""
         return self._state.active_producers()
+
+    @property
+    def snapshots(self) -> Sequence[Offset]:
+        """The offsets of the snapshot files, ascending."""
+        return self._state.snapshots
 
     def first_unstable(self, log_start: Offset) -> Offset | None:
         """Where the oldest transaction begins that is open, or not replicated to its end; None for none."""
@@ -198,22 +204,19 @@ class LogProducers:
         stale = self._state.remove_snapshots_above(log_end)
         return self._aborted.cutting() or stale
 
-    def cut(self, log_start: Offset, log_end: Offset, high_watermark: Offset, now: Millis) -> Damage | None:
-        """The log ends at `log_end` now. Returns what of it cannot be read, None for nothing."""
-        self._aborted.truncate_to(self._segments.active.base_offset, log_end)
-        replayed = rebuild(
-            self._state,
-            self._segments.all,
-            log_start=log_start,
-            log_end=log_end,
-            high_watermark=high_watermark,
-            now=now,
-        )
-        return _damage(replayed, log_end)
+    def cut(self, after: ProducersAfterCut) -> Damage | None:
+        """The log was cut, and this is what producers had done by there. Returns what of it cannot be read, None for
+        nothing."""
+        assert after.state is not None, "it has been read"
+        self._state, self._checked = after.state, None
+        self._aborted.cutting()
+        self._aborted.truncate_to(after.last_base, after.log_end)
+        return _damage(after.replayed, after.log_end)
 
     def emptied(self) -> None:
         """The log is empty, and its only segment new."""
         self._state.clear()
+        self._state.remove_snapshots_above(Offset(-1))
         self._aborted.forget()
         self._aborted.begin(self._segments.active.base_offset)
 

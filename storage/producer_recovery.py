@@ -21,9 +21,8 @@ from typing import NamedTuple
 from storage.aborted_transactions import AbortedTransactions
 from storage.batch_walk import BrokenChain
 from storage.files import Files
-from storage.producer_replay import walk_producers
+from storage.producer_replay import Batches, walk_producers
 from storage.producer_state import ProducerStateManager
-from storage.segment import LogSegment
 from storage.transaction_index import AbortedTransaction
 from tidelog.types import Millis, Offset
 
@@ -32,7 +31,7 @@ class Replayed(NamedTuple):
     """What a replay has met. notes: sentences for the node's log. broken: where segments cannot be read."""
 
     notes: list[str]
-    broken: list[tuple[LogSegment, BrokenChain]]
+    broken: list[tuple[Batches, BrokenChain]]
 
 
 class LoadedProducers(NamedTuple):
@@ -46,7 +45,7 @@ class LoadedProducers(NamedTuple):
 def load_producers(
     files: Files,
     folder: str,
-    segments: Sequence[LogSegment],
+    segments: Sequence[Batches],
     *,
     log_start: Offset,
     log_end: Offset,
@@ -84,7 +83,7 @@ def load_producers(
 
 def rebuild(
     state: ProducerStateManager,
-    segments: Sequence[LogSegment],
+    segments: Sequence[Batches],
     *,
     log_start: Offset,
     log_end: Offset,
@@ -115,15 +114,15 @@ def rebuild(
 
 def _replay(
     state: ProducerStateManager,
-    segments: Sequence[LogSegment],
+    segments: Sequence[Batches],
     start: Offset,
     log_end: Offset,
     aborted: AbortedTransactions | None,
     read_from: Offset | None,
-) -> list[tuple[LogSegment, BrokenChain]]:
+) -> list[tuple[Batches, BrokenChain]]:
     """Enter what lies from `start` on, also below the log's start: a snapshot there knows nothing of what lies between.
     Returns where segments cannot be read. Raises OSError."""
-    broken: list[tuple[LogSegment, BrokenChain]] = []
+    broken: list[tuple[Batches, BrokenChain]] = []
     for i, segment in enumerate(segments):
         base = segment.base_offset
         behind = segments[i + 1].base_offset if i + 1 < len(segments) else log_end

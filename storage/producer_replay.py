@@ -7,17 +7,37 @@ Left to others: what becomes of it (producer_state.py). Source: Kafka's UnifiedL
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from storage.batch_walk import BrokenChain
+from storage.files import File
 from storage.producer_entry import ProducerBatch, read_marker
 from storage.producer_state import ProducerStateManager
-from storage.segment import LogSegment
 from tidelog.errors import TidelogError
 from tidelog.records.batch import CONTROL_BIT, RecordBatch
+from tidelog.records.header import BatchHeader
 from tidelog.types import NO_PRODUCER_ID, Offset
 
 
-def walk_producers(segment: LogSegment, start: Offset, end: Offset) -> Iterator[ProducerBatch]:
+class Batches(Protocol):
+    """The batches of one segment."""
+
+    @property
+    def base_offset(self) -> Offset: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def file(self) -> File: ...
+    def start_for(self, offset: Offset, /) -> int:
+        """Where in the file to begin a search for `offset`. Raises BrokenChain, OSError."""
+        ...
+
+    def walk(self, position: int) -> Iterator[BatchHeader]:
+        """Headers of the batches from byte `position` on. Raises BrokenChain, OSError."""
+        ...
+
+
+def walk_producers(segment: Batches, start: Offset, end: Offset) -> Iterator[ProducerBatch]:
     """The batches with a producer id among those that reach to `start` or beyond and begin below `end`.
 
     Raises BrokenChain, OSError.
@@ -39,7 +59,7 @@ def walk_producers(segment: LogSegment, start: Offset, end: Offset) -> Iterator[
         yield ProducerBatch(header, marker)
 
 
-def replay(state: ProducerStateManager, segments: Sequence[LogSegment], start: Offset, end: Offset) -> None:
+def replay(state: ProducerStateManager, segments: Sequence[Batches], start: Offset, end: Offset) -> None:
     """Enter everything in [start, end) into the state. segments: of the log, oldest first. Raises BrokenChain,
     OSError."""
     for i, segment in enumerate(segments):

@@ -177,13 +177,13 @@ class Scrub:
         check.close()
         if not isinstance(error, OSError):
             raise error
-        if not log.closed:
+        if not log.closed and _end_of(log, check.segment) is not None:
             self._on_trouble(self._folder.fail(f"reading {check.segment.path} again", error))
 
 
 def _end_of(log: Log, segment: LogSegment) -> Offset | None:
     """Where the segment behind a closed one begins; None where it is none of the log's closed ones any more."""
-    if log.closed or log.damage is not None:
+    if log.closed or log.damage is not None or log.cut is not None:
         return None
     segments = log.segments
     for position, other in enumerate(segments[:-1]):

@@ -359,15 +359,17 @@ class LogSegment:
 
     # --- cut and repair -------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: Offset) -> None:
-        """Cut the first batch that reaches to `offset` and all behind it, and what recovery left behind the last one as
-        damaged; the caller syncs. Raises OSError, BrokenChain."""
+    def cut_position(self, offset: Offset) -> int:
+        """At which byte the file is to be cut, so that no batch reaches to `offset`, and nothing is left that recovery
+        found damaged behind the last one. Raises OSError, BrokenChain."""
         cut = self.find(offset)
-        if cut is not None:
-            self.size = cut.position
+        return self.size if cut is None else cut.position
+
+    def was_cut(self, offset: Offset, position: int) -> None:
+        """The file was cut there (`cut_position`). Raises OSError, BrokenChain."""
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.file.truncate(self.size)
+        self.size = position
         self._since_index = 0
         self.first_timestamp = None
         self._max = None

@@ -127,17 +127,31 @@ class LogSegments:
             if self._files.size(path) is not None:
                 self._files.remove(path)
 
-    def remove_behind(self, segment: LogSegment | None) -> bool:
-        """Remove the segments behind this one, the last first; all of them for None. Returns whether there were any."""
-        removed = False
+    def behind(self, segment: LogSegment) -> Sequence[LogSegment]:
+        """Those behind this one."""
+        return self._segments[bisect_right(self._bases, segment.base_offset) :]
+
+    def drop_behind(self, segment: LogSegment | None) -> None:
+        """The files of the segments behind this one are gone, those of all for None: they are none of the log's."""
         while self._segments and self._segments[-1] is not segment:
+            self._segments.pop().close()
+            self._bases.pop()
+        if segment is not None:
+            segment.keep_open_in(None)
+
+    def begin(self, base: Offset, config: LogConfig, now: Millis) -> None:
+        """Make the only segment of a log that was emptied; its .log file may be there. Raises OSError."""
+        assert not self._segments, "the log is not empty"
+        self._segments.append(make_segment(self._files, self._folder, base, config, self._rng, now, fresh=True))
+        self._bases.append(base)
+
+    def remove_behind(self, segment: LogSegment) -> None:
+        """Remove the segments behind this one, the last first. Raises OSError."""
+        while self._segments[-1] is not segment:
             self._segments[-1].remove()
             self._segments.pop()
             self._bases.pop()
-            removed = True
-        if segment is not None:
-            segment.keep_open_in(None)
-        return removed
+        segment.keep_open_in(None)
 
     def drop_first(self, count: int) -> list[str]:
         """Take the oldest segments out of the log, the oldest first: their files get another name, under which readers
@@ -168,14 +182,6 @@ class LogSegments:
         self.keep_open([cleaned])
         self._bases[first : first + len(old)] = [cleaned.base_offset]
         return dropped
-
-    def remove_leftovers(self) -> None:
-        """Remove segment files that the list does not name: loading leaves them behind damage."""
-        named = {segment_path(self._folder, base, suffix) for base in self._bases for suffix in ALL_SUFFIXES}
-        for name in self._files.list(self._folder):
-            path = f"{self._folder}/{name}"
-            if name.endswith(ALL_SUFFIXES) and path not in named:
-                self._files.remove(path)
 
     def close(self) -> None:
         """Let go of all files."""

@@ -82,7 +82,7 @@ class _Rounds:
                 self._rest = None
                 return
             folder, log = entry
-            if folder.offline is None and not log.closed and log.damage is None:
+            if folder.offline is None and not log.closed and log.damage is None and log.cut is None:
                 try:
                     self._work(folder, log)
                 except TidelogError as error:

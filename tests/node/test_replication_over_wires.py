@@ -226,12 +226,12 @@ def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster)
         await send(message)
         if not takes_more.is_set():
             disk.release()
-            disk.holding = True
             await takes_more.wait()
 
     stream.send = take_one  # type: ignore[method-assign, assignment]
     cluster.publish()
     cluster.until(lambda: cluster.log(3).log_end_offset == 1, what="node 3 drops what only it had")
+    disk.holding = True
     takes_more.set()
     cluster.until(lambda: cluster.log(3).log_end_offset == 4)
     cluster.run(0.5)

@@ -35,18 +35,29 @@ class SimExecutor:
         self._loop, self._rng, self._process, self._pace = loop, rng, process, pace
         self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
         self._idle_workers = workers
+        self._under_way: dict[Callable[[Any], None], None] = {}
+        self._hanging: set[Callable[[Any], None]] = set()
+
+    def hang(self) -> None:
+        """What is under way is not reported before `resume`; other workers work on."""
+        self._hanging = set(self._under_way)
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         self._waiting.append((work, done))
         if self._idle_workers:
-            self.resume()
+            self._begin()
 
     def resume(self) -> None:
+        self._hanging.clear()
+        self._begin()
+
+    def _begin(self) -> None:
         while self._waiting and self._idle_workers and not self._pace.stalled:
             self._idle_workers -= 1
             self._start(*self._waiting.popleft())
 
     def _start(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        self._under_way[done] = None
         draw = self._rng.random
         least, most = self._pace.delay_us
         takes_us = int((least + int(draw() * (most - least + 1))) * self._pace.slow_by)
@@ -62,12 +73,13 @@ class SimExecutor:
         self._later(rest_us, self._report, done, outcome)
 
     def _report(self, done: Callable[[T | BaseException], None], outcome: T | BaseException) -> None:
-        if self._pace.stalled:  # a stuck disk reports nothing
+        if self._pace.stalled or done in self._hanging:  # a stuck disk reports nothing
             self._later(10_000, self._report, done, outcome)
             return
+        del self._under_way[done]
         self._idle_workers += 1
         if self._waiting:
-            self.resume()
+            self._begin()
         done(outcome)
 
     def _later(self, delay_us: int, callback: Callable[..., object], *args: Any) -> None:

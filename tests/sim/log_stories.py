@@ -75,13 +75,14 @@ def cut_of_messages_without_epochs(sim: Simulation) -> None:
     the disk yet when its machine loses power. The old records do not come back under the new epoch."""
     p, old, new, follower = three_replicas(sim, message_format="v1")
     old_epoch_reaches_one_follower(sim, p, old, new, follower)
-    sim.stall_disk(follower)
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
+    sim.run_until(lambda: end(sim, follower, p) == 5, what="the follower is cut")
+    sim.stall_disk(follower)
     client = sim.client(nodes=(new, follower))
     for number in range(30):
         sim.produce(TOPIC, f"c{number}".encode(), acks="1", partition=p, client=client)
-    sim.run_until(lambda: end(sim, follower, p) == 35, what="the follower is cut and has the new records")
+    sim.run_until(lambda: end(sim, follower, p) == 35, what="the follower has the new records")
     sim.power_off(follower, forget_all=True)
     sim.release_disk(follower)
     sim.restart(follower)

@@ -85,6 +85,7 @@ class Machine:
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
+        self._syncers: list[SimExecutor] = []
         self._seen: dict[object, views.Position] = {}
         self._safety = Safety(self.disk)
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
@@ -124,7 +125,7 @@ class Machine:
         self.was_full = self.disk.capacity is not None
         process = self.process = Process(self.name, self.life)
         self._network.machines_off.discard(self.name)
-        self._executors = []
+        self._executors, self._syncers = [], []
         self._seen = {}
         self._safety = Safety(self.disk)
         self._note(f"{self.life_name} starts")
@@ -183,6 +184,8 @@ class Machine:
         assert process is not None
         executor = SimExecutor(self._loop, self._rng, process, self.pace, workers)
         self._executors.append(executor)
+        if workers > 1:
+            self._syncers.append(executor)
         return executor
 
     def die(self, *, power_lost: bool, forget_all: bool = False) -> None:
@@ -215,6 +218,11 @@ class Machine:
 
     def stall(self) -> None:
         self.pace.stalled = True
+
+    def hang_syncs(self) -> None:
+        """The fsyncs of logs that are under way hang, those begun later do not."""
+        for executor in self._syncers:
+            executor.hang()
 
     def release(self) -> None:
         self.pace.stalled = False

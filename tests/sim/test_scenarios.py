@@ -9,6 +9,7 @@ import pytest
 
 from tests.sim import (
     controller_stories,
+    cut_stories,
     late_stories,
     log_stories,
     producer_stories,
@@ -30,6 +31,7 @@ STORIES = [
     *quorum_stories.ALL,
     *producer_stories.ALL,
     *controller_stories.ALL,
+    *cut_stories.ALL,
     *remade_stories.ALL,
     *transaction_stories.ALL,
 ]
@@ -40,6 +42,7 @@ NEED_ONE_VOTER = {
     controller_stories.last_replica_standing,
     controller_stories.unclean_election,
     controller_stories.unclean_election_without_anybody,
+    cut_stories.elected_in_the_middle_of_a_cut,
     log_stories.cut_below_what_the_checkpoint_says,
     log_stories.cut_of_messages_without_epochs,
     log_stories.messages_without_their_epoch,

@@ -358,6 +358,10 @@ class Simulation:
         """Let every fsync (and whatever else runs beside the loop) of the machine hang."""
         self.machines[node].stall()
 
+    def hang_syncs(self, node: int) -> None:
+        """Let the fsyncs of logs that are under way on the machine hang until `release_disk`; the disk works on."""
+        self.machines[node].hang_syncs()
+
     def release_disk(self, node: int) -> None:
         self.machines[node].release()
 

@@ -18,6 +18,7 @@ from storage.data_folder import DataFolder
 from storage.epoch_cache import EpochFile
 from storage.flush import FlushState, FlushTicket
 from storage.folder_claims import FolderClaims
+from storage.log_cut import LogCutter
 from storage.log_producers import LogProducers
 from storage.log_start import LogStart
 from storage.recovery import Recovery
@@ -84,7 +85,7 @@ def a_cut_lowers_nothing(patch: Patch) -> None:
 
 def a_cut_leaves_the_files_claims(patch: Patch) -> None:
     """Scenario 3, variant: the checkpoint file still says 100 when the follower crashes at 90."""
-    patch.setattr(FolderClaims, "lower", nothing)
+    patch.setattr(FolderClaims, "lowering", lambda *_: nothing)
 
 
 def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
@@ -104,7 +105,7 @@ def producers_outlive_a_cut(patch: Patch) -> None:
 
 def snapshots_outlive_a_cut(patch: Patch) -> None:
     """Scenario 3, variant: the same, behind a restart."""
-    patch.setattr(LogProducers, "cutting", nothing)
+    patch.setattr(LogCutter, "_snapshots_above", lambda *_: [])
 
 
 def recovery_writes_nothing_again(patch: Patch) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.sim import (
     controller_stories,
+    cut_stories,
     late_stories,
     log_stories,
     producer_stories,
@@ -195,6 +196,12 @@ MUTANTS: Final = (
     ),
     Mutant(
         followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS
+    ),
+    Mutant(
+        followers.a_role_is_taken_in_the_middle_of_a_cut,
+        "section 3",
+        cut_stories.elected_in_the_middle_of_a_cut,
+        "is nobody's yet",
     ),
     Mutant(followers.a_follower_empties_its_log, "rule 2", stories.stale_position, MEMBER_LACKS),
     Mutant(

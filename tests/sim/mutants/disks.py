@@ -16,6 +16,7 @@ from storage import (
     folder_claims,
     loading_site,
     log_cleaner,
+    log_cut,
     log_start,
     log_writer,
     retention,
@@ -83,7 +84,7 @@ def retention_takes_what_is_not_committed(patch: Patch) -> None:
 
 def a_cut_is_not_synced(patch: Patch) -> None:
     """A cut reaches the disk when it likes."""
-    patch.setattr(storage_log, "sync_all", lambda _: None)
+    patch.setattr(log_cut, "sync_all", lambda _: None)
 
 
 def a_damaged_log_leads_on(patch: Patch) -> None:
@@ -95,10 +96,10 @@ def a_damaged_log_leads_on(patch: Patch) -> None:
 def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
     """A log is cut; the file of recovery points says what it said."""
 
-    def lower(self: Any, log: Any, offset: Any) -> None:
-        self.marks.lower(PartitionKey(log.topic_id, log.topic_partition.partition), offset)
+    def lowering(self: Any, log: Any, offset: Any) -> Any:
+        return self.marks.lowering(PartitionKey(log.topic_id, log.topic_partition.partition), offset)
 
-    patch.setattr(folder_claims.FolderClaims, "lower", lower)
+    patch.setattr(folder_claims.FolderClaims, "lowering", lowering)
 
 
 def epochs_are_written_behind_the_bytes(patch: Patch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import fetch_answers, methods, replica_fetcher
+from node import fetch_answers, methods, replica_fetcher, replica_manager
 from node import partition as node_partition
 from node.duplex import run_duplex
 from replication import epochs, follower, partition_leader
@@ -157,3 +157,8 @@ def an_epoch_that_is_not_known_agrees(patch: Patch) -> None:
 
     compare = epochs.divergence
     patch.setattr(partition_leader, "divergence", divergence)
+
+
+def a_role_is_taken_in_the_middle_of_a_cut(patch: Patch) -> None:
+    """What the metadata say of a partition is done at once, whatever its log is at."""
+    patch.setattr(replica_manager.ReplicaManager, "_is_put_off", lambda *_: False)

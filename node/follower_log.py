@@ -1,0 +1,41 @@
+"""What a follower's core wants done to its log (partition.py): append what the leader sent, or cut.
+
+Left to others: the decision (replication/follower.py), what a failure means (partition.py).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from replication.follower_events import LogView, RestartAt, TruncateTo
+from storage.append_info import Origin
+from storage.log import Log
+from storage.log_cut import CutTicket
+from tidelog._wire import PartitionFetched
+from tidelog.types import EpochStart, LeaderEpoch, Offset
+
+_log = logging.getLogger("node.partition")
+
+
+def view_of(log: Log) -> LogView:
+    """The log, as the core sees it."""
+    return LogView(log.log_start_offset, log.log_end_offset, log.held, log.last_epoch)
+
+
+def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
+    """Append the records of a leader's answer. Raises what `Log.append` raises."""
+    epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
+    log.append(
+        answer.records, assign_offsets=False, leader_epoch=leader_epoch, origin=Origin.REPLICATION, epochs=epochs
+    )
+
+
+def begin_cut(log: Log, effect: TruncateTo | RestartAt) -> CutTicket | None:
+    """Begin to cut, or to empty, the log; None where there is nothing to cut. Raises what `Log.begin_cut` raises."""
+    match effect:
+        case TruncateTo(offset):
+            _log.info("%s: cut from %d to %d, where it agrees", log.topic_partition, log.log_end_offset, offset)
+            return log.begin_cut(offset)
+        case RestartAt(offset, reason):
+            _log.warning("%s: %s", log.topic_partition, reason)
+            return log.begin_cut(offset, anew=True)
