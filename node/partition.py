@@ -31,7 +31,7 @@ from node.open_fetch import FollowerIdentity, OpenFetch
 from node.own_bytes import damage_at
 from node.partition_host import PartitionHost
 from replication.epochs import ensure_epoch
-from replication.follower import FollowerState, PartitionFollower
+from replication.follower import PartitionFollower
 from replication.follower_events import (
     AdvanceLogStart,
     AdvanceWatermark,
@@ -507,7 +507,7 @@ class Partition:
             self._tick_leader(self.leader)
         elif (follower := self.follower) is not None:
             self._follow(follower.handle(Waited(self._host.monotonic_ms())), None)
-            if follower.state is FollowerState.PAUSED:
+            if follower.pauses:
                 self._host.attend(self)  # its pause is not over yet
 
     def review(self) -> bool:

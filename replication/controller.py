@@ -61,7 +61,8 @@ from replication.controller_events import (
     VotersReviewed,
 )
 from replication.image import EMPTY, NodeRegistration, PartitionState
-from replication.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
+from replication.metadata import PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
+from replication.node_standing import NodeCause, Standing, moved, standing_of
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
 from tidelog.errors import (
@@ -219,7 +220,7 @@ class Controller:
         self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
         own = self.image.nodes.get(event.node_id)
         if own is not None and own.incarnation != event.incarnation and not own.fenced:
-            self._fence(own)
+            self._fence(own, NodeCause.SILENT)
 
     def _review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
         """Change the voters by one, once the last change is committed."""
@@ -263,7 +264,7 @@ class Controller:
             node = self.image.nodes.get(node_id)
             if node is not None and not node.fenced:
                 self._effects.append(Report(f"node {node_id} was silent for {self._config.session_ms} ms: fenced"))
-                self._fence(node)
+                self._fence(node, NodeCause.SILENT)
         if at >= self._review_at:
             self._review_at = Millis(at + REVIEW_MS)
             self._review()
@@ -282,12 +283,12 @@ class Controller:
                 self._ask(state)
         self._append(batch)
 
-    def _fence(self, node: NodeRegistration) -> None:
+    def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
         """End the node's session: it leaves every set that others carry on, and leads nothing."""
         self._sessions.forget(node.node_id)
         self._drains.pop(node.node_id, None)
         batch = Batch(self.image)
-        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)])
+        batch.add([moved(node, cause)])
         batch.add(elections.fence_changes(batch.image, node.node_id))
         self._append(batch)
 
@@ -317,7 +318,7 @@ class Controller:
     def _heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         self._sessions.advance(beat.at)
         node = self._current(beat.node_id, beat.node_epoch)
-        if node.draining and node.fenced and not beat.want_drain:
+        if standing_of(node) is Standing.GONE and not beat.want_drain:
             return HeartbeatAnswer(fenced=True, drained=False)  # late words: it has said good-bye since
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
@@ -326,7 +327,7 @@ class Controller:
             return self._drain(node, beat)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
             batch = Batch(self.image)
-            batch.add([NodeChangeRecord(node.node_id, node.node_epoch, fenced=False, draining=False)])
+            batch.add([moved(node, NodeCause.READY)])
             changes = list(elections.return_changes(batch.image, node.node_id))
             batch.add(changes)
             self._append(batch)
@@ -358,13 +359,13 @@ class Controller:
                 drain = self._drains[node.node_id] = _Drain(beat.at, self.image.offset)
             batch = Batch(self.image)
             if not node.draining:
-                batch.add([NodeChangeRecord(node.node_id, node.node_epoch, draining=True)])
+                batch.add([moved(node, NodeCause.DRAIN_ASKED)])
             self._move_away(node.node_id, batch, drain)
             self._append(batch)
             overdue = beat.at - drain.since >= self._config.drain_ms_max
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
-            self._fence(self.image.nodes[node.node_id])
+            self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
         self._sessions.forget(node.node_id)
         return HeartbeatAnswer(fenced=True, drained=True)
 

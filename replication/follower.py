@@ -1,8 +1,5 @@
 """A partition's follower in one leader epoch: what to fetch, what of an answer to believe, where to cut its own log.
 
-    READY --SendFetch--> OPEN --records or divergence--> WRITING --LogChanged--> READY
-    OPEN --news--> OPEN    OPEN --nothing new--> READY    OPEN, WRITING --refused--> PAUSED --time is up--> READY
-
 Kept true:
   1. One fetch is open at most. An answer counts only for it, and only while leader epoch and log end are those it was
      sent with; any other is dropped whole.
@@ -24,7 +21,6 @@ Left to others: bytes (storage/), the stream and its fetch numbers (node/replica
 from __future__ import annotations
 
 import random
-from enum import Enum
 from typing import Final, NamedTuple, assert_never
 
 from replication.epochs import common_end
@@ -49,6 +45,7 @@ from replication.follower_events import (
     Waited,
     WantFetch,
 )
+from replication.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.errors import CorruptRecord, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
@@ -57,15 +54,6 @@ PAUSE_MS_MIN: Final = 50
 
 PAUSE_MS_MAX: Final = 1_000
 """Longest pause: half a session, so that a healed follower is noticed before it is missed."""
-
-
-class FollowerState(Enum):
-    """Where the follower stands."""
-
-    READY = "a fetch is wanted, the stream has not taken it yet"
-    OPEN = "a fetch waits at the leader"
-    WRITING = "the log is being changed as an answer said"
-    PAUSED = "a refusal is being waited out"
 
 
 class _Committed(NamedTuple):
@@ -101,6 +89,11 @@ class PartitionFollower:
         """The first effects, before any event."""
         return [WantFetch()]
 
+    @property
+    def pauses(self) -> bool:
+        """Does it wait out a refusal?"""
+        return self.state is FollowerState.PAUSED
+
     def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
         """Take one event in; the effects are to be carried out in order."""
         match event:
@@ -117,12 +110,15 @@ class PartitionFollower:
             case StreamBroken():
                 return self._broken()
             case LogFailed(log, error, at):
-                assert self.state is FollowerState.WRITING, "only what was asked for can fail"
                 self._log, self._committed = log, None
                 self._refused_bytes = isinstance(error, CorruptRecord)
-                return self._pause(error, at)
+                return self._pause(FollowerCause.LOG_FAILED, error, at)
             case _:
                 assert_never(event)
+
+    def _move(self, cause: FollowerCause) -> None:
+        assert (self.state, cause) in TRANSITIONS, f"a follower is not moved from {self.state.name} by {cause.name}"
+        self.state = TRANSITIONS[self.state, cause]
 
     # --- asking ---
 
@@ -130,7 +126,8 @@ class PartitionFollower:
         if self.state is not FollowerState.READY:
             return []
         log = self._log
-        self.state, self._open, self._told = FollowerState.OPEN, _OpenFetch(fetch_id, log.log_end), log.held
+        self._move(FollowerCause.SENT)
+        self._open, self._told = _OpenFetch(fetch_id, log.log_end), log.held
         return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start, self._refused_bytes)]
 
     def _held(self, held: Offset) -> list[FollowerEffect]:
@@ -143,9 +140,10 @@ class PartitionFollower:
 
     def _broken(self) -> list[FollowerEffect]:
         self._open = None
-        if self.state is FollowerState.OPEN:
-            self.state = FollowerState.READY
-        return [WantFetch()] if self.state is FollowerState.READY else []
+        if self.state not in (FollowerState.READY, FollowerState.OPEN):
+            return []
+        self._move(FollowerCause.BROKEN)
+        return [WantFetch()]
 
     # --- believing ---
 
@@ -156,20 +154,24 @@ class PartitionFollower:
         if answer.waits:
             if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
                 return []
+            self._move(FollowerCause.NEWS)
             return self._advance(_Committed(answer.high_watermark, answer.log_start))
-        self._open, self.state = None, FollowerState.READY
+        self._open = None
         if answer.error is not None:
             return self._refused(answer, fetch)
         if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
+            self._move(FollowerCause.OUTDATED)
             return [WantFetch()]
         if answer.diverging is not None:
+            self._move(FollowerCause.DIVERGED)
             return self._diverged(answer.diverging, answer)
-        if not answer.has_records:
-            self._failures = 0
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
-            self.state, self._committed = FollowerState.WRITING, committed
+            self._move(FollowerCause.RECORDS)
+            self._committed = committed
             return [AppendRecords()]
+        self._move(FollowerCause.NOTHING_NEW)
+        self._failures = 0
         return [*self._advance(committed), WantFetch()]
 
     def _advance(self, committed: _Committed) -> list[FollowerEffect]:
@@ -182,8 +184,8 @@ class PartitionFollower:
         return [AdvanceWatermark(watermark), AdvanceLogStart(start)]
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
-        assert self.state is FollowerState.WRITING, "only what was asked for can change the log"
-        self._log, self.state, self._refused_bytes = log, FollowerState.READY, False
+        self._move(FollowerCause.LOG_CHANGED)
+        self._log, self._refused_bytes = log, False
         committed, self._committed = self._committed, None
         self._failures = 0
         return [WantFetch()] if committed is None else [*self._advance(committed), WantFetch()]
@@ -199,11 +201,9 @@ class PartitionFollower:
             return self._restart(
                 max(cut, answer.log_start), f"all of it lies above {cut}, where it stops agreeing with the leader"
             )
-        self.state = FollowerState.WRITING
         return [TruncateTo(cut)]
 
     def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
-        self.state = FollowerState.WRITING
         return [RestartAt(offset, f"partition {self.name} begins anew at offset {offset}: {why}")]
 
     # --- refusals ---
@@ -212,18 +212,20 @@ class PartitionFollower:
         assert answer.error is not None
         below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
         if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:
+            self._move(FollowerCause.BELOW_START)
             return self._restart(answer.log_start, f"it ends at {fetch.next_offset}, below the leader's log start")
-        return self._pause(answer.error, answer.at)
+        return self._pause(FollowerCause.REFUSED, answer.error, answer.at)
 
-    def _pause(self, error: TidelogError, at: Millis) -> list[FollowerEffect]:
+    def _pause(self, cause: FollowerCause, error: TidelogError, at: Millis) -> list[FollowerEffect]:
         bound = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
         pause = bound // 2 + self._rng.randrange(bound // 2 + 1)
         self._failures += 1
-        self.state, self._resume_at = FollowerState.PAUSED, Millis(at + pause)
+        self._move(cause)
+        self._resume_at = Millis(at + pause)
         return [RetryLater(self._resume_at, error)]
 
     def _waited(self, at: Millis) -> list[FollowerEffect]:
         if self.state is not FollowerState.PAUSED or at < self._resume_at:
             return []
-        self.state = FollowerState.READY
+        self._move(FollowerCause.PAUSE_OVER)
         return [WantFetch()]

@@ -10,7 +10,7 @@ import pytest
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_fetcher import ReplicaFetcher
-from replication.follower import FollowerState
+from replication.follower_states import FollowerState
 from tests.node.wires import Cluster, batch
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 from tidelog.v1 import data_pb2

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, FollowerState, PartitionFollower
+from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, PartitionFollower
 from replication.follower_events import (
     AdvanceLogStart,
     AdvanceWatermark,
@@ -27,6 +27,7 @@ from replication.follower_events import (
     Waited,
     WantFetch,
 )
+from replication.follower_states import FollowerState
 from tidelog.errors import CorruptRecord, DiskFull, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 

@@ -9,6 +9,7 @@ from node import partition as node_partition
 from node.duplex import run_duplex
 from replication import epochs, follower, partition_leader
 from replication.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
+from replication.follower_states import FollowerCause, FollowerState
 from storage import log as storage_log
 from storage import validation
 from tests.sim.mutants.mutant import Patch
@@ -30,6 +31,7 @@ def a_watermark_comes_before_the_cut(patch: Patch) -> None:
         if self.leader_epoch in told:
             return cut_of(self, end, answer)
         told.add(self.leader_epoch)
+        self.state = FollowerState.READY
         return [AdvanceWatermark(min(answer.high_watermark, self._log.log_end)), WantFetch()]
 
     patch.setattr(node_partition, "diverging_answer", diverging_answer)
@@ -54,7 +56,7 @@ def an_answer_counts_for_any_fetch(patch: Patch) -> None:
 
     def answered(self: Any, answer: Any) -> list[Any]:
         if answer.has_records:
-            self._open, self.state, self._watermark = None, follower.FollowerState.WRITING, answer.high_watermark
+            self._open, self.state, self._watermark = None, FollowerState.WRITING, answer.high_watermark
             return [AppendRecords()]
         return original(self, answer)
 
@@ -111,7 +113,6 @@ def a_follower_empties_its_log(patch: Patch) -> None:
     """A follower whose log disagrees begins anew instead of cutting it."""
 
     def diverged(self: Any, end: Any, answer: Any) -> list[Any]:
-        self.state = follower.FollowerState.WRITING
         return [RestartAt(answer.log_start, "it disagrees")]
 
     patch.setattr(follower.PartitionFollower, "_diverged", diverged)
@@ -124,7 +125,11 @@ def a_follower_cuts_where_the_leader_says(patch: Patch) -> None:
 
 def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
     """A follower that ends below the leader's start asks again and again."""
-    patch.setattr(follower.PartitionFollower, "_refused", lambda self, answer, _: self._pause(answer.error, answer.at))
+    patch.setattr(
+        follower.PartitionFollower,
+        "_refused",
+        lambda self, answer, _: self._pause(FollowerCause.REFUSED, answer.error, answer.at),
+    )
 
 
 def a_follower_tells_nobody_what_it_holds(patch: Patch) -> None:

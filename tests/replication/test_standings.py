@@ -1,0 +1,80 @@
+"""How a replica stands in its leader's books, and what alone changes that: the picture in the docs, held against a
+leader that is told whatever may happen, in any order."""
+
+from __future__ import annotations
+
+import random
+from enum import Enum, auto
+
+from replication.leader_events import ProposalFailed
+from tests.replication.partition_stories import Leader
+from tests.replication.pictures import is_drawn
+from tidelog.types import Millis, NodeId, PartitionEpoch
+
+
+class Standing(Enum):
+    """Towards the in-sync set; whoever is not outside counts for the watermark."""
+
+    OUTSIDE = auto()
+    JOINING = auto()
+    MEMBER = auto()
+
+
+class Cause(Enum):
+    PROPOSED = "the leader asks the controller for a set with it"
+    REFUSED = "the controller refused that, or nobody has heard from it"
+    KNOWN_IN = "a higher partition epoch is known, whose set has it"
+    KNOWN_OUT = "a higher partition epoch is known, whose set has it not"
+
+
+WAYS = {
+    (Standing.OUTSIDE, Cause.PROPOSED, Standing.JOINING),
+    (Standing.OUTSIDE, Cause.KNOWN_IN, Standing.MEMBER),
+    (Standing.JOINING, Cause.REFUSED, Standing.JOINING),
+    (Standing.JOINING, Cause.KNOWN_IN, Standing.MEMBER),
+    (Standing.JOINING, Cause.KNOWN_OUT, Standing.OUTSIDE),
+    (Standing.MEMBER, Cause.KNOWN_OUT, Standing.OUTSIDE),
+}
+
+
+def standing(leader: Leader, node: int) -> Standing:
+    books = leader.core.in_sync
+    if NodeId(node) in books.isr:
+        return Standing.MEMBER
+    return Standing.JOINING if NodeId(node) in books.counted else Standing.OUTSIDE
+
+
+def step(leader: Leader, rng: random.Random) -> Cause:
+    """Something happens. Returns what a standing that changes by it changes for, as far as node 2 goes."""
+    match rng.randrange(4):
+        case 0:
+            leader.fetch(rng.choice((2, 3)), rng.choice((90, 100)), last_epoch=3)
+            return Cause.PROPOSED
+        case 1:
+            leader.later(rng.randint(50, 600))
+            return Cause.PROPOSED
+        case 2:
+            leader.core.handle(ProposalFailed(PartitionEpoch(leader.partition_epoch), Millis(leader.now)))
+            return Cause.REFUSED
+        case _:
+            isr = [1, *(node for node in (2, 3) if rng.random() < 0.5)]
+            leader.news(isr=tuple(isr))
+            return Cause.KNOWN_IN if 2 in isr else Cause.KNOWN_OUT
+
+
+def test_nothing_else_changes_how_a_replica_stands() -> None:
+    """A member that is proposed to leave, or that lags, counts until it is known to be out; so does a joiner."""
+    seen = set()
+    for seed in range(40):
+        rng, leader = random.Random(seed), Leader(isr=(1, 2))
+        for _ in range(40):
+            before = standing(leader, 2)
+            cause = step(leader, rng)
+            after = standing(leader, 2)
+            if before is not after or (before, cause) == (Standing.JOINING, Cause.REFUSED):
+                seen.add((before, cause, after))
+    assert seen == WAYS
+
+
+def test_a_replica_s_standings_are_drawn() -> None:
+    is_drawn("replication.md", WAYS)
