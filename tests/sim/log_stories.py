@@ -306,7 +306,9 @@ def sparse_epochs(sim: Simulation) -> None:
         log = log_of(sim, node, p)
         sim.jump_clock(node, 3_600_000)
         log.delete_old_segments(log.folder.clock.wall_ms())
-    log = log_of(sim, new, p)
+    sim.kill(new)
+    sim.run_until(lambda: leads(sim, other, p), what="the third leads, and has heard of no epoch before the second's")
+    log = log_of(sim, other, p)
     start = log.log_start_offset
     assert 3 < start < 23, "what the old leader alone has reaches beyond where the others begin"
     assert all(entry.epoch > 0 for entry in log.epoch_entries())

@@ -230,6 +230,7 @@ MUTANTS: Final = (
         "gone, and nothing lets it go",
     ),
     Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", replication_stories.empty_epochs, MIXED),
+    Mutant(followers.an_epoch_that_is_not_known_agrees, "rule 2", log_stories.sparse_epochs, MIXED),
     Mutant(followers.a_watermark_comes_before_the_cut, "S7", reader_stories.reader_of_what_vanishes, MIXED),
     # controllers
     Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, FENCED_MEMBER),
@@ -492,6 +493,11 @@ MUTANTS: Final = (
         quorum.any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"
     ),
     Mutant(quorum.any_folder_of_a_node_votes, "S16", quorum_stories.emptied_voter_votes_again, TWO_LEADERS),
+    Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
+    Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
+    Mutant(
+        quorum.voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new folder votes"
+    ),
     Mutant(
         quorum.nobody_is_asked_before_an_epoch_begins,
         "pre-vote",

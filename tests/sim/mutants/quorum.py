@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from node import cluster_formation, quorum_driver
-from replication import ballot, quorum, quorum_books, quorum_log_view
+from replication import ballot, quorum, quorum_books, quorum_log_view, voter_changes
 from replication.quorum_roles import Cause, Role
 from tests.sim.mutants.mutant import Patch
 from tidelog.types import LeaderEpoch
@@ -120,3 +120,8 @@ def one_voter_commits(patch: Patch) -> None:
 def logs_of_voters_are_not_compared(patch: Patch) -> None:
     """A leader gives records to whoever asks from an offset, whatever lies before it there."""
     patch.setattr(quorum, "divergence", lambda *_: None)
+
+
+def voters_stay_what_they_were(patch: Patch) -> None:
+    """Nobody looks whether a voter's node has another folder by now."""
+    patch.setattr(voter_changes, "next_voters", lambda *_: None)
