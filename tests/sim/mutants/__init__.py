@@ -492,7 +492,12 @@ MUTANTS: Final = (
     Mutant(
         quorum.any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"
     ),
-    Mutant(quorum.any_folder_of_a_node_votes, "S16", quorum_stories.emptied_voter_votes_again, TWO_LEADERS),
+    Mutant(
+        quorum.any_folder_of_a_node_votes,
+        "S16",
+        quorum_stories.emptied_voter_votes_again,
+        f"{TWO_LEADERS}|elected by a folder that is no voter",
+    ),
     Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
     Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
     Mutant(
