@@ -293,7 +293,7 @@ def ack_of_another_epoch(sim: Simulation) -> None:
     sim.cut(old)
     sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
     new = next(node for node in others if leads(sim, node, p))
-    sent = sim.produce(TOPIC, b"other", partition=p, client=sim.client(others))
+    sent = sim.produce(TOPIC, b"other", partition=p, client=sim.client((new,)))
     sim.heal(old)
     sim.run_until(lambda: sent.done and end(sim, old, p) == 4 and epoch(sim, old, p) == epoch(sim, new, p))
     sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync again")

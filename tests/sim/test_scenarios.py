@@ -48,9 +48,11 @@ NEED_ONE_VOTER = {
     log_stories.messages_without_their_epoch,
     log_stories.one_corrupt_replica,
     log_stories.one_of_two_folders_is_gone,
+    log_stories.sparse_epochs,
     producer_stories.later_batch_comes_through,
     producer_stories.resend_meets_too_small_a_set,
     reader_stories.reader_of_what_vanishes,
+    stories.only_voter_has_not_voted_yet,
     remade_stories.late_registration,
     replication_stories.epochs_that_only_a_follower_has,
     replication_stories.last_member_is_damaged,
@@ -77,6 +79,6 @@ def told() -> Iterator[Any]:
                 yield pytest.param(story, world, id=f"{name}-{story.__name__}")
 
 
-@pytest.mark.parametrize(("story", "sim"), told(), indirect=["sim"])
+@pytest.mark.parametrize(("story", "sim"), list(told()), indirect=["sim"])
 def test_story(sim: Simulation, story: Callable[[Simulation], None]) -> None:
     story(sim)
