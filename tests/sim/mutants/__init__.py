@@ -31,6 +31,7 @@ LOSES: Final = "but a crash may lose"
 MEMBER_LACKS: Final = "is in the in-sync set and (holds offsets below|has no log)"
 TWO_LEADERS: Final = r"is led by node-\d\.\d and by node-\d\.\d"
 FENCED_MEMBER: Final = "is fenced, and in the in-sync set"
+TOO_FEW: Final = r"\d are in sync, \d must be"
 TOO_SHORT: Final = "with its log ending at"
 
 MUTANTS: Final = (
@@ -52,7 +53,7 @@ MUTANTS: Final = (
         "the rotten log is out of use",
     ),
     Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS),
-    Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, "too small has committed"),
+    Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, TOO_FEW),
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
     Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
     Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "taken out for its lag"),
@@ -289,7 +290,7 @@ MUTANTS: Final = (
         controller_rules.a_new_minimum_raises_no_epoch,
         "controller",
         controller_stories.shrinks_as_the_minimum_grows,
-        "committed by one where two",
+        TOO_FEW,
     ),
     Mutant(
         controller_rules.an_eligible_set_outlives_its_minimum,
