@@ -244,7 +244,7 @@ class Partition:
 
     def _known(self, state: PartitionState, min_insync: int, views: Mapping[NodeId, ReplicaView]) -> StateKnown:
         return StateKnown(
-            state.replicas, state.isr, state.partition_epoch, min_insync, views, self._host.monotonic_ms()
+            state.replicas, state.isr, state.partition_epoch, min_insync, views, self._host.monotonic_ms(), state.elr
         )
 
     # --- leading: produce ---

@@ -80,6 +80,7 @@ class InSyncSet:
         self._since: dict[NodeId, Millis] = {}
         self.replicas: tuple[NodeId, ...] = ()
         self.isr: frozenset[NodeId] = frozenset()
+        self._elr: tuple[NodeId, ...] = ()
         self.partition_epoch = PartitionEpoch(-1)
         self.min_insync = 0
         self._views: Mapping[NodeId, ReplicaView] = {}
@@ -98,6 +99,8 @@ class InSyncSet:
         self._views = known.views
         for replica in [r for r, book in self._books.items() if not self._is_present(r, book.incarnation)]:
             self.forget(replica, known.at)
+        if known.partition_epoch >= self.partition_epoch:
+            self._elr = known.elr  # the answer to a proposal did not say it
         if known.partition_epoch <= self.partition_epoch:
             return False
         self.replicas, self.min_insync = known.replicas, known.min_insync
@@ -280,11 +283,12 @@ class InSyncSet:
         if self._in_flight or at < self._not_before:
             return None
         stays = {r for r in self.isr if r == self._me or (self._is_eligible(r) and not self.is_behind(r, at))}
-        self._resigns = at >= self._resign_at and len(stays) > 1 and self.is_behind(self._me, at)
+        asking = self._joiners if heard is None else self._joiners | {heard}
+        join = {replica for replica in asking - self.isr if self.may_join(replica)}
+        self._resigns = at >= self._resign_at and self.is_behind(self._me, at) and self._has_successor(stays, join)
         if self._resigns:
             stays.discard(self._me)
-        asking = self._joiners if heard is None else self._joiners | {heard}
-        wanted = stays | {replica for replica in asking - self.isr if self.may_join(replica)}
+        wanted = stays | join
         if wanted == self.isr and not self._joiners:
             return None
         members = tuple(
@@ -302,6 +306,12 @@ class InSyncSet:
             self._in_flight, self._not_before = False, Millis(at + PROPOSAL_PAUSE_MS)
             if self._resigns:
                 self._resign_at = Millis(at + self._lag_ms_max)
+
+    def _has_successor(self, stays: set[NodeId], join: set[NodeId]) -> bool:
+        """Could somebody else lead: another member that stays in the set, or, where there is none and nobody joins it
+        now, an eligible leader replica? It has all that is committed, and the set may never grow around a leader whose
+        disk hangs; those who have to read what it cannot read any more fetch from the next one."""
+        return len(stays) > 1 or (not join and any(self._is_eligible(node) for node in self._elr if node != self._me))
 
     def _is_eligible(self, replica: NodeId) -> bool:
         view = self._views.get(replica)

@@ -47,6 +47,8 @@ class StateKnown:
     min_insync: int
     views: Mapping[NodeId, ReplicaView]
     at: Millis
+    elr: tuple[NodeId, ...] = ()
+    """The eligible leader replicas (KIP-966)."""
 
 
 class Appended(NamedTuple):

@@ -67,6 +67,7 @@ class Leader:
         self.now = 0
         self.partition_epoch = 10
         self.isr = isr
+        self.elr: tuple[int, ...] = ()
         self.min_insync = min_insync
         self.views = {NodeId(node): ReplicaView(NodeEpoch(node * 10), life(node), eligible=True) for node in (1, 2, 3)}
         self.tickets = self.fetches = 0
@@ -91,6 +92,7 @@ class Leader:
             self.min_insync,
             dict(self.views),
             Millis(self.now),
+            tuple(NodeId(node) for node in self.elr),
         )
 
     @property

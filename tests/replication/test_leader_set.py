@@ -151,6 +151,24 @@ def test_a_leader_whose_own_disk_is_behind_stays_where_nobody_else_can_lead() ->
     assert proposed(refused.later(200)) == (2,), "the refusal may be over, or the answer was lost"
 
 
+def test_a_leader_whose_own_disk_is_behind_resigns_where_an_eligible_replica_can_lead() -> None:
+    """It is alone in the set. That other one is no successor before the metadata say so, while its node is fenced, or
+    when it joins the set this very moment: then it is a member, and the next word is of that."""
+    leader = Leader(isr=(1,), min_insync=2, watermark=100)
+    leader.append(120, held=100)
+    assert proposed(leader.later(LAG_MS + 200)) is None
+    leader.elr = (2,)
+    leader.sees(2, eligible=False)
+    assert proposed(leader.later(LAG_MS)) is None
+    effects = leader.sees(2)
+    assert proposed(effects + leader.later(50)) == ()
+    joins = Leader(isr=(1,), min_insync=2, watermark=100)
+    joins.append(120, held=100)
+    joins.later(LAG_MS + 200)
+    joins.elr = (2,)
+    assert proposed(joins.fetch(2, 110, held=110)) == (1, 2)
+
+
 def test_a_node_that_is_no_replica_is_refused() -> None:
     leader = Leader()
     assert not agreed(leader.fetch(1, 100))

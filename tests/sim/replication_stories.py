@@ -201,6 +201,29 @@ def stuck_leader_hands_over(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def stuck_leader_hands_over_to_an_eligible_one(sim: Simulation) -> None:
+    """Rule 4: the leader's own fsync hangs, and it is alone in the in-sync set; an eligible leader replica, which does
+    not reach it, has all that is committed. It leads, and those who come back go on with it."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, eligible, third) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    sim.kill(third)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, eligible}, what="the third is given up")
+    sim.cut_link(eligible, leader)
+    write(sim, p, "b", 1, acks="1")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader}, within=15, what="the other member is behind")
+    assert sim.partition(TOPIC, p).elr == (eligible,)
+    sim.stall_disk(leader)
+    sent = sim.produce(TOPIC, b"c", acks="1", partition=p, timeout_ms=60_000)
+    sim.run_until(lambda: sim.leader(TOPIC, p) == eligible, within=15, what="the stuck leader resigns")
+    assert leader not in sim.partition(TOPIC, p).counted_on
+    sim.restart(third)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {eligible, third}, what="they are two again")
+    write(sim, p, "d", 2, asking=(eligible,))
+    sim.must_heal()
+    assert sent.fate is Fate.UNKNOWN
+
+
 def stuck_leader_is_not_heard_at_first(sim: Simulation) -> None:
     """Rule 4: the controller does not answer when a stuck leader resigns. It says so again."""
     sim.start(nodes=4, min_insync=2, partitions=12)
@@ -608,6 +631,7 @@ ALL = (
     too_small_a_set,
     last_member_loses_power,
     stuck_leader_hands_over,
+    stuck_leader_hands_over_to_an_eligible_one,
     stuck_leader_is_not_heard_at_first,
     all_stop_at_once,
     new_leader_does_not_know_the_end,

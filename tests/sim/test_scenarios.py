@@ -58,6 +58,7 @@ NEED_ONE_VOTER = {
     replication_stories.last_member_is_damaged,
     replication_stories.last_member_is_emptied,
     replication_stories.last_member_loses_power,
+    replication_stories.stuck_leader_hands_over_to_an_eligible_one,
     replication_stories.too_small_a_set,
     replication_stories.volume_put_back_from_a_copy,
     stories.committed_outlives_its_leader,

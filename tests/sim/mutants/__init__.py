@@ -57,6 +57,12 @@ MUTANTS: Final = (
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
     Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
     Mutant(leaders.members_are_never_behind, "rule 4", stories.join_by_log_end, "taken out for its lag"),
+    Mutant(
+        leaders.an_eligible_replica_is_no_successor,
+        "rule 4, KIP-966",
+        replication_stories.stuck_leader_hands_over_to_an_eligible_one,
+        "leader resigns",
+    ),
     Mutant(leaders.a_stuck_leader_stays, "rule 4", replication_stories.stuck_leader_hands_over, "leader resigns"),
     Mutant(
         leaders.a_resignation_is_said_once,

@@ -160,6 +160,11 @@ def a_stuck_leader_stays(patch: Patch) -> None:
     )
 
 
+def an_eligible_replica_is_no_successor(patch: Patch) -> None:
+    """A stuck leader hands over to members of the in-sync set only."""
+    patch.setattr(isr.InSyncSet, "_has_successor", lambda self, stays, join: len(stays) > 1)
+
+
 def a_resignation_is_said_once(patch: Patch) -> None:
     """A leader that could not resign stays until its set changes."""
     fail = isr.InSyncSet.proposal_failed
