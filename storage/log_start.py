@@ -14,6 +14,7 @@ Source: Kafka's UnifiedLog.deleteOldSegments and maybeIncrementLogStartOffset.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -127,13 +128,19 @@ class LogStart:
         return count
 
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment, now: Millis) -> None:
-        """Let a cleaned segment, durable as `.cleaned`, take the place of those that it was made of."""
+        """Let a cleaned segment, durable as `.cleaned`, take the place of those that it was made of. A disk that
+        is full in the middle of it is no better than a broken one."""
         log = self._log
         assert self.cleaning is not None, "no cleaning is under way"
         end = self.cleaning.plan.sources[-1].end
         assert end <= log.recovery_point, "what is not durable must not be cleaned"
         log.allow_holes(end)
-        dropped = self._segments.replace(old, cleaned)
+        try:
+            dropped = self._segments.replace(old, cleaned)
+        except (
+            OSError
+        ) as error:  # the next start finishes it: until then nothing may come that it would replace as well
+            raise OSError(errno.EIO, f"half swapped when {error}") from error
         log.segments_went()
         self._producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)

@@ -375,6 +375,28 @@ def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_
     assert [record.value for record in visible(log)] == [b"committed"]
 
 
+@pytest.mark.parametrize("done", range(10))
+def test_a_swap_that_a_full_disk_broke_off_does_not_replace_what_came_later(done: int) -> None:
+    """The next start finishes the swap of a cleaned segment. The log had gone on, was emptied and filled again: what it
+    held then was replaced by the old records."""
+    bench = CleaningBench()
+    for n in range(4):
+        bench.put((b"k", b"old %d" % n))
+    bench.settle()
+    bench.disk.fail("rename", "/data/orders-0/", error=errno.ENOSPC, skip=done)
+    clean(bench.log)
+    bench.disk.heal()
+    if bench.folder.offline is not None:
+        bench.kill()
+    bench.log.truncate_fully_and_start_at(Offset(2))
+    bench.put((b"k", b"new"))
+    bench.log.flush()
+    bench.kill()
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 3)
+    bench.log.advance_high_watermark(Offset(3))
+    assert table(visible(bench.log)) == {b"k": b"new"}
+
+
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
     """It was refused as not written, though a whole message of it had been; and here it would be of the epoch of what
     came instead."""
