@@ -100,8 +100,9 @@ class AdminService:
         replicas = Counter(node for state in states for node in state.replicas)
         return admin_pb2.DescribeClusterResponse(
             cluster_id=image.cluster_id,
-            controller_id=self._view.leader_id,
+            controller_id=NO_NODE if self._view.is_lost else self._view.leader_id,
             controller_epoch=self._view.leader_epoch,
+            controller_silence_ms=self._view.silence_ms(),
             metadata_offset=image.offset,
             nodes=[
                 admin_pb2.NodeStatus(
@@ -249,7 +250,8 @@ class AdminService:
         self, request: admin_pb2.ExplainRestartRequest, _caller: Caller
     ) -> admin_pb2.ExplainRestartResponse:
         """What would stop working while a node is stopped, by what this node knows."""
-        reasons = why_not_restart(self._metadata.image, NodeId(request.node_id))
+        trouble = self._controller.trouble()
+        reasons = [*filter(None, [trouble]), *why_not_restart(self._metadata.image, NodeId(request.node_id))]
         return admin_pb2.ExplainRestartResponse(safe=not reasons, reasons=reasons)
 
     def _identify(self, place: admin_pb2.TopicPartitionId) -> None:

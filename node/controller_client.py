@@ -18,6 +18,8 @@ from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut
 from tidelog.types import Endpoint, NodeId
 
 PAUSE_MS: Final = 50
+LOST_PATIENCE_MS: Final = 3_000
+"""How long a call waits for a controller where none has been heard for long."""
 
 
 class ControllerClient:
@@ -41,6 +43,16 @@ class ControllerClient:
         """Where the active controller was last reached; None where it is this node, or nobody is known."""
         return self._view.endpoint
 
+    def trouble(self) -> str:
+        """Why nothing can be changed now, in words; empty where an active controller was heard a moment ago."""
+        if not self._view.is_lost:
+            return ""
+        heard = f"no active controller has been heard for {self._view.silence_ms() // 1_000} s"
+        voters = sorted(self._voters())
+        if not voters:
+            return f"{heard}: this node belongs to no cluster yet"
+        return f"{heard}: a majority of the voters, nodes {voters}, has to run and reach each other; start what is down"
+
     def standing_by(self) -> list[Endpoint | None]:
         """The voters that are not the active controller as far as this node knows; None: this process."""
         return [where for node_id, where in self._voters().items() if node_id != self._view.leader_id]
@@ -60,13 +72,16 @@ class ControllerClient:
 
         Raises the TidelogError of the answer; NotController where none was found in time.
         """
-        deadline = self._clock.monotonic_ms() + timeout_ms
+        patience_ms = min(timeout_ms, LOST_PATIENCE_MS) if self._view.is_lost else timeout_ms
+        deadline = self._clock.monotonic_ms() + patience_ms
         while True:
             left = deadline - self._clock.monotonic_ms()
             try:
                 return await self._attempt(method, request, max(1, left))
             except (NotController, ConnectionFailed):
                 if left <= PAUSE_MS:
+                    if trouble := self.trouble():
+                        raise NotController(trouble) from None
                     raise
                 await self._clock.sleep_ms(PAUSE_MS)
 

@@ -138,6 +138,7 @@ class QuorumDriver:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._sending: asyncio.TaskGroup | None = None
         self._farewells: set[asyncio.Task[None]] = set()
+        view.silence_ms = lambda: 0 if self.core is None else self.core.silence_ms(clock.monotonic_ms())
         metadata.on_moved = self._note_moved
         metadata.on_full = self.refused
 

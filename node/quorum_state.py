@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +20,9 @@ from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress,
 
 QUORUM_STATE: Final = "quorum-state"
 DATA_VERSION: Final = 1
+
+LOST_MS: Final = 3_000
+"""Longer than an election that nobody disturbs: who has heard no leader for so long says that there is none."""
 
 
 def read_state(files: Files, folder: str) -> QuorumState:
@@ -80,6 +84,13 @@ class QuorumView:
         self.leader_epoch = LeaderEpoch(-1)
         self.endpoint: Endpoint | None = None
         """Where the leader is reached; None where it is this node, or nobody is known."""
+        self.silence_ms: Callable[[], int] = int
+        """Tells how long no leader has been heard (quorum_driver.py)."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Has no leader been heard for longer than an election takes?"""
+        return self.silence_ms() > LOST_MS
 
     @property
     def leads(self) -> bool:

@@ -118,6 +118,7 @@ class Quorum:
         self._persisted = state
         self._now = at
         self._heard_at = Millis(NEVER)
+        self._in_touch_at = at
         self._rounds = 0
         self._sent_at = Millis(NEVER)
         self._ballot: Ballot | None = None
@@ -157,6 +158,10 @@ class Quorum:
     def active(self) -> bool:
         """Does it lead, with something of its own epoch committed?"""
         return self._books is not None and self._books.active
+
+    def silence_ms(self, at: Millis) -> int:
+        """How long nobody has been heard that leads; 0 while this node does, and can commit."""
+        return 0 if self.active else at - self._in_touch_at
 
     def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
         """While it leads: replicas that fetched within that time before `at` and hold all that is committed."""
@@ -235,7 +240,7 @@ class Quorum:
         move = Transition(self.role, cause, target)
         assert move in TRANSITIONS, f"no way from {self.role.name} to {target.name} by {cause.name}"
         if self.leads and target is not Role.LEADER:
-            self._books = None
+            self._books, self._in_touch_at = None, self._now
             self._effects.append(StopLeading())
         self._ballot = None
         self.role = target
@@ -549,7 +554,8 @@ class Quorum:
         self._hear(event.epoch, event.leader_id)
         if event.epoch != self.epoch or event.leader_id != self.leader_id:
             return
-        self._heard_at, self._rounds = self._now, 0
+        self._heard_at = self._in_touch_at = self._now
+        self._rounds = 0
         if self.role is Role.PROSPECTIVE:
             self._move(Cause.LEADER_FOUND, Role.FOLLOWER)
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)

@@ -103,7 +103,8 @@ class VoterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as the answering node knows it. `controller_id` is -1 where no active controller is known."""
+    """The cluster as the answering node knows it. `controller_id` is -1 where no active controller is known, or none
+    has been heard for longer than an election takes (`controller_silence_ms`): then all else is as old as that."""
 
     cluster_id: str
     controller_id: NodeId
@@ -117,6 +118,22 @@ class ClusterDescription:
     under_replicated_partitions: int
     under_min_isr_partitions: int
     feature_level: int = 1
+    controller_silence_ms: int = 0
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be changed or elected now, and what to do; empty where there is an active controller."""
+        if self.controller_id >= 0:
+            return ""
+        silence = self.controller_silence_ms // 1_000
+        heard = f"no active controller has been heard for {silence} s" if silence else "no active controller is known"
+        if not self.voters:
+            return f"{heard}: the node that answered belongs to no cluster yet; ask another one"
+        voters = ", ".join(str(voter.node_id) for voter in self.voters)
+        return (
+            f"{heard}: a majority of the voters, nodes {voters}, has to run and reach each other; start what is down. "
+            "All else that is told is as old as that"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +376,7 @@ class Admin(Service):
             under_replicated_partitions=answer.under_replicated_partitions,
             under_min_isr_partitions=answer.under_min_isr_partitions,
             feature_level=answer.feature_level,
+            controller_silence_ms=answer.controller_silence_ms,
         )
 
     async def list_offsets(

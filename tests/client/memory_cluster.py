@@ -353,7 +353,12 @@ class MemoryNode:
             for node in self.cluster.nodes
         ]
         return admin_pb2.DescribeClusterResponse(
-            cluster_id=self.cluster.cluster_id, nodes=nodes, topics=len(self.cluster.topics), controller_id=0
+            cluster_id=self.cluster.cluster_id,
+            nodes=nodes,
+            topics=len(self.cluster.topics),
+            controller_id=0 if self.cluster.controller_silence_ms == 0 else -1,
+            controller_silence_ms=self.cluster.controller_silence_ms,
+            voters=[admin_pb2.QuorumVoter(node_id=node, folder_id=bytes(16)) for node in self.cluster.voters],
         )
 
 
@@ -366,6 +371,7 @@ class MemoryCluster:
         self.version = 0
         self.cluster_id = "memory"
         self.producer_ids = 0
+        self.controller_silence_ms = 0
         self.voters = [node.node_id for node in self.nodes]
         self._ids = 0
 

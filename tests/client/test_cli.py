@@ -343,3 +343,16 @@ def test_up_without_what_nodes_need_says_what_to_install(tidelog: Terminal, monk
         monkeypatch.delitem(sys.modules, name)
     assert tidelog("up") == 1
     assert tidelog.err == "tidelog: starting nodes needs prometheus_client: pip install 'tidelog[server]'\n"
+
+
+def test_a_lost_majority_is_told_instead_of_old_good_news(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.create("orders")
+    cluster.controller_silence_ms = 7_200
+    scripted(cluster, explain_partitions=admin_pb2.ExplainPartitionsResponse())
+    advice = "no active controller has been heard for 7 s: a majority of the voters, nodes 0, 1, has to run"
+    for command in (("cluster", "status"), ("partition", "why-unavailable")):
+        assert tidelog(*command) == 1
+        assert advice in tidelog.err
+        assert "nothing is wrong" not in tidelog.err
+    assert tidelog("cluster", "status", "--json") == 1
+    assert tidelog.json["healthy"] is False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node import methods
+from node.quorum_state import LOST_MS
 from node.status import from_proto
 from replication import features
 from tests.node.metadata_world import MetadataWorld
@@ -13,6 +14,7 @@ from tidelog.errors import (
     FeatureUpdateFailed,
     InvalidConfig,
     InvalidPartitions,
+    NotController,
     UnknownTopicOrPartition,
 )
 from tidelog.v1 import admin_pb2
@@ -102,6 +104,32 @@ def test_what_is_wrong_is_explained_by_any_node() -> None:
         missing = admin_pb2.ExplainPartitionsRequest(partitions=[admin_pb2.TopicPartitionId(topic="nothing")])
         (unknown,) = world.call(1, methods.ADMIN_EXPLAIN_PARTITIONS, missing).partitions
         assert isinstance(from_proto(unknown.error), UnknownTopicOrPartition)
+
+
+def test_a_lost_majority_is_told_by_whoever_is_left_and_nothing_is_called_safe() -> None:
+    """Who is left would else repeat for ever what the controller said last: all is well."""
+    with MetadataWorld(4, voters=3) as world:
+        world.begin()
+        world.create(partitions=1)
+        describe, restart = admin_pb2.DescribeClusterRequest(), admin_pb2.ExplainRestartRequest(node_id=3)
+        world.run_until(lambda: len(world.image(3).voters) == 3, what="three vote")
+        assert world.call(3, methods.ADMIN_DESCRIBE_CLUSTER, describe).controller_silence_ms < LOST_MS
+        for node in (0, 1):
+            world.kill(node)
+        for node in (2, 3):  # one that votes, and one that does not
+            world.run_until(lambda node=node: world.side(node).view.is_lost, what="it misses the controller")  # type: ignore[misc]
+            told = world.call(node, methods.ADMIN_DESCRIBE_CLUSTER, describe)
+            assert (told.controller_id, told.controller_silence_ms > LOST_MS) == (-1, True)
+            explained = world.call(node, methods.ADMIN_EXPLAIN_RESTART, restart)
+            assert not explained.safe
+            assert "a majority of the voters, nodes [0, 1, 2], has to run" in explained.reasons[0]
+        asked_at = world.loop.time()
+        with pytest.raises(NotController, match=r"a majority of the voters, nodes \[0, 1, 2\], has to run"):
+            world.create("more", at=3)
+        assert world.loop.time() - asked_at < 4, "it does not keep an operator waiting"
+        world.start(0)
+        world.run_until(lambda: world.unfenced(3) == {0, 2, 3}, what="two of three go on")
+        assert world.call(3, methods.ADMIN_DESCRIBE_CLUSTER, describe).controller_id in (0, 2)
 
 
 def test_the_feature_level_is_the_latest_and_stays() -> None:

@@ -30,7 +30,8 @@ def _group() -> None:
 
 @app.command()
 def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written."""
+    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written, or nothing can be
+    changed."""
 
     async def work() -> ClusterDescription:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -83,8 +84,8 @@ def remove_voter(
 def _wrong(found: ClusterDescription) -> list[str]:
     """What wants attention, in words."""
     wrong = []
-    if found.controller_id < 0:
-        wrong.append("no active controller")
+    if found.trouble:
+        wrong.append(found.trouble)
     fenced = [str(node.node_id) for node in found.nodes if node.fenced]
     if fenced:
         wrong.append(f"fenced: node {', '.join(fenced)}")

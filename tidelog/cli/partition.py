@@ -27,22 +27,24 @@ def _partition(name: str) -> TopicPartition:
 
 @app.command("why-unavailable")
 def why_unavailable(names: Names = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Say why partitions cannot be read or written, and what to do. Exit code 1: some cannot."""
+    """Say why partitions cannot be read or written, and what to do. Exit code 1: some cannot, or nobody could tell."""
     wanted = [_partition(name) for name in names or ()]
 
-    async def work() -> list[PartitionExplanation]:
+    async def work() -> tuple[list[PartitionExplanation], str]:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.explain_partitions(wanted)
+            return await admin.explain_partitions(wanted), (await admin.describe_cluster()).trouble
 
-    told = asyncio.run(work())
+    told, trouble = asyncio.run(work())
+    if trouble:
+        say(trouble)
     if as_json:
         print_json([_plain(each.error, each) for each in told])
     else:
         for each in told:
             _say_explanation(each)
-        if not any(each.causes or each.error for each in told):
+        if not trouble and not any(each.causes or each.error for each in told):
             say("nothing is wrong")
-    if any(each.error or not each.writable for each in told):
+    if trouble or any(each.error or not each.writable for each in told):
         raise typer.Exit(1)
 
 

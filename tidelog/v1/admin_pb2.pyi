@@ -395,6 +395,7 @@ class DescribeClusterResponse(_message.Message):
     UNDER_REPLICATED_PARTITIONS_FIELD_NUMBER: _builtins.int
     UNDER_MIN_ISR_PARTITIONS_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
+    CONTROLLER_SILENCE_MS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """as in meta.properties"""
     controller_id: _builtins.int
@@ -415,6 +416,8 @@ class DescribeClusterResponse(_message.Message):
     """partitions that refuse acks=all now"""
     feature_level: _builtins.int
     """of the metadata"""
+    controller_silence_ms: _builtins.int
+    """how long the answering node has not heard an active controller"""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeStatus]:
         """every registered node"""
@@ -438,10 +441,11 @@ class DescribeClusterResponse(_message.Message):
         under_replicated_partitions: _builtins.int = ...,
         under_min_isr_partitions: _builtins.int = ...,
         feature_level: _builtins.int = ...,
+        controller_silence_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "feature_level", b"feature_level", "leaderless_partitions", b"leaderless_partitions", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "partitions", b"partitions", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "controller_silence_ms", b"controller_silence_ms", "feature_level", b"feature_level", "leaderless_partitions", b"leaderless_partitions", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "partitions", b"partitions", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
