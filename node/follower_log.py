@@ -11,7 +11,8 @@ from replication.follower_events import LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
 from storage.log import Log
 from storage.log_cut import CutTicket
-from tidelog._wire import PartitionFetched
+from tidelog._wire import Buffer, PartitionFetched
+from tidelog.records import walk_headers
 from tidelog.types import EpochStart, LeaderEpoch, Offset
 
 _log = logging.getLogger("node.partition")
@@ -24,6 +25,9 @@ def view_of(log: Log) -> LogView:
 
 def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
     """Append the records of a leader's answer. Raises what `Log.append` raises."""
+    begin = _begins_below(log, answer.records)
+    if begin is not None:  # its start is the leader's again once these are known to be committed
+        log.truncate_fully_and_start_at(begin)
     epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
     log.append(
         answer.records, assign_offsets=False, leader_epoch=leader_epoch, origin=Origin.REPLICATION, epochs=epochs
@@ -39,3 +43,14 @@ def begin_cut(log: Log, effect: TruncateTo | RestartAt) -> CutTicket | None:
         case RestartAt(offset, reason):
             _log.warning("%s: %s", log.topic_partition, reason)
             return log.begin_cut(offset, anew=True)
+
+
+def _begins_below(log: Log, records: Buffer) -> Offset | None:
+    """Where an empty log has to begin to take these records, where its start lies within their first batch: it began
+    anew at the leader's start, up to which records had been deleted. None where it can take them as it is, or not at
+    all. Raises CorruptRecord."""
+    end = log.log_end_offset
+    if log.log_start_offset == end:
+        for header in walk_headers(records):
+            return header.base_offset if header.base_offset < end <= header.last_offset else None
+    return None

@@ -14,7 +14,7 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - readers see committed records only, those of decided transactions none of an aborted or an open one; nothing is
     committed that nobody has sent;
   - in the metadata log, what one epoch has at one offset is the same everywhere, committed or not (log matching);
-    its leader commits older epochs through a record of its own only.
+    its leader commits older epochs through a record of its own only, and what as many hold as a majority of voters.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ class Checkers:
         self._wall_ms = wall_ms
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
+        self._voters = 1
+        self._metadata_held: dict[str, int] = {}  # by node, as far as it was last seen to
         self._set_sizes: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
@@ -144,6 +146,8 @@ class Checkers:
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, life, replica, seen)
             if log is not None:
+                if replica.name.startswith("__"):
+                    self._metadata_held[node] = log.held
                 if log.log_end_offset < seen.log_end:
                     seen.compared = min(seen.compared, log.log_end_offset)
                     self._members_have_all(replica.key, "a log was cut")
@@ -156,7 +160,8 @@ class Checkers:
                     self._watermark_moved(node, replica, log, seen, led=led)
 
     def sets_published(self, before: ClusterImage, after: ClusterImage) -> None:
-        """How large each in-sync set is, and has to be, by its partition epoch."""
+        """How large each in-sync set is, and has to be, by its partition epoch; how many vote."""
+        self._voters = len(after.voters)
         for topic_id, topic in after.topics.items():
             if before.topics.get(topic_id) is not topic:
                 for state in topic.partitions:
@@ -168,8 +173,12 @@ class Checkers:
             self._members_have_all(key, "the in-sync set changed")
 
     def sets_are_of_present_nodes(self, image: ClusterImage) -> None:
-        """KIP-841: no fenced node, and no draining one but the leader, is in a set that others carry on."""
+        """KIP-841: no fenced node, and no draining one but the leader, is in a set that others carry on. Who leads is
+        in it."""
         for state in image.partitions():
+            if state.leader >= 0 and state.leader not in state.isr:
+                name = f"{image.topics[state.topic_id].name}-{state.partition}"
+                raise Violation(f"{name}: node {state.leader} leads, and is not in its in-sync set {list(state.isr)}")
             for member in state.isr if len(state.isr) > 1 else ():
                 node = image.nodes[member]
                 if node.fenced or (node.draining and member != state.leader):
@@ -304,6 +313,7 @@ class Checkers:
         seen.high_watermark = reached
         if ledger.end > before and replica.leads and replica.name.startswith("__"):
             self._commits_its_own(node, replica, ledger)
+            self._many_hold_it(node, replica, ledger)
         if ledger.end > before:
             members, wanted = self._set_sizes.get((replica.key, replica.partition_epoch), (0, 0))
             if replica.leads and members < wanted:
@@ -322,6 +332,15 @@ class Checkers:
             raise Violation(
                 f"{replica.name} on {node}: leading in epoch {replica.leader_epoch} it commits what is of an "
                 f"older epoch, {epoch}"
+            )
+
+    def _many_hold_it(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
+        """As many as a majority of the voters hold what is committed; others count too, since the set may be changing."""
+        holding = sorted(name for name, held in self._metadata_held.items() if held >= ledger.end)
+        if len(holding) <= self._voters // 2:
+            raise Violation(
+                f"{replica.name}: {node} commits everything below {ledger.end}, which only {', '.join(holding)} of "
+                f"{self._voters} voters hold"
             )
 
     def _compare(self, node: str, replica: ReplicaView, log: ReadableLog, start: int, end: int) -> None:

@@ -13,6 +13,7 @@ from node import status
 from node.methods import DATA_FETCH
 from storage.fake_disk import FakeDisk
 from storage.log import Log
+from tests.sim import views
 from tests.sim.machine import endpoint_of
 from tests.sim.network import Envelope
 from tests.sim.quorum_stories import wait_active
@@ -624,6 +625,28 @@ def follower_below_the_log_start(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def leader_starts_within_a_batch(sim: Simulation) -> None:
+    """An operator deletes records up to the middle of a batch. A replica that comes then begins there, and is sent the
+    whole batch."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    producer = sim.producer(linger_ms=20)
+    batch = [producer.send(TOPIC, b"%d" % number, p) for number in range(5)]
+    assert [sent.wait() for sent in batch] == [0, 1, 2, 3, 4]
+    node = sim.machines[leader].node
+    assert node is not None
+    sim.ledger(TOPIC, p).deleted_to = 3
+    views.delete_records(node, sim.partition(TOPIC, p).key, 3)
+    sim.kill(follower)
+    sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the follower is out")
+    sim.empty(follower)
+    sim.restart(follower)
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="the emptied replica is in sync")
+    sim.run_until(lambda: sim.log(follower, TOPIC, p).log_start_offset == 3, what="it starts where the leader does")
+    write(sim, p, "more ", 2)
+    sim.must_heal()
+
+
 ALL = (
     watermark_is_no_cut,
     epochs_that_only_a_follower_has,
@@ -651,4 +674,5 @@ ALL = (
     failed_sync_is_not_believed_again,
     retention_stops_at_the_watermark,
     follower_below_the_log_start,
+    leader_starts_within_a_batch,
 )

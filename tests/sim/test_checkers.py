@@ -245,3 +245,12 @@ def test_a_set_that_is_too_small_commits(cluster: Cluster) -> None:
     cluster.logs["a"].commit(3)
     with pytest.raises(Violation, match="1 are in sync, 2 must be, and everything below 3 is committed"):
         cluster.look("a")
+
+
+def test_metadata_that_too_few_hold() -> None:
+    cluster = Cluster()
+    cluster.checkers._voters = 3
+    log = FakeLog().add(b"a").commit(1)
+    view = ReplicaView(KEY, "__cluster_metadata-0", log, LeaderEpoch(0), leads=True, durability=Durability.FSYNC)
+    with pytest.raises(Violation, match="commits everything below 1, which only a of 3 voters hold"):
+        cluster.checkers.look("a", "a.1", [view])

@@ -224,6 +224,12 @@ MUTANTS: Final = (
         "the follower is in sync",
     ),
     Mutant(
+        followers.a_log_begins_where_it_was_told_to,
+        "found",
+        replication_stories.leader_starts_within_a_batch,
+        "the emptied replica is in sync",
+    ),
+    Mutant(
         followers.a_follower_tells_nobody_what_it_holds,
         "rule 2",
         stories.committed_outlives_its_leader,

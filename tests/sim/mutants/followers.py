@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import fetch_answers, methods, replica_fetcher, replica_manager
+from node import fetch_answers, follower_log, methods, replica_fetcher, replica_manager
 from node import partition as node_partition
 from node.duplex import run_duplex
 from replication import epochs, follower, partition_leader
@@ -130,6 +130,11 @@ def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
         "_refused",
         lambda self, answer, _: self._pause(FollowerCause.REFUSED, answer.error, answer.at),
     )
+
+
+def a_log_begins_where_it_was_told_to(patch: Patch) -> None:
+    """A follower that began anew within a batch takes no batch that begins before."""
+    patch.setattr(follower_log, "_begins_below", lambda *_: None)
 
 
 def a_follower_tells_nobody_what_it_holds(patch: Patch) -> None:
