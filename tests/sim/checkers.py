@@ -335,7 +335,7 @@ class Checkers:
             )
 
     def _many_hold_it(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
-        """As many as a majority of the voters hold what is committed; others count too, since the set may be changing."""
+        """As many as a majority of the voters hold what is committed; others count too: the set may be changing."""
         holding = sorted(name for name, held in self._metadata_held.items() if held >= ledger.end)
         if len(holding) <= self._voters // 2:
             raise Violation(
