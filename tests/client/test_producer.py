@@ -188,9 +188,10 @@ def test_a_node_that_is_down_is_waited_for_and_what_was_never_sent_is_certainly_
     async def story() -> None:
         async with memory_cluster(2) as cluster:
             cluster.create("orders", 2)
-            async with Producer(cluster.bootstrap, linger_ms=0, delivery_timeout_ms=1_500) as producer:
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
                 await producer.send("orders", b"1", partition=1)
-                await cluster.nodes[1].stop()
+            await cluster.nodes[1].stop()
+            async with Producer(cluster.bootstrap, linger_ms=0, delivery_timeout_ms=1_500) as producer:
                 with pytest.raises(DeliveryTimedOut) as caught:
                     await producer.send("orders", b"2", partition=1)
                 assert isinstance(caught.value.__cause__, TidelogError)
