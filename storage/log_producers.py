@@ -188,6 +188,10 @@ class LogProducers:
         self._state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.note_agreements(self._segments, self._open_since)
 
+    def segments_will_go(self, base: Offset) -> None:
+        """The log is to begin with the segment at `base`: its snapshot is all that will be known of what went."""
+        self._state.keep(base)
+
     def segments_went(self, log_start: Offset) -> None:
         """Segments below the one that holds `log_start` go: their snapshots go too."""
         self._state.remove_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])

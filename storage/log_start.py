@@ -120,6 +120,7 @@ class LogStart:
         if count == len(segments):
             log.roll(now)
             log.files.sync_folder(log.path)
+        self._producers.segments_will_go(segments.all[count].base_offset)
         self.advance(segments.all[count].base_offset)
         log.segments_went()
         self._producers.segments_went(log.log_start_offset)

@@ -4,8 +4,9 @@ Kept true:
   1. `check` changes nothing: what it returns is entered by `apply`, once the batches are in the log.
   2. The first unstable offset is where the oldest transaction begins that is open, or whose marker is not below the
      high watermark yet. The last stable offset is never above it.
-  3. A snapshot names the offset below which all batches are in it. It is derived data: written without being synced,
-     believed only with a right checksum. Those above a cut are removed, durably, before anything is appended.
+  3. A snapshot names the offset below which all batches are in it. It is derived data: synced only before the log below
+     it goes (`keep`), believed only with a right checksum. Those above a cut are removed, durably, before anything is
+     appended.
   4. A producer without an open transaction is forgotten when its last batch is `producer.id.expiration.ms` old.
 Left to others: what one batch changes (producer_entry.py), rebuilding from a log (producer_recovery.py), the
 transaction indexes (aborted_transactions.py).
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from storage.append_info import Origin
-from storage.files import Files, read_file, write_file
+from storage.files import Files, read_file, sync_paths, write_file
 from storage.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
 from storage.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offset, snapshot_path
 from storage.transaction_index import AbortedTransaction
@@ -216,6 +217,14 @@ class ProducerStateManager:
         data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
         write_file(self._files, snapshot_path(self._folder, offset), data, sync=False)
         insort(self._snapshots, offset)
+
+    def keep(self, base: Offset) -> None:
+        """Make the first snapshot at or above `base` durable: what lies below goes, and could not say it again. Raises
+        OSError."""
+        at = bisect_left(self._snapshots, base)
+        if at < len(self._snapshots):
+            sync_paths(self._files, [snapshot_path(self._folder, self._snapshots[at])])
+            self._files.sync_folder(self._folder)
 
     def _has_snapshot(self, offset: Offset) -> bool:
         at = bisect_left(self._snapshots, offset)

@@ -6,5 +6,6 @@ from typing import Final
 
 SEEDS: Final[dict[int, str]] = {
     338508894: "a checker asked of a leader that heard late what leaders of newer epochs had committed",
+    2207544747: "a resend was appended again: retention and a power cut had taken what was known of its producer",
 }
 """By seed: what it found. What a seed means changes with plan.py: a find worth keeping becomes a story (stories.py)."""

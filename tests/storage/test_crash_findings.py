@@ -375,6 +375,24 @@ def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_
     assert [record.value for record in visible(log)] == [b"committed"]
 
 
+def test_what_retention_takes_does_not_take_its_producers_with_it() -> None:
+    """The snapshot at the new start is all that knows of them by then. It was written without being synced: a resend
+    after a loss of power was appended a second time. Found by a random world."""
+    bench = CleaningBench(replace(SMALL, retention_bytes=1))
+    bench.produce(7, (b"k", b"sent once"))
+    bench.log.roll(NOW)
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.delete_old_segments(NOW) == 1
+    for name in bench.log.take_deleted(Millis(NOW + bench.log.config.file_delete_delay_ms)):
+        bench.disk.remove(name)
+    bench.disk.sync_folder(bench.log.path)
+    log = lose_power(bench)
+    assert log.log_start_offset == 1
+    assert [producer.producer_id for producer in log.active_producers()] == [7]
+
+
 @pytest.mark.parametrize("done", range(10))
 def test_a_swap_that_a_full_disk_broke_off_does_not_replace_what_came_later(done: int) -> None:
     """The next start finishes the swap of a cleaned segment. The log had gone on, was emptied and filled again: what it

@@ -33,6 +33,7 @@ TWO_LEADERS: Final = r"is led by node-\d\.\d and by node-\d\.\d"
 FENCED_MEMBER: Final = "is fenced, and in the in-sync set"
 TOO_FEW: Final = r"\d are in sync, \d must be"
 TOO_SHORT: Final = "with its log ending at"
+LEADS_FROM_OUTSIDE: Final = "leads, and is not in its in-sync set"
 
 MUTANTS: Final = (
     # leaders
@@ -247,7 +248,12 @@ MUTANTS: Final = (
     Mutant(followers.a_watermark_comes_before_the_cut, "S7", reader_stories.reader_of_what_vanishes, MIXED),
     # controllers
     Mutant(controllers.an_epoch_outlives_its_incarnation, "S1", stories.same_epoch_other_bytes, FENCED_MEMBER),
-    Mutant(controllers.a_leader_comes_from_all_replicas, "rule 6", stories.committed_outlives_its_leader, TOO_SHORT),
+    Mutant(
+        controllers.a_leader_comes_from_all_replicas,
+        "rule 6",
+        stories.committed_outlives_its_leader,
+        LEADS_FROM_OUTSIDE,
+    ),
     Mutant(
         controllers.a_folder_without_its_number_is_unfenced,
         "rule 6",
@@ -406,7 +412,7 @@ MUTANTS: Final = (
         controller_rules.proposals_are_judged_by_what_is_committed,
         "S6",
         late_stories.proposal_meets_an_uncommitted_election,
-        "a set of the old leader's",
+        LEADS_FROM_OUTSIDE,
     ),
     Mutant(controller_rules.durability_may_change, "S13", log_stories.durability_is_fixed, "counts as if it had been"),
     Mutant(
@@ -419,7 +425,7 @@ MUTANTS: Final = (
         controller_rules.whoever_is_preferred_leads,
         "rule 7",
         controller_stories.leaderships_go_home,
-        "it leads before it is in sync",
+        LEADS_FROM_OUTSIDE,
     ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
