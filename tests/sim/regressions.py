@@ -12,6 +12,7 @@ SEEDS: Final[dict[int, str]] = {
 
 OPEN: Final[dict[int, str]] = {
     20261134: "a replica's log starts above its leader's",
+    20261209: "one node alone of three voters holds metadata that are committed",
     1077190129: "a replica's log starts above its leader's",
     2216046829: "a reader of the healed cluster does not come to the end of a partition",
 }
