@@ -20,8 +20,10 @@ from tidelog.producer import Producer
 class SimProducer:
     """An idempotent producer in a client process of its own."""
 
-    def __init__(self, client: Client, checkers: Checkers, drive: Any, **options: Any) -> None:
-        """drive: the world's `run_until`. options: as of tidelog.Producer."""
+    def __init__(self, client: Client, checkers: Checkers, drive: Any, *, life: int = 0, **options: Any) -> None:
+        """drive: the world's `run_until`. life: which producer of its process it is. options: as of
+        tidelog.Producer."""
+        self.life = life
         self._client, self._checkers, self._drive = client, checkers, drive
         self._numbers = itertools.count()
         self.producer = Producer(
@@ -58,7 +60,7 @@ class SimProducer:
         return sent
 
     def _announce(self, topic: str, value: bytes, partition: int) -> Sent:
-        sent = Sent(topic, partition, value, -1, producer=self.name, drive=self._drive)
+        sent = Sent(topic, partition, value, -1, producer=f"{self.name}.{self.life}", drive=self._drive)
         self._checkers.sending(sent)
         return sent
 

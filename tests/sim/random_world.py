@@ -152,29 +152,37 @@ class Workload:
             await client.sleep(client.rng.uniform(0, 0.3))
 
     async def _produce_once_each(self, client: Client) -> None:
+        """One producer after the other, each with an id of its own."""
+        life = 0
+        while not self._stopping:
+            life += 1
+            await self._bursts(client, life)
+        self._running -= 1
+
+    async def _bursts(self, client: Client, life: int) -> None:
         """Bursts of records, several batches of a partition under way at a time; some are given up early."""
         rng = client.rng
         producer = SimProducer(
             client,
             self._sim.checkers,
             None,
+            life=life,
             batch_bytes=rng.choice((300, 1_500)),
             linger_ms=rng.choice((0, 5)),
             request_timeout_ms=rng.choice((800, 3_000)),
             delivery_timeout_ms=rng.choice((3_000, 10_000, 30_000)),
         )
         await producer.start()
-        count = 0
-        while not self._stopping:
+        count, lasts = 0, rng.choice((5, 30, 200))
+        while not self._stopping and count < lasts:
             topic, partition = rng.choice(self._places())
             for _ in range(rng.choice((1, 3, 12))):
                 count += 1
-                value = f"{producer.name}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
+                value = f"{producer.name}.{life}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
                 key = b"key-%d" % rng.randrange(KEYS) if topic in self._keyed else None
                 await producer.enqueue(topic, value, partition, key)
             await client.sleep(rng.uniform(0, 2 * self._pace))
         await producer.stop()
-        self._running -= 1
 
     async def _churn(self, client: Client, replicas: int) -> None:
         """Make a topic, write a little to it, delete it: each life of it is another partition to the checkers."""
