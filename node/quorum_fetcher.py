@@ -134,6 +134,7 @@ class QuorumFetcher:
         self._in_touch = False
         while not self._core.leads:
             await self._wait_held()
+            self._ensure_usable()
             log = self._metadata.log
             asked = log.log_end_offset
             wait_ms = self._wait_ms()
@@ -168,6 +169,12 @@ class QuorumFetcher:
                 await self._metadata.wait_until(lambda: log.held >= log.log_end_offset)
         except TimeoutError:
             self._metadata.request_flush()
+
+    def _ensure_usable(self) -> None:
+        """What it could not write down that it holds, it must not say. Raises KafkaStorageError."""
+        why = self._metadata.log.folder.offline
+        if why is not None:
+            raise KafkaStorageError(f"the data folder of the metadata log is offline: {why}")
 
     def _wait_ms(self) -> int:
         if not self._in_touch:

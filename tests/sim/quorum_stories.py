@@ -316,6 +316,22 @@ def voters_lose_power_one_after_the_other(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def voter_whose_mark_fails(sim: Simulation) -> None:
+    """A voter has made records durable, but cannot write down that it holds them: its folder goes out of use, and it
+    says nothing more. With the third voter down, nothing is committed by its word."""
+    sim.start(nodes=3, voters=3, min_insync=1)
+    leader = wait_active(sim)
+    follower, other = (node for node in sim.nodes if node != leader)
+    sim.kill(other)
+    sim.run_for(3)
+    sim.break_disk(follower, "write", path="/data/held-offset-marks")
+    client = sim.client((leader,))
+    client.start(client.create_topic("more", 1, 2, {}), "creates a topic")
+    sim.run_until(lambda: not sim.machines[follower].up, what="the voter ends")
+    sim.mend_disk(follower)
+    sim.must_heal()
+
+
 def forgotten_vote(sim: Simulation) -> None:
     """A voter votes, and loses power before it hears of the leader that it has made; the old leader is back and asks it
     for its vote in that same epoch."""
@@ -416,6 +432,7 @@ ALL = (
     vote_on_a_hanging_disk,
     voters_lose_power_one_after_the_other,
     forgotten_vote,
+    voter_whose_mark_fails,
     emptied_voter_votes_again,
     short_log_gets_no_vote,
     emptied_first_node,

@@ -502,6 +502,12 @@ MUTANTS: Final = (
     ),
     # the quorum
     Mutant(
+        quorum.a_voter_without_its_folder_says_what_it_holds,
+        "rule 6",
+        quorum_stories.voter_whose_mark_fails,
+        "of 3 voters hold",
+    ),
+    Mutant(
         quorum.the_only_voter_leads_before_it_has_voted,
         "found",
         stories.only_voter_has_not_voted_yet,

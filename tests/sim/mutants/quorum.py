@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import cluster_formation, quorum_driver
+from node import cluster_formation, quorum_driver, quorum_fetcher
 from replication import ballot, quorum, quorum_books, quorum_log_view, voter_changes
 from replication.quorum_roles import Cause, Role
 from tests.sim.mutants.mutant import Patch
@@ -39,6 +39,11 @@ def the_only_voter_leads_before_it_has_voted(patch: Patch) -> None:
 
     persist = quorum_driver.QuorumDriver._persist
     patch.setattr(quorum_driver.QuorumDriver, "_persist", show_and_persist)
+
+
+def a_voter_without_its_folder_says_what_it_holds(patch: Patch) -> None:
+    """It fetches on, and its fetch names what was synced before the folder failed."""
+    patch.setattr(quorum_fetcher.QuorumFetcher, "_ensure_usable", lambda _: None)
 
 
 def who_was_removed_never_stands(patch: Patch) -> None:
