@@ -348,13 +348,11 @@ class Partition:
             now,
         )
         verdict, *effects = leader.handle(event)
-        told = self._told.get(follower.node_id)
-        if told is None or told.session != follower.session:
-            self._told[follower.node_id] = _Told(follower.session, Offset(-1), Offset(-1))
         self._lead(effects)
         self._host.attend(self)
         match verdict:
             case FetchAgreed():
+                self._speak_on(follower)
                 if item.refused:
                     self._check_own(fetch)
                 return None
@@ -364,6 +362,20 @@ class Partition:
                 raise error
             case _:
                 raise AssertionError(f"a fetch was answered by {verdict}")
+
+    def _speak_on(self, follower: FollowerIdentity) -> None:
+        """What a follower is told goes to its latest stream; one of an earlier life may stay open long after that."""
+        told = self._told.get(follower.node_id)
+        if told is not None and told.session == follower.session:
+            return
+        self._told[follower.node_id] = _Told(follower.session, Offset(-1), Offset(-1))
+        for fetch in [each for each in self._followers_waiting if self._is_deaf(each)]:
+            fetch.refuse(InvalidRequest(f"node {follower.node_id} fetches partition {self} on a newer stream"))
+
+    def _is_deaf(self, fetch: OpenFetch) -> bool:
+        """Does it wait on a stream that is not its follower's latest?"""
+        assert fetch.follower is not None, "consumers wait elsewhere"
+        return self._told[fetch.follower.node_id].session != fetch.follower.session
 
     def _check_own(self, fetch: OpenFetch) -> None:
         """A follower refused the bytes that it was sent: are they damaged here too?"""
@@ -458,7 +470,7 @@ class Partition:
             fetch.wake()
 
     def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> PartitionFetched:
-        if fetch.follower is not None:
+        if fetch.follower is not None and not self._is_deaf(fetch):
             told = self._told[fetch.follower.node_id]
             told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset
         return read_answer(fetch, self.log, self.leader_epoch, read, waits=waits)

@@ -135,9 +135,26 @@ def reader_of_what_vanishes(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def follower_back_in_a_quiet_topic(sim: Simulation) -> None:
+    """A follower loses power and is back at once, with all records and less of the watermark than was committed. Its
+    leader still holds the stream of its earlier life for open. Nothing new is written; the follower hears all the same
+    what is committed, or its readers would wait."""
+    sim.start(nodes=3, min_insync=1, partitions=3)
+    voter, p = 0, sim.led_by(TOPIC, 2)  # nobody is taken out while the only voter is away
+    write(sim, p, "a", 5)
+    sim.run_until(lambda: sim.log(voter, TOPIC, p).high_watermark == 5, what="the follower knows them as committed")
+    sim.power_off(voter, forget_all=True)
+    sim.restart(voter)
+    sim.run_until(lambda: sim.replica(voter, TOPIC, p) is not None, what="it is back")
+    assert sim.log(voter, TOPIC, p).high_watermark < 5
+    sim.run_until(lambda: sim.log(voter, TOPIC, p).high_watermark == 5, what="the follower hears what is committed")
+    sim.must_heal()
+
+
 ALL = (
     reader_at_a_follower,
     follower_that_is_no_member,
     reader_of_an_older_epoch,
     reader_of_what_vanishes,
+    follower_back_in_a_quiet_topic,
 )

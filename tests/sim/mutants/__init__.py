@@ -167,6 +167,12 @@ MUTANTS: Final = (
         log_stories.rot_before_anybody_has_it,
         "the rotten log is out of use",
     ),
+    Mutant(
+        leaders.news_goes_to_streams_of_earlier_lives,
+        "found",
+        reader_stories.follower_back_in_a_quiet_topic,
+        "the follower hears what is committed",
+    ),
     Mutant(leaders.readers_see_the_log_end, "KIP-392", reader_stories.reader_at_a_follower, "is not committed"),
     Mutant(
         leaders.what_a_follower_lacks_is_out_of_range,

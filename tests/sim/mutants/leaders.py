@@ -106,6 +106,21 @@ def any_incarnation_counts(patch: Patch) -> None:
     patch.setattr(isr.InSyncSet, "_is_present", lambda self, replica, _: replica in self._views)
 
 
+def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
+    """What was said on a stream that nobody reads any more is taken for heard on the latest, refused fetches or not."""
+    fetched = node_partition.Partition.follower_fetched
+
+    def first_speak_on(self: Any, fetch: Any, follower: Any, *rest: Any) -> Any:
+        told = self._told.get(follower.node_id)
+        if told is None or told.session != follower.session:
+            self._told[follower.node_id] = node_partition._Told(follower.session, Offset(-1), Offset(-1))
+        return fetched(self, fetch, follower, *rest)
+
+    patch.setattr(node_partition.Partition, "follower_fetched", first_speak_on)
+    patch.setattr(node_partition.Partition, "_speak_on", lambda *_: None)
+    patch.setattr(node_partition.Partition, "_is_deaf", lambda *_: False)
+
+
 def reports_of_any_stream_count(patch: Patch) -> None:
     """What a follower holds is believed whichever of its streams says so, and in whichever epoch it was said."""
 
