@@ -234,7 +234,7 @@ class CleaningWatch:
         for machine in sim.machines.values():
             for replica in machine.replicas() if self._topics else ():
                 log = replica.log
-                if replica.name.rpartition("-")[0] in self._topics and isinstance(log, Log):
+                if replica.name.rpartition("-")[0] in self._topics and isinstance(log, Log) and not log.closed:
                     shape = [(int(segment.base_offset), segment.size) for segment in log.segments[:-1]]
                     if self._seen.get(log) != shape:
                         self._seen[log] = shape
