@@ -79,8 +79,8 @@ class Checkers:
 
     read: the bytes of a log's range, without disturbing its node. members: the in-sync set of a partition by the newest
     committed metadata: each member's node, and its replicas by now where the node runs and acts on the metadata; a
-    member that has no such replica then holds nothing. configs: the settings of a partition's topic now. wall_ms: what
-    the clock of a node says.
+    member that has no such replica then holds nothing. configs: the settings of a partition's topic now. wall_ms: the
+    latest time that the clock of a node has shown: what is seen to be gone now may have gone before it was set back.
     """
 
     def __init__(

@@ -15,10 +15,20 @@ class SimClock:
 
     def __init__(self, loop: SimLoop, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
         self._loop, self._rate = loop, rate
-        self.wall_offset_ms = wall_offset_ms
+        self._wall_offset_ms = wall_offset_ms
+        self._furthest_ms = Millis(0)
+
+    def jump(self, ms: int) -> None:
+        """Set the wall clock forward, or back."""
+        self._furthest_ms = self.furthest_ms()
+        self._wall_offset_ms += ms
+
+    def furthest_ms(self) -> Millis:
+        """The latest wall clock time that it has ever shown."""
+        return max(self._furthest_ms, self.wall_ms())
 
     def wall_ms(self) -> Millis:
-        return Millis(WORLD_BEGAN_MS + self.monotonic_ms() + self.wall_offset_ms)
+        return Millis(WORLD_BEGAN_MS + self.monotonic_ms() + self._wall_offset_ms)
 
     def monotonic_ms(self) -> Millis:
         return Millis(int(self._loop.now_us * self._rate) // 1000)

@@ -58,7 +58,7 @@ class Simulation:
             members=self._members,
             note=self.note,
             configs=self._configs,
-            wall_ms=lambda node: self._machine_named[node].clock.wall_ms(),
+            wall_ms=lambda node: self._machine_named[node].clock.furthest_ms(),
         )
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
@@ -404,7 +404,7 @@ class Simulation:
 
     def jump_clock(self, node: int, ms: int) -> None:
         """Set the machine's wall clock forward, or back."""
-        self.machines[node].clock.wall_offset_ms += ms
+        self.machines[node].clock.jump(ms)
 
     def hold(
         self,
