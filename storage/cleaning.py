@@ -100,8 +100,12 @@ class Cleaning:
         After an error there is nothing more to run.
         """
         worked = 0
-        while self.ready is None and not self.ended and worked < bytes_max:
-            worked += next(self._steps)
+        try:
+            while self.ready is None and not self.ended and worked < bytes_max:
+                worked += next(self._steps)
+        except FileNotFoundError:
+            self._check_cancelled()  # the folder of a deleted log has another name
+            raise
         return worked
 
     def remove_files(self) -> None:
@@ -136,11 +140,7 @@ class Cleaning:
 
     def _scan(self, source: Source) -> Iterator[ScannedBatch]:
         """The batches of a segment, checked."""
-        try:
-            file = self.plan.files.open(source.path, read_only=True)
-        except FileNotFoundError:
-            self._check_cancelled()
-            raise
+        file = self.plan.files.open(source.path, read_only=True)
         try:
             for scanned in scan_file(file, 0, source.size, source.base_offset):
                 self._check_cancelled()

@@ -6,11 +6,13 @@ Covers what applies of Kafka's LogCleanerTest and LogCleanerManagerTest: unreada
 from __future__ import annotations
 
 import errno
+import itertools
 from dataclasses import replace
 
 import pytest
 
-from storage.log_cleaner import LogCleaner, Piece
+from storage.cleaning import CleaningCancelled
+from storage.log_cleaner import PIECE_BYTES, LogCleaner, Piece, begin_cleaning, measure_log
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -149,6 +151,27 @@ def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
         assert records_of(bench.log) == kept
     if change != "deleted":
         assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize("out_of_the_way", ["deleted", "set aside"])
+def test_a_log_that_goes_at_any_moment_is_no_trouble_of_the_disk(out_of_the_way: str) -> None:
+    for steps in itertools.count():
+        bench = CleaningBench()
+        for n in range(12):
+            bench.put((b"k%d" % (n % 3), b"%d" % n + b"." * 60))
+        bench.settle()
+        cleaning = begin_cleaning(bench.log, measure_log(bench.log, Millis(NOW)), 1 << 16, Millis(NOW))
+        for _ in range(steps):
+            cleaning.run(1)
+        if cleaning.ready is not None:
+            break
+        if out_of_the_way == "deleted":
+            bench.folder.delete_log(TP)
+        else:
+            bench.folder.set_aside(TP, "nobody knows it")
+        with pytest.raises(CleaningCancelled):
+            cleaning.run(PIECE_BYTES)
+    assert steps > 3
 
 
 def test_nothing_is_deleted_while_a_round_is_under_way() -> None:
