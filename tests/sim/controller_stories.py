@@ -188,12 +188,14 @@ def unclean_election(sim: Simulation) -> None:
 
 
 def unclean_election_without_anybody(sim: Simulation) -> None:
-    """An unclean election needs a replica that answers; a topic that allows it is led as soon as there is one."""
+    """An unclean election needs a replica that answers; a topic that allows it is led as soon as there is one. What
+    only the other has is lost, and readers come to the new, lower end."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 5)
     sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has all")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
+    write(sim, 0, "lost ", 5)
     sim.kill(leader)
     sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
     try:

@@ -19,6 +19,7 @@ from tests.sim.stories import (
     TOPIC,
     asks_for,
     committed,
+    delete_below,
     end,
     fenced,
     held,
@@ -220,6 +221,22 @@ def compaction_stops_at_the_watermark(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def deletion_that_nobody_has_heard_of(sim: Simulation) -> None:
+    """An operator deletes records; the leader dies before the others have heard of it. Who leads next still has them:
+    the old leader's log starts above its new leader's. It follows, and no reader misses what is there."""
+    p, old, new, other = three_replicas(sim)
+    write(sim, p, "a", 5)
+    delete_below(sim, old, p, 3)
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, new, p) or leads(sim, other, p), what="another leads")
+    sim.restart(old)
+    sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync")
+    write(sim, p, "b", 2)
+    starts = [log_of(sim, node, p).log_start_offset for node in (old, sim.leader(TOPIC, p))]
+    assert starts == [3, 0]
+    sim.must_heal()
+
+
 # --- 13. durability changed under way ---------------------------------------------------------------------------------
 
 
@@ -325,6 +342,7 @@ ALL = (
     epochs_are_lost,
     one_of_two_folders_is_gone,
     compaction_stops_at_the_watermark,
+    deletion_that_nobody_has_heard_of,
     durability_is_fixed,
     one_corrupt_replica,
     rot_before_anybody_has_it,

@@ -6,14 +6,7 @@ from typing import Final
 
 SEEDS: Final[dict[int, str]] = {
     338508894: "a checker asked of a leader that heard late what leaders of newer epochs had committed",
+    1077190129: "healing asked replicas to start where their leader does, which need not have heard of a deletion",
     2207544747: "a resend was appended again: retention and a power cut had taken what was known of its producer",
 }
 """By seed: what it found. What a seed means changes with plan.py: a find worth keeping becomes a story (stories.py)."""
-
-OPEN: Final[dict[int, str]] = {
-    20261134: "a replica's log starts above its leader's",
-    20261209: "one node alone of three voters holds metadata that are committed",
-    1077190129: "a replica's log starts above its leader's",
-    2216046829: "a reader of the healed cluster does not come to the end of a partition",
-}
-"""Seeds that fail and are not understood yet, by what they say: to be mended, then moved up."""

@@ -13,7 +13,6 @@ from node import status
 from node.methods import DATA_FETCH
 from storage.fake_disk import FakeDisk
 from storage.log import Log
-from tests.sim import views
 from tests.sim.machine import endpoint_of
 from tests.sim.network import Envelope
 from tests.sim.quorum_stories import wait_active
@@ -22,6 +21,7 @@ from tests.sim.stories import (
     admits,
     asks_for,
     committed,
+    delete_below,
     end,
     epoch,
     fenced,
@@ -633,10 +633,7 @@ def leader_starts_within_a_batch(sim: Simulation) -> None:
     producer = sim.producer(linger_ms=20)
     batch = [producer.send(TOPIC, b"%d" % number, p) for number in range(5)]
     assert [sent.wait() for sent in batch] == [0, 1, 2, 3, 4]
-    node = sim.machines[leader].node
-    assert node is not None
-    sim.ledger(TOPIC, p).deleted_to = 3
-    views.delete_records(node, sim.partition(TOPIC, p).key, 3)
+    delete_below(sim, leader, p, 3)
     sim.kill(follower)
     sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the follower is out")
     sim.empty(follower)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from storage.files import read_file, write_file
 from storage.log import Log
+from tests.sim import views
 from tests.sim.network import Envelope
 from tests.sim.world import Simulation
 from tidelog.types import LeaderEpoch
@@ -27,6 +28,14 @@ def write(
     client = sim.client(asking)
     for number in range(count):
         sim.produce(TOPIC, f"{prefix}{number}".encode(), acks=acks, partition=partition, client=client).wait()
+
+
+def delete_below(sim: Simulation, leader: int, p: int, offset: int) -> None:
+    """An operator has the leader delete the records of a partition below an offset."""
+    node = sim.machines[leader].node
+    assert node is not None
+    sim.ledger(TOPIC, p).deleted_to = offset
+    views.delete_records(node, sim.partition(TOPIC, p).key, offset)
 
 
 def end(sim: Simulation, node: int, partition: int) -> int:

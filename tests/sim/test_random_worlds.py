@@ -52,8 +52,6 @@ print(outcome.digest, outcome.failure)
 def test_worlds_keep_their_promises_and_heal(share: int) -> None:
     first = FIRST_SEED + share * (WORLDS // SHARES)
     for seed in range(first, first + WORLDS // SHARES):
-        if seed in regressions.OPEN:
-            continue
         plan = make_plan(seed)
         outcome = random_world.run(plan)
         if outcome.failure is not None:

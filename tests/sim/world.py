@@ -20,6 +20,7 @@ from node.config import SNAPSHOT_BYTES, ReplicationConfig
 from node.methods import Answer, Method, Request
 from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from storage.isolation import FetchIsolation
 from storage.log import Log
 from tests.sim import views
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
@@ -551,9 +552,7 @@ class Simulation:
         reading = self.checkers.reading(ledger, decided=decided, position=self.start_of(topic, partition))
         values: list[bytes | None] = []
         reading.keep = values
-        end = ledger.stable if decided else ledger.end
-        if ledger.lossy:  # the ledger may know of more than is left
-            end = min(end, int(self.log(self.leader(topic, partition), topic, partition).high_watermark))
+        end = self._end_of(topic, partition, decided=decided)
         reads = client.read_to(topic, partition, end, reading, decided=decided)
         task = client.start(reads, f"reads {topic}-{partition}")
         self.run_until(task.done, within=60, what=f"{topic}-{partition} is read")
@@ -599,6 +598,16 @@ class Simulation:
         """Where a partition begins by now: retention may have taken what was before."""
         view = self.replica(self.leader(topic, partition), topic, partition)
         return 0 if view is None or view.log is None else int(view.log.log_start_offset)
+
+    def _end_of(self, topic: str, partition: int, *, decided: bool) -> int:
+        """How far a partition can be read by now: not as far as before where an unclean election may have lost
+        records."""
+        ledger = self.ledger(topic, partition)
+        if not ledger.lossy:
+            return ledger.stable if decided else ledger.end
+        log = self.log(self.leader(topic, partition), topic, partition)
+        assert isinstance(log, Log), "a leader's log is storage's"
+        return int(log.end_for(FetchIsolation.LAST_STABLE_OFFSET if decided else FetchIsolation.HIGH_WATERMARK))
 
     def _healed(self) -> bool:
         return not unhealed(self)
