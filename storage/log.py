@@ -579,7 +579,7 @@ class Log:
                 )
             if self.damage is None and offset >= self.log_end_offset:
                 return None
-            if offset <= self._segments.first.base_offset or offset <= self.log_start_offset:
+            if offset < max(self._segments.first.base_offset, self.log_start_offset):
                 anew, offset = True, min(offset, self.log_end_offset)
         doing = f"emptying {self.path}" if anew else f"truncating {self.path} to offset {offset}"
         try:

@@ -1,13 +1,16 @@
 """Producer state when a log is opened, and after a cut: the newest snapshot that can be believed, and what came after.
 
 Kept true:
-  1. A snapshot above the log's end, or above where recovery began to read, is not believed: it is removed, durably,
-     before anything is appended, and written anew. One that cannot be read gives way to the next older one; where there
-     is none, the state comes from the log's start.
-  2. What was completed above the high watermark stays unstable until that has passed it: where there are
+  1. A snapshot above the log's end, or above both the log's start and where recovery began to read, is not believed: it
+     is removed, durably, before anything is appended, and written anew. One that cannot be read gives way to the next
+     older one; where there is none, the state comes from the first batch that is there.
+  2. A producer is not forgotten because the log's start has passed its batches, as the running log has not forgotten
+     it: a snapshot up to the start says what is committed and cannot have changed, and where there is none the batches
+     below the start are read, as far as they are there. (Kafka forgets it: its truncateAndReload drops both.)
+  3. What was completed above the high watermark stays unstable until that has passed it: where there are
      transactions, the state is rebuilt from a snapshot below the high watermark.
-  3. Segments of which every batch was read again have a transaction index that says what they say.
-  4. A batch that cannot be read ends the replay of its segment, and is told as damage: no append may follow.
+  4. Segments of which every batch was read again have a transaction index that says what they say.
+  5. A batch that cannot be read ends the replay of its segment, and is told as damage: no append may follow.
 Left to others: what is cut, what becomes of damage (loading.py), indexes of the segments that were not read
 (aborted_transactions.py).
 Source: Kafka's UnifiedLog.rebuildProducerState, LogLoader.recoverSegment, ProducerStateManager.removeStraySnapshots.
@@ -56,14 +59,15 @@ def load_producers(
 ) -> LoadedProducers:
     """The state of a log that has just been opened.
 
-    segments: oldest first, as they are now, indexes sound. trusted: snapshots above it are not believed: the log end
-    after a clean stop, else the base of the first segment that recovery has read. high_watermark: as the checkpoint
-    has it.
+    segments: oldest first, as they are now, indexes sound. trusted: snapshots above it and the log start are not
+    believed: the log end after a clean stop, else the base of the first segment that recovery has read.
+    high_watermark: as the checkpoint has it, not below the log start.
     Reads a snapshot, and the batch headers behind it; after a clean stop one snapshot is all. Raises OSError.
     """
     state = ProducerStateManager(files, folder, expiration_ms)
     aborted = AbortedTransactions(files, folder)
-    removed = state.remove_snapshots_above(min(trusted, log_end))
+    read_from = min(trusted, log_end)
+    removed = state.remove_snapshots_above(max(read_from, log_start))
     state.remove_strays([segment.base_offset for segment in segments])
     if removed:
         files.sync_folder(folder)
@@ -75,7 +79,7 @@ def load_producers(
         high_watermark=high_watermark,
         now=now,
         aborted=aborted,
-        read_from=min(trusted, log_end),
+        read_from=read_from,
     )
     state.expire(now)
     return LoadedProducers(state, aborted, replayed)
@@ -101,7 +105,7 @@ def rebuild(
     if state.has_transactions and high_watermark < log_end:
         known, more = state.load(high_watermark, now)
         notes += more
-    start = log_start if known is None else known
+    start = min(segments[0].base_offset, log_start) if known is None else known
     broken = _replay(state, segments, start, log_end, aborted, read_from)
     if start < log_start and broken and broken[0][1].next_offset < log_start:
         state.clear()  # what was deleted cannot be read any more: as if there were no snapshot
@@ -120,8 +124,8 @@ def _replay(
     aborted: AbortedTransactions | None,
     read_from: Offset | None,
 ) -> list[tuple[Batches, BrokenChain]]:
-    """Enter what lies from `start` on, also below the log's start: a snapshot there knows nothing of what lies between.
-    Returns where segments cannot be read. Raises OSError."""
+    """Enter what lies from `start` on, also below the log's start. Returns where segments cannot be read. Raises
+    OSError."""
     broken: list[tuple[Batches, BrokenChain]] = []
     for i, segment in enumerate(segments):
         base = segment.base_offset

@@ -62,9 +62,10 @@ class Recovery:
         self._check_closed(segments, first)
         self._epochs.begin(segments[:first])
         kept, log_end, rewrite_from = self._recover_from(segments, first)
-        if log_end < site.protected:
+        lost_from = max(log_end, known.log_start)  # what lies below the start was deleted
+        if lost_from < site.protected:
             last = kept[-1]
-            site.lose(last.path, last.size, log_end, site.protected, f"the log ends at offset {log_end}")
+            site.lose(last.path, last.size, lost_from, site.protected, f"the log ends at offset {log_end}")
         if log_end < known.log_start:
             site.drop(kept, f"it ends at offset {log_end}, the log starts at {known.log_start}")
             return None

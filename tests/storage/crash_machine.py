@@ -27,7 +27,7 @@ from storage.log_cleaner import LogCleaner, Piece, measure_log
 from storage.retention import count_deletable
 from tests.storage.cleaning_bench import make_cleaner
 from tests.storage.crash_runs import Machine, booleans, floats, integers, lists, one_of, rule
-from tests.storage.log_model import LogModel, Stored, decisions_end, present_offsets, read_all
+from tests.storage.log_model import LogModel, Stored, decisions_end, is_new, present_offsets, read_all
 from tests.storage.workbench import SMALL, TP, Bench, SetClock
 from tidelog.errors import TidelogError
 from tidelog.records.batches import iter_batches
@@ -448,7 +448,7 @@ class CrashMachine(Machine):
         assert log.held <= log.log_end_offset
         if log.log_end_offset < model.end:
             model.refused_start = None
-        model.batches, model.end = kept, log.log_end_offset
+        model.batches, model.end = known_to(log, kept), log.log_end_offset
         model.held = min(model.held, model.end)
         model.start = model.new_start = log.log_start_offset
         model.ghost = None
@@ -474,11 +474,34 @@ class CrashMachine(Machine):
     @rule(where=SHARE)
     @step
     def delete_records(self, where: float) -> None:
+        self.move_start(where)
+
+    def move_start(self, where: float) -> None:
         log = self.bench.log
         offset = log.log_start_offset + int(where * (log.high_watermark - log.log_start_offset))
         with self.changing(new_start=offset):
             log.delete_records(Offset(offset))
         assert log.log_start_offset == offset
+
+    @rule(
+        when=lambda self: self.config.magic == 2,
+        keys=KEYS,
+        producer=integers(20, 60),
+        where=SHARE,
+        rolls=booleans(),
+        retains=booleans(),
+    )
+    @step
+    def lead_once_and_delete(self, keys: list[int], producer: int, where: float, rolls: bool, retains: bool) -> None:
+        """A producer writes, and the log's start passes that: it is known for longer than its batch is there."""
+        log, now = self.bench.log, Millis(self.bench.clock.now)
+        self.append(*self.made(keys, self.model.end, self.epoch, producer))
+        if rolls:
+            log.guard("rolling", lambda: log.roll(now))
+        self.commit_all()
+        self.move_start(where)
+        if retains:
+            self.delete_old()
 
     @rule(milliseconds=integers(0, 3_000))
     def pass_time(self, milliseconds: int) -> None:
@@ -487,6 +510,9 @@ class CrashMachine(Machine):
     @rule()
     @step
     def retain(self) -> None:
+        self.delete_old()
+
+    def delete_old(self) -> None:
         """Old segments go, if they are committed and durable."""
         log, now = self.bench.log, Millis(self.bench.clock.now)
         limit = min(log.high_watermark, log.recovery_point)
@@ -652,10 +678,18 @@ def left_behind(model: LogModel, log: Log) -> list[Stored]:
     ]
 
 
+def known_to(log: Log, batches: list[Stored]) -> list[Stored]:
+    """Without those of producers that a log which was made anew does not know."""
+    if not is_new(log):
+        return batches
+    known = {-1, *(state.producer_id for state in log.active_producers())}
+    return [stored for stored in batches if stored.producer[0] in known]
+
+
 def adopt(before: LogModel, model: LogModel, log: Log) -> None:
     """The model goes on from what a restarted log has, which `before` has judged."""
     end = log.log_end_offset
-    model.batches = [stored for stored in [*left_behind(before, log), *before.also] if stored.last < end]
+    model.batches = known_to(log, [stored for stored in [*left_behind(before, log), *before.also] if stored.last < end])
     model.end = end
     model.held = end if model.fsync else log.recovery_point
     model.start = model.new_start = log.log_start_offset

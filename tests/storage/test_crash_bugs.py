@@ -21,6 +21,7 @@ from storage.folder_claims import FolderClaims
 from storage.log_cut import LogCutter
 from storage.log_producers import LogProducers
 from storage.log_start import LogStart
+from storage.producer_state import ProducerStateManager
 from storage.recovery import Recovery
 from storage.segments import LogSegments
 from tests.storage.crash_machine import BASE, CrashMachine
@@ -123,6 +124,11 @@ def epochs_come_behind_bytes(patch: Patch) -> None:
     patch.setattr(log_writer, "any", lambda _: False, raising=False)
 
 
+def retention_syncs_no_snapshot(patch: Patch) -> None:
+    """What is known of producers whose batches go may be lost."""
+    patch.setattr(ProducerStateManager, "keep", nothing)
+
+
 def a_log_start_is_not_written(patch: Patch) -> None:
     """Where the log starts is only known to the process."""
     patch.setattr(DataFolder, "note_log_start", nothing)
@@ -183,6 +189,7 @@ BUGS = [
     Bug(epochs_come_behind_bytes, OldFormat),
     Bug(epoch_files_are_never_written, OldFormat),
     Bug(a_log_start_is_not_written, Plain),
+    Bug(retention_syncs_no_snapshot, Plain),
     Bug(cleaned_segments_are_not_synced, Compacted),
 ]
 if os.environ.get("FULL") == "1":  # rarer ones

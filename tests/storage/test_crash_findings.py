@@ -17,6 +17,8 @@ from storage.config import LogConfig
 from storage.fake_disk import FakeDisk, SimulatedCrash
 from storage.files import sync_paths
 from storage.log import Log
+from storage.producer_snapshot import snapshot_path
+from storage.segment import ALL_SUFFIXES
 from tests.storage.cleaning_bench import COMPACTED, CleaningBench, clean, table, visible
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
@@ -46,6 +48,13 @@ class OnlySizesSurvive(random.Random):
 
     def random(self) -> float:
         return 0.9
+
+
+class OnlyNamesAreLost(random.Random):
+    """The fate of what was not synced: bytes are kept, and no name."""
+
+    def randrange(self, start: int, *_: object) -> int:
+        return 1 if start == 4 else 0
 
 
 def lose_power(bench: Bench) -> Log:
@@ -391,6 +400,135 @@ def test_what_retention_takes_does_not_take_its_producers_with_it() -> None:
     log = lose_power(bench)
     assert log.log_start_offset == 1
     assert [producer.producer_id for producer in log.active_producers()] == [7]
+
+
+RETAINED = replace(SMALL, retention_bytes=1)
+
+
+def known_producers(log: Log) -> dict[int, int]:
+    """The last sequence of each."""
+    return {state.producer_id: state.last_sequence for state in log.active_producers()}
+
+
+class QuietBench(CleaningBench):
+    """As CleaningBench, but checkpoints are written only when the test says so."""
+
+    def __init__(self, config: LogConfig) -> None:
+        self.deferred = Deferred()
+        super().__init__(config, executor=self.deferred)
+
+
+def test_segments_that_come_back_below_the_start_do_not_cost_the_snapshot_there() -> None:
+    """The power fails before the removal of the files is durable, and the recovery point's file says nothing of them:
+    recovery reads from the first of them on. It took the snapshot at the log's start for one of what may have been
+    lost, and read no batch below the start either: a resend was appended a second time."""
+    bench = QuietBench(RETAINED)
+    bench.produce(7, (b"k", b"sent once"))
+    bench.log.roll(NOW)
+    bench.produce(8, (b"k", b"sent once, too"))
+    bench.log.roll(NOW)
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.delete_old_segments(NOW) == 2
+    log = lose_power(bench)
+    assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (2, [0, 1, 2])
+    assert known_producers(log) == {7: 0, 8: 0}
+
+
+def test_the_snapshot_at_the_start_is_believed_where_an_older_one_is_gone() -> None:
+    """As above, and what came before is durably gone: the batches that are there say nothing of producer 7."""
+    bench = QuietBench(RETAINED)
+    bench.produce(7, (b"k", b"sent once"))
+    bench.log.roll(NOW)
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.delete_old_segments(NOW) == 1
+    bench.disk.sync_folder(bench.log.path)
+    bench.log.roll(NOW)
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    assert bench.log.delete_old_segments(NOW) == 1
+    bench.disk.crash(FirstWriteSurvives())
+    log = bench.reopen()
+    assert (log.log_start_offset, [segment.base_offset for segment in log.segments]) == (2, [1, 2])
+    assert bench.disk.size(snapshot_path(log.path, Offset(1))) is None
+    assert known_producers(log) == {7: 0}
+
+
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, durability=Durability.PAGE_CACHE), COMPACTED])
+def test_batches_that_were_deleted_by_request_keep_their_producers_known(config: LogConfig) -> None:
+    """The log starts within its first segment: what lies below was not read again. Only the process died."""
+    bench = QuietBench(config)
+    bench.produce(7, (b"k", b"sent once"))
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log.delete_records(Offset(2))
+    bench.put((b"k", b"behind"))
+    log = bench.kill()
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    assert known_producers(log) == {7: 0}
+
+
+@pytest.mark.parametrize("lost", [(), (2,), (2, 4)])
+def test_a_start_within_a_later_segment_needs_no_snapshot(lost: tuple[int, ...]) -> None:
+    """Nothing was retained yet, so no snapshot was made durable: what comes back of them is taken, and for the others
+    the batches that are there still."""
+    bench = QuietBench(SMALL)
+    for producer in (7, 8, 9):
+        bench.produce(producer, (b"k", b"sent once"))
+        bench.put((b"k", b"from somebody else"))
+        bench.log.roll(NOW)
+    bench.produce(8, (b"k", b"sent again"))
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log.delete_records(Offset(5))
+    for offset in lost:
+        bench.disk.remove(snapshot_path(bench.log.path, Offset(offset)))
+    log = bench.kill()
+    assert log.log_start_offset == 5
+    assert known_producers(log) == {7: 0, 8: 1, 9: 0}
+
+
+def test_a_cut_behind_a_start_that_moved_leaves_its_producers_known() -> None:
+    """As above, where nothing has stopped: a cut reads the producers again as well."""
+    bench = QuietBench(SMALL)
+    bench.produce(7, (b"k", b"sent once"))
+    bench.put((b"k", b"from somebody else"))
+    bench.log.flush()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log.delete_records(Offset(2))
+    bench.produce(8, (b"k", b"not committed"))
+    bench.log.truncate_to(Offset(2))
+    assert known_producers(bench.log) == {7: 0}
+
+
+def test_an_emptying_that_broke_off_twice_loses_nothing_below_the_start() -> None:
+    """The process dies with the last segment gone, and the log that its next life begins at the start is all that was
+    held. The power fails before the rest is durably out of the way: the offsets between were deleted, not lost."""
+    bench = QuietBench(SMALL)
+    bench.lead(b"a")
+    bench.log.roll(NOW)
+    bench.lead(b"b")
+    bench.commit_log()
+    bench.log.advance_high_watermark(Offset(2))
+    bench.log.delete_records(Offset(2))
+    last = bench.log.active
+    stop_at(bench.disk, "remove", behind="remove", times=len(ALL_SUFFIXES))
+    with suppress(SimulatedCrash):
+        bench.log.truncate_fully_and_start_at(Offset(0))
+    assert bench.disk.size(last.path) is None
+    bench.disk.sync_folder(bench.log.path)
+    log = bench.kill()
+    assert (log.log_start_offset, log.log_end_offset, log.held) == (2, 2, 2)
+    bench.disk.crash(OnlyNamesAreLost())
+    assert bench.disk.size(f"{log.path}/00000000000000000000.log") is not None
+    log = bench.reopen()
+    assert (log.damage, log.log_start_offset, log.log_end_offset) == (None, 2, 2)
 
 
 @pytest.mark.parametrize("done", range(10))
