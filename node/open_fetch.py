@@ -248,9 +248,10 @@ class FetchDesk:
         self._close(fetch, self._error_answer(fetch, error))
 
     def tell(self, news: PartitionFetched) -> None:
-        """Send this before the answers that are read."""
-        self._made.append(news)
-        self._wake.set()
+        """Send this before the answers that are read; a call has but one answer, which will say it."""
+        if self._is_stream:
+            self._made.append(news)
+            self._wake.set()
 
     def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> PartitionFetched:
         partition = fetch.partition
