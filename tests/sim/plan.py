@@ -72,6 +72,7 @@ class Fault:
 
 
 LINK_FAULTS: Final = {Kind.CUT, Kind.CLOG}
+POWER_FAULTS: Final = {Kind.POWER_OFF, Kind.POWER_OFF_ALL}
 
 WEIGHTS: Final = {
     Kind.KILL: 5,
@@ -175,6 +176,11 @@ class Plan:
 
 def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Plan:
     """The world of a seed."""
+    return _of_another_kind(_plan(seed, nodes, seconds), random.Random(f"kinds {seed}"))
+
+
+def _plan(seed: int, nodes: int | None, seconds: float) -> Plan:
+    """With topics of today's format that are fsynced."""
     rng = random.Random(f"plan {seed}")
     size = nodes or rng.choice((3, 3, 3, 4, 5))
     names = ("orders", "events")[: rng.randint(1, 2)]
@@ -197,6 +203,25 @@ def make_plan(seed: int, nodes: int | None = None, seconds: float = 20.0) -> Pla
         churn=rng.random() < 0.3,
         faults=_faults(rng, size, seconds, {topic.cleaning for topic in topics}),
     )
+
+
+def _of_another_kind(plan: Plan, rng: random.Random) -> Plan:
+    """Some worlds have topics of an older format, which know of no idempotence, and no headers, by which tombstones are
+    told apart; some have topics of `durability=page-cache`: their power stays on, since what is lost without it was
+    never promised."""
+    kind = rng.choice((None, None, None, None, None, None, "v0", "v1", "v1", "page-cache"))
+    if kind == "page-cache":
+        faults = tuple(fault for fault in plan.faults if fault.kind not in POWER_FAULTS)
+        return replace(plan, faults=faults, topics=tuple(_with(topic, durability=kind) for topic in plan.topics))
+    if kind is None or any(topic.cleaning is Cleaning.COMPACTED for topic in plan.topics):
+        return plan
+    topics = tuple(_with(topic, message_format=kind) for topic in plan.topics)
+    return replace(plan, topics=topics, producers=plan.producers + 1, idempotent=0, transactional=0)
+
+
+def _with(topic: TopicPlan, **configs: str) -> TopicPlan:
+    more = tuple((key.replace("_", "."), value) for key, value in configs.items())
+    return replace(topic, configs=(*topic.configs, *more))
 
 
 def _topic(rng: random.Random, name: str, nodes: int, *, only: bool) -> TopicPlan:
