@@ -104,6 +104,7 @@ class ControllerService:
         """A node is alive: every voter is told, so that the next controller knows who was silent."""
         self._driver.heard(NodeId(request.node_id))
         damaged = _damaged(request.damaged)
+        offline = tuple(FolderId(_uuid(folder_id)) for folder_id in request.offline_folders)
         answer = await self._driver.ask(
             lambda number: Heartbeat(
                 number,
@@ -114,6 +115,7 @@ class ControllerService:
                 request.ready,
                 request.want_drain,
                 damaged,
+                offline,
             ),
             HeartbeatAnswer,
         )

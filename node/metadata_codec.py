@@ -101,8 +101,9 @@ def encode_record(record: MetadataRecord) -> bytes:
             message.partition.CopyFrom(_partition(record))
         case NodeRegistrationRecord():
             message.node_registration.CopyFrom(_registration(record))
-        case NodeChangeRecord(node_id, node_epoch, fenced, draining):
+        case NodeChangeRecord(node_id, node_epoch, fenced, draining, offline):
             change = pb.NodeChangeRecord(node_id=node_id, node_epoch=node_epoch, fenced=fenced, draining=draining)
+            change.offline_folders.extend(folder.bytes for folder in offline)
             message.node_change.CopyFrom(change)
         case TopicRecord(name, topic_id, configs):
             message.topic.CopyFrom(pb.TopicRecord(name=name, topic_id=topic_id.bytes, configs=configs))
@@ -146,6 +147,7 @@ def _record(message: pb.MetadataRecord) -> MetadataRecord:
                 NodeEpoch(change.node_epoch),
                 change.fenced if change.HasField("fenced") else None,
                 change.draining if change.HasField("draining") else None,
+                _folder_ids(change.offline_folders),
             )
         case "topic":
             topic = message.topic

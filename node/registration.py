@@ -3,7 +3,7 @@
 Kept true:
   1. The node reports that it is ready only after it has applied the log beyond its own registration and the number of
      that registration is fsynced in each of its data folders (docs/metadata.md).
-  2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile.
+  2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile, and at once when a data folder fails.
   3. A process whose place was taken by another ends.
 
 Left to others: recovery, which is over before `run` (node.py); what fencing means (replication/controller.py).
@@ -106,6 +106,18 @@ class Registration:
         self._named: list[DataFolder] = []
         """The folders that the registration names."""
         self._wake = asyncio.Event()
+        for folder, _ in self._folders:
+            self._listen(folder)
+
+    def _listen(self, folder: DataFolder) -> None:
+        """A folder that fails is told of at once."""
+        others = folder.on_offline
+
+        def on_offline(failed: DataFolder) -> None:
+            others(failed)
+            self._wake.set()
+
+        folder.on_offline = on_offline
 
     @property
     def node_epoch(self) -> NodeEpoch:
@@ -273,6 +285,7 @@ class Registration:
             ready=progress.ready,
             want_drain=progress.want_drain,
             damaged=_to_proto(damaged),
+            offline_folders=[folder.folder_id.bytes for folder in self._named if folder.offline is not None],
         )
 
     async def _pause(self) -> None:

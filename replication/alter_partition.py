@@ -2,7 +2,8 @@
 
 Kept true:
   1. Only the present leader, in its present epoch, changes a set, and only from the very state it knows.
-  2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903).
+  2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose data folder
+     has failed (KIP-858).
   3. Every accepted proposal raises the partition epoch, even one that changes nothing, so that an older copy of any
      proposal is refused from then on.
   4. A leader that leaves itself out resigns from both sets: it is let go only where another member of either can lead.
@@ -11,7 +12,7 @@ Kept true:
 from __future__ import annotations
 
 from replication.controller_events import IsrMember, Proposal
-from replication.elections import electable, reformed
+from replication.elections import electable, has_folder, reformed
 from replication.image import ClusterImage, PartitionState
 from replication.metadata import PartitionChangeRecord
 from tidelog.errors import (
@@ -87,6 +88,8 @@ def _refuse_ineligible(image: ClusterImage, state: PartitionState, leader: NodeI
         why = "it is fenced"
     elif node.draining and member.node_id != leader:  # the leader may admit others while it drains: they let it go
         why = "it is draining"
+    elif not has_folder(state, node):
+        why = "its data folder is gone or has failed"
     else:
         return
     raise IneligibleReplica(f"node {member.node_id} may not join the in-sync set of {state.key}: {why}")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar, assert_never
 
-from replication import alter_partition, elections, reassignment, registration, unclean, voter_changes
+from replication import alter_partition, elections, features, reassignment, registration, unclean, voter_changes
 from replication.administration import Batch, ConfigCheck, decide, state_of
 from replication.controller_events import (
     Activated,
@@ -61,7 +61,7 @@ from replication.controller_events import (
     VotersReviewed,
 )
 from replication.image import EMPTY, NodeRegistration, PartitionState
-from replication.metadata import PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
+from replication.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
 from replication.node_standing import NodeCause, Standing, moved, standing_of
 from replication.sessions import Sessions
 from replication.voters import ReplicaKey
@@ -323,6 +323,7 @@ class Controller:
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)
+        node = self._take_folders_offline(node, beat)
         if beat.want_drain:
             return self._drain(node, beat)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
@@ -333,6 +334,20 @@ class Controller:
             self._append(batch)
             self._report_last_known(changes)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+
+    def _take_folders_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
+        """What lies in a data folder that has failed leaves its set and leads no more, where others carry on (KIP-858).
+        Never the first folder: that holds the metadata log, and a node without it ends. Returns the node's entry."""
+        failed = tuple(each.folder_id for each in node.folders[1:] if each.folder_id in beat.offline_folders)
+        if not failed or self.image.feature_level < features.OFFLINE_FOLDERS:
+            return node
+        for folder_id in failed:
+            self._effects.append(Report(f"node {node.node_id} lost data folder {folder_id}: others go on without it"))
+        batch = Batch(self.image)
+        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_folders=failed)])
+        batch.add(elections.fence_changes(batch.image, node.node_id))
+        self._append(batch)
+        return self.image.nodes[node.node_id]
 
     def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
         """A replica that lost what it held leaves its set, and leads no more, where another member can go on, and what

@@ -117,7 +117,8 @@ class RegisterNode:
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A node is alive. `metadata_offset`: how far it has applied the log; `ready`: it may lead and join, as far as it
-    knows; `want_drain`: it is being stopped; `damaged`: found since it registered."""
+    knows; `want_drain`: it is being stopped; `damaged`: found since it registered; `offline_folders`: data folders that
+    it named then and that have failed since."""
 
     request_id: int
     at: Millis
@@ -127,6 +128,7 @@ class Heartbeat:
     ready: bool
     want_drain: bool = False
     damaged: tuple[DamagedReplica, ...] = ()
+    offline_folders: tuple[FolderId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

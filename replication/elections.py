@@ -28,10 +28,11 @@ from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId
 def electable(image: ClusterImage, state: PartitionState, node_id: NodeId) -> bool:
     """May this member lead? It is registered, unfenced, and its folder is the one that the metadata names."""
     node = image.nodes.get(node_id)
-    return node is not None and not node.fenced and node_id in state.replicas and _has_folder(state, node)
+    return node is not None and not node.fenced and node_id in state.replicas and has_folder(state, node)
 
 
-def _has_folder(state: PartitionState, node: NodeRegistration) -> bool:
+def has_folder(state: PartitionState, node: NodeRegistration) -> bool:
+    """Is the folder that the metadata name for this replica there, and works?"""
     folder = state.folder_of(node.node_id)
     return any(named.folder_id == folder for named in node.folders)
 
@@ -104,7 +105,7 @@ def folders_for_all(
     chooser = FolderChooser(image)
     folders = tuple(
         chooser.choose(node)
-        if replica not in keep and (node := image.nodes.get(replica)) is not None and not _has_folder(state, node)
+        if replica not in keep and (node := image.nodes.get(replica)) is not None and not has_folder(state, node)
         else folder
         for replica, folder in zip(state.replicas, state.folders, strict=True)
     )
@@ -115,9 +116,10 @@ def folders_for_all(
 
 
 def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
-    """What the fencing of a node, fenced in this image already, does to every partition. The last member stays."""
+    """What it does to every partition that a node is fenced, or that a data folder of it has failed, as it is in this
+    image already. The last member stays."""
     for state in image.partitions():
-        if node_id in state.isr:
+        if node_id in state.isr and not electable(image, state, node_id):
             staying = tuple(node for node in state.isr if node != node_id)
             change = reformed(image, state, staying or state.isr)
             if change is not None:
@@ -235,8 +237,10 @@ def _why_not(image: ClusterImage, state: PartitionState, node_id: NodeId) -> str
         return "not registered; start it"
     if folder == LOST_FOLDER:
         return "what it held is damaged, or its data folder is an older copy; only an unclean election could go on"
-    if not _has_folder(state, node):
-        return f"its data folder {folder}, which held the records, is gone; give it back"
+    if not has_folder(state, node):
+        return (
+            f"its data folder {folder}, which held the records, is gone or has failed; give it back and start it again"
+        )
     if node.fenced:
         return "fenced: not running, or not ready yet; start it"
     return "could lead, an election is under way"

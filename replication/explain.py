@@ -68,7 +68,10 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId) -> tup
         return f"{who} is out: its node is being stopped", f"wait until node {node_id} is back"
     folder = state.folder_of(node_id)
     if all(named.folder_id != folder for named in node.folders):
-        return f"{who} is out: its data folder {folder} is gone", f"give node {node_id} its data folder back"
+        return (
+            f"{who} is out: its data folder {folder} is gone or has failed",
+            f"give node {node_id} that data folder back, or another disk in its place, and start it again",
+        )
     return (
         f"{who} is catching up, or its disk or network is slow",
         f"look at the log of node {node_id} and at its disk",

@@ -12,8 +12,9 @@ from replication.image import ClusterImage
 from tidelog.errors import FeatureUpdateFailed, UnsupportedVersion
 
 FIRST: Final = 1
-LATEST: Final = 2
-"""2: topic settings that change, reassignments. 1: all before."""
+OFFLINE_FOLDERS: Final = 3
+LATEST: Final = OFFLINE_FOLDERS
+"""3: data folders that fail while their node runs. 2: topic settings that change, reassignments. 1: all before."""
 
 
 def refuse_update(image: ClusterImage, level: int) -> None:

@@ -59,10 +59,10 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 class NodeRegistration:
     """A node as it last registered.
 
-    folders: its data folders; `last_registration` of each is the least number by which it is known as that same folder:
-        a copy that carries a smaller one is older. It becomes this registration's number when the node is unfenced,
-        since the node has fsynced it in each folder by then.
-    former_folders: folders of earlier registrations that this one did not name.
+    folders: its data folders that work, as far as is known; `last_registration` of each is the least number by which it
+        is known as that same folder: a copy that carries a smaller one is older. It becomes this registration's number
+        when the node is unfenced, since the node has fsynced it in each folder by then.
+    former_folders: folders of earlier registrations that this one did not name, and those that have failed since.
     """
 
     node_id: NodeId
@@ -378,6 +378,10 @@ class _Draft:
         if change.fenced is False:
             folders = tuple(FolderState(folder.folder_id, node.node_epoch) for folder in node.folders)
             node = replace(node, folders=folders)
+        offline = [folder for folder in node.folders if folder.folder_id in change.offline_folders]
+        if offline:
+            working = tuple(folder for folder in node.folders if folder not in offline)
+            node = replace(node, folders=working, former_folders=(*node.former_folders, *offline))
         nodes[change.node_id] = replace(
             node,
             fenced=node.fenced if change.fenced is None else change.fenced,

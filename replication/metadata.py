@@ -94,12 +94,13 @@ class NodeRegistrationRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeChangeRecord:
-    """What changes while a node is registered; None: unchanged."""
+    """What changes while a node is registered; None: unchanged. offline_folders: those that have failed since."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
     fenced: bool | None = None
     draining: bool | None = None
+    offline_folders: tuple[FolderId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

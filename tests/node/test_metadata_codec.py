@@ -36,12 +36,13 @@ nodes = st.lists(st.integers(0, 1000), max_size=5, unique=True).map(tuple)
 texts = st.text(max_size=20)
 listeners = st.dictionaries(texts, st.builds(Endpoint, texts, st.integers(0, 65535)), max_size=3)
 folder_states = st.lists(st.builds(FolderState, ids, offsets), max_size=3).map(tuple)
+folder_ids = st.lists(ids, max_size=3).map(tuple)
 maybe_nodes = st.none() | nodes
 records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(ClusterRecord, texts, numbers),
     st.builds(VotersRecord, st.lists(st.builds(Voter, numbers, ids, listeners), max_size=3).map(tuple)),
     st.builds(NodeRegistrationRecord, numbers, ids, listeners, texts, st.binary(max_size=16), folder_states),
-    st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans()),
+    st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), folder_ids),
     st.builds(TopicRecord, texts, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),

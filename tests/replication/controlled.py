@@ -71,7 +71,7 @@ def check_configs(configs: Mapping[str, str]) -> None:
 class Controlled:
     """One controller; node n has data folder n unless a test says otherwise."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, level: int = features.LATEST) -> None:
         self.rng = random.Random(seed)
         self.log: list[LocatedRecord] = []
         self.batches: list[list[LocatedRecord]] = []
@@ -85,7 +85,7 @@ class Controlled:
         self.registering: dict[int, NodeId] = {}
         self.numbers: dict[NodeId, NodeEpoch] = {}
         self.on_disk: dict[FolderId, int] = {}
-        self._write([ClusterRecord(CLUSTER, features.LATEST), VotersRecord(())], Offset(0))
+        self._write([ClusterRecord(CLUSTER, level), VotersRecord(())], Offset(0))
         self.activate()
 
     # --- driving ---
@@ -209,6 +209,7 @@ class Controlled:
         epoch: int | None = None,
         damaged: Mapping[PartitionKey, str] | None = None,
         used_in: LeaderEpoch = NO_LEADER_EPOCH,
+        offline: Iterable[FolderId] = (),
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -221,6 +222,7 @@ class Controlled:
                 ready,
                 drain,
                 tuple(DamagedReplica(key, reason, used_in) for key, reason in (damaged or {}).items()),
+                tuple(offline),
             )
         )
 

@@ -217,7 +217,7 @@ def test_an_emptied_volume_leads_nothing_until_the_old_one_is_back() -> None:
     assert not world.node(1).fenced
     state = world.partition()
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
-    assert "is gone; give it back" in why_leaderless(world.image, state)
+    assert "is gone or has failed; give it back" in why_leaderless(world.image, state)
     assert any("without data folder" in report for report in world.reports)
     world.kill(1, alive=(2,))
     world.start(1, life=3)

@@ -14,6 +14,7 @@ from storage.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.network import Envelope, Held
+from tests.sim.quorum_stories import active
 from tests.sim.stories import TOPIC, admits, fenced, held, leads, with_records_of, write
 from tests.sim.world import Simulation
 from tidelog.types import NodeId
@@ -121,10 +122,12 @@ def damage_found_at_the_start(sim: Simulation) -> None:
 
 
 def topic_made_beside_a_failed_folder(sim: Simulation) -> None:
-    """One data folder of a node has failed, the others serve. A topic that is made then is led by those who can."""
+    """One data folder of a node has failed, the others serve; the controller has not heard of it. A topic that is made
+    then is led by those who can."""
     sim.start(nodes=3, min_insync=2, partitions=3, folders=2, voters=3)
-    node = 2
+    node = next(each for each in (2, 1) if each != active(sim))
     write(sim, 0, "a", 1)
+    unheard = sim.hold("Controller.Heartbeat", source=node)
     sim.break_disk(node, "sync", path="/more/orders")
     sim.break_disk(node, "write", path="/more/orders")
     for p in range(3):
@@ -132,6 +135,11 @@ def topic_made_beside_a_failed_folder(sim: Simulation) -> None:
     sim.run_until(lambda: sim.machines[node].has_offline_folder, what="the folder has failed")
     sim.create_topic("later", partitions=6, wait=False)
     sim.run_until(lambda: sim.image().topic("later") is not None, what="it is known")
+    _, failed = (each.folder_id for each in sim.image().nodes[NodeId(node)].folders)
+    led = [s.partition for s in sim.topic("later").partitions if s.leader == node and s.folder_of(s.leader) == failed]
+    assert led, "it is to lead what it can make no log for"
+    sim.run_until(lambda: node not in {sim.leader("later", p) for p in led}, within=1.5, what="others lead")
+    unheard.release()
     for state in sim.topic("later").partitions:
         sent = sim.produce("later", b"c%d" % state.partition, partition=state.partition, timeout_ms=10_000)
         sent.wait(within=10)

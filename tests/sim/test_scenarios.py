@@ -10,6 +10,7 @@ import pytest
 from tests.sim import (
     controller_stories,
     cut_stories,
+    folder_stories,
     late_stories,
     log_stories,
     producer_stories,
@@ -33,6 +34,7 @@ STORIES = [
     *controller_stories.ALL,
     *cut_stories.ALL,
     *remade_stories.ALL,
+    *folder_stories.ALL,
     *transaction_stories.ALL,
 ]
 

@@ -167,6 +167,7 @@ class HeartbeatRequest(_message.Message):
     READY_FIELD_NUMBER: _builtins.int
     WANT_DRAIN_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
+    OFFLINE_FOLDERS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     node_epoch: _builtins.int
@@ -181,6 +182,10 @@ class HeartbeatRequest(_message.Message):
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
         """replicas found damaged since it registered, until they are out of their sets"""
 
+    @_builtins.property
+    def offline_folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """data folders that it named when it registered, and that have failed since (KIP-858)"""
+
     def __init__(
         self,
         *,
@@ -190,10 +195,11 @@ class HeartbeatRequest(_message.Message):
         ready: _builtins.bool = ...,
         want_drain: _builtins.bool = ...,
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
+        offline_folders: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_folders", b"offline_folders", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -94,7 +94,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, for ever"""
     feature_level: _builtins.int
-    """what the records of this log may use; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`"""
+    """what the records of this log may use; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_folders`"""
     def __init__(
         self,
         *,
@@ -257,6 +257,7 @@ class NodeChangeRecord(_message.Message):
     NODE_EPOCH_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    OFFLINE_FOLDERS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     node_epoch: _builtins.int
@@ -265,6 +266,10 @@ class NodeChangeRecord(_message.Message):
     """absent: unchanged"""
     draining: _builtins.bool
     """absent: unchanged"""
+    @_builtins.property
+    def offline_folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """data folders that have failed since it registered; feature level 3"""
+
     def __init__(
         self,
         *,
@@ -272,10 +277,11 @@ class NodeChangeRecord(_message.Message):
         node_epoch: _builtins.int = ...,
         fenced: _builtins.bool | None = ...,
         draining: _builtins.bool | None = ...,
+        offline_folders: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_fenced", b"_fenced", "draining", b"draining", "fenced", b"fenced"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_fenced", b"_fenced", "draining", b"draining", "fenced", b"fenced", "node_epoch", b"node_epoch", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_fenced", b"_fenced", "draining", b"draining", "fenced", b"fenced", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_folders", b"offline_folders"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__draining: _TypeAlias = _typing.Literal["draining"]  # noqa: Y015
     _WhichOneofArgType__draining: _TypeAlias = _typing.Literal["_draining", b"_draining"]  # noqa: Y015

@@ -13,6 +13,7 @@ from typing import Final
 from tests.sim import (
     controller_stories,
     cut_stories,
+    folder_stories,
     late_stories,
     log_stories,
     producer_stories,
@@ -75,7 +76,7 @@ MUTANTS: Final = (
         leaders.a_leader_without_a_log_stays,
         "found",
         remade_stories.topic_made_beside_a_failed_folder,
-        "an answer for",
+        "others lead",
     ),
     Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged"),
     Mutant(leaders.an_ack_does_not_wait, "rule 5", stories.join_by_log_end, "is not committed"),
@@ -394,6 +395,18 @@ MUTANTS: Final = (
         "rule 6",
         remade_stories.damaged_joiner_is_made_anew,
         MEMBER_LACKS,
+    ),
+    Mutant(
+        controllers.a_failed_folder_is_no_news,
+        "KIP-858",
+        folder_stories.folder_of_a_follower_fails,
+        r"an answer for b'b'",
+    ),
+    Mutant(
+        controllers.a_replica_leads_without_its_folder,
+        "rule 6, KIP-858",
+        folder_stories.folder_of_an_eligible_replica_fails,
+        "the leader is given up",
     ),
     Mutant(
         controllers.a_late_registration_counts,

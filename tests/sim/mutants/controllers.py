@@ -26,6 +26,21 @@ def an_epoch_outlives_its_incarnation(patch: Patch) -> None:
     patch.setattr(elections, "return_changes", nothing)
 
 
+def a_failed_folder_is_no_news(patch: Patch) -> None:
+    """A node tells of a data folder that has failed when it registers next."""
+    patch.setattr(controller.Controller, "_take_folders_offline", lambda self, node, beat: node)
+
+
+def a_replica_leads_without_its_folder(patch: Patch) -> None:
+    """Whoever is there and unfenced is elected, whether it has its log or not."""
+
+    def choose_leader(image: Any, state: Any, members: Any) -> Any:
+        able = [node for node in state.replicas if node in members and node in image.nodes]
+        return next((node for node in able if not image.nodes[node].fenced), NO_NODE)
+
+    patch.setattr(elections, "choose_leader", choose_leader)
+
+
 def a_leader_comes_from_all_replicas(patch: Patch) -> None:
     """The first replica that is alive is elected, in sync or not."""
 
