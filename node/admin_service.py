@@ -15,12 +15,13 @@ from uuid import UUID
 from node import methods, status
 from node.controller_client import ControllerClient
 from node.limits import ensure_few
+from node.log_dirs import LogDirs
 from node.metadata_log import MetadataLog
 from node.quorum_state import QuorumView
 from node.topic_settings import TopicSettings
 from node.transport import Caller
 from replication.administration import state_of
-from replication.explain import explain, why_not_restart
+from replication.explain import Full, explain, why_not_restart
 from replication.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from tidelog.errors import InvalidRequest, RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.types import NO_NODE, NodeAddress, NodeId, PartitionIndex, PartitionKey, TopicId
@@ -34,9 +35,14 @@ class AdminService:
     """One method per RPC."""
 
     def __init__(
-        self, metadata: MetadataLog, view: QuorumView, controller: ControllerClient, settings: TopicSettings
+        self,
+        metadata: MetadataLog,
+        view: QuorumView,
+        controller: ControllerClient,
+        settings: TopicSettings,
+        log_dirs: LogDirs,
     ) -> None:
-        self._metadata, self._view = metadata, view
+        self._metadata, self._view, self._log_dirs = metadata, view, log_dirs
         self._controller, self._settings = controller, settings
 
     # --- looking --------------------------------------------------------------------------------------------------
@@ -228,23 +234,37 @@ class AdminService:
     async def explain_partitions(
         self, request: admin_pb2.ExplainPartitionsRequest, _caller: Caller
     ) -> admin_pb2.ExplainPartitionsResponse:
-        """Why partitions cannot be read or written, by what this node knows; all that are not well where none is
-        named."""
+        """Why partitions cannot be read or written, by what this node knows and what the nodes of their replicas say of
+        their data folders; all that are not well where none is named."""
         ensure_few(request.partitions, "partitions")
         image = self._metadata.image
-        answers = []
-        for asked in request.partitions:
-            try:
-                self._identify(asked)
-                topic_id = TopicId(UUID(bytes=asked.topic_id))
-                state = state_of(image, PartitionKey(topic_id, PartitionIndex(asked.partition)))
-            except TidelogError as error:
-                answers.append(admin_pb2.PartitionExplanation(partition=asked, error=status.to_proto(error)))
-            else:
-                answers.append(_explanation(image, state))
+        found = [self._find(image, asked) for asked in request.partitions]
+        states = [each for each in found if isinstance(each, PartitionState)] or list(image.partitions())
+        full = await self._log_dirs.without_room(image, {node for state in states for node in state.replicas})
         if not request.partitions:
-            answers = [_explanation(image, state) for state in image.partitions() if not explain(image, state).healthy]
+            unwell = (state for state in states if not explain(image, state, full).healthy)
+            return admin_pb2.ExplainPartitionsResponse(partitions=[_explanation(image, each, full) for each in unwell])
+        answers = [
+            _explanation(image, each, full)
+            if isinstance(each, PartitionState)
+            else admin_pb2.PartitionExplanation(partition=asked, error=status.to_proto(each))
+            for asked, each in zip(request.partitions, found, strict=True)
+        ]
         return admin_pb2.ExplainPartitionsResponse(partitions=answers)
+
+    def _find(self, image: ClusterImage, asked: admin_pb2.TopicPartitionId) -> PartitionState | TidelogError:
+        try:
+            self._identify(asked)
+            topic_id = TopicId(UUID(bytes=asked.topic_id))
+            return state_of(image, PartitionKey(topic_id, PartitionIndex(asked.partition)))
+        except TidelogError as error:
+            return error
+
+    async def describe_log_dirs(
+        self, _request: admin_pb2.DescribeLogDirsRequest, _caller: Caller
+    ) -> admin_pb2.DescribeLogDirsResponse:
+        """This node's data folders."""
+        return admin_pb2.DescribeLogDirsResponse(log_dirs=self._log_dirs.own())
 
     async def explain_restart(
         self, request: admin_pb2.ExplainRestartRequest, _caller: Caller
@@ -308,8 +328,8 @@ def _place(image: ClusterImage, state: PartitionState) -> admin_pb2.TopicPartiti
     return admin_pb2.TopicPartitionId(topic=name, topic_id=state.topic_id.bytes, partition=state.partition)
 
 
-def _explanation(image: ClusterImage, state: PartitionState) -> admin_pb2.PartitionExplanation:
-    told = explain(image, state)
+def _explanation(image: ClusterImage, state: PartitionState, full: Full) -> admin_pb2.PartitionExplanation:
+    told = explain(image, state, full)
     return admin_pb2.PartitionExplanation(
         partition=_place(image, state),
         readable=told.readable,

@@ -23,6 +23,7 @@ from node.config import CLIENT_LISTENER, NodeConfig
 from node.controller_client import ControllerClient
 from node.controller_driver import ControllerDriver
 from node.controller_service import ControllerService
+from node.log_dirs import LogDirs
 from node.metadata_log import MetadataLog
 from node.quorum_addresses import QuorumAddresses
 from node.quorum_driver import QuorumDriver
@@ -138,8 +139,11 @@ class MetadataNode:
                 cluster_id=lambda: self._home.cluster_id,
             ),
             methods.CONTROLLER: controller_service,
-            methods.ADMIN: AdminService(self.metadata, self.view, self.client, settings),
+            methods.ADMIN: AdminService(self.metadata, self.view, self.client, settings, self._log_dirs()),
         }
+
+    def _log_dirs(self) -> LogDirs:
+        return LogDirs(self._identity.node_id, [folder for folder, _ in self._folders], self._transport)
 
     def services(self) -> Mapping[str, object]:
         """The services Quorum, Controller and Admin by their full names."""

@@ -1,16 +1,17 @@
 """For people: why a partition cannot be read or written, and what would stop if a node stopped. Pure words about an
-image; what a node sees in its own files is not in it.
+image. Of what nodes see on their own disks only what is told beside it is known: which data folders have no room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from replication.elections import choose_leader, name_of, why_leaderless
 from replication.image import ClusterImage, PartitionState
-from tidelog.types import NO_NODE, NodeId
+from tidelog.types import NO_NODE, FolderId, NodeId
 
 NAMED_MAX: Final = 5
 """Partitions named in one sentence; the rest is counted."""
@@ -30,14 +31,23 @@ class Explanation:
         return not self.causes
 
 
-def explain(image: ClusterImage, state: PartitionState) -> Explanation:
-    """See `Explanation`. `writable`: with acks=all."""
+Full: TypeAlias = Mapping[FolderId, str]
+"""Data folders that refuse appends for want of room: why, by id."""
+
+
+def explain(image: ClusterImage, state: PartitionState, full: Full = MappingProxyType({})) -> Explanation:
+    """See `Explanation`. `writable`: with acks=all. full: as the nodes of this partition's replicas say."""
     minimum = image.topics[state.topic_id].min_insync_replicas
     led, enough = state.leader != NO_NODE, len(state.isr) >= minimum
     causes: list[str] = []
     steps: list[str] = []
+    refusal = full.get(state.folder_of(state.leader)) if led else None
     if not led:
         causes.append(why_leaderless(image, state))
+    if refusal is not None:
+        causes.append(f"its leader, node {state.leader}, refuses every write: {refusal}")
+        steps.append(_make_room(state.leader))
+        steps += _let_another_lead(image, state, full)
     if not enough:
         causes.append(
             f"{len(state.isr)} of {len(state.replicas)} replicas are in sync, min.insync.replicas is {minimum}: "
@@ -47,17 +57,42 @@ def explain(image: ClusterImage, state: PartitionState) -> Explanation:
             steps.append(f"lower min.insync.replicas to {len(state.replicas)} or less, or add replicas (reassign)")
     for node_id in state.replicas:
         if node_id not in state.isr:
-            cause, step = _why_out(image, state, node_id)
+            cause, step = _why_out(image, state, node_id, full)
             causes.append(cause)
             steps.append(step)
     if not led and not (state.isr or state.elr):
         steps.append("if what was lost cannot be given back: `tidelog partition elect --unclean`, which loses records")
     if state.adding or state.removing:
         causes.append(f"a reassignment is under way: {list(state.adding)} come, {list(state.removing)} go")
-    return Explanation(led, led and enough, tuple(causes), tuple(dict.fromkeys(steps)))
+    return Explanation(led, led and enough and refusal is None, tuple(causes), tuple(dict.fromkeys(steps)))
 
 
-def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId) -> tuple[str, str]:
+def _make_room(node_id: NodeId) -> str:
+    return (
+        f"make room on node {node_id}: delete topics, lower retention.ms or retention.bytes of the largest, or make "
+        "its disk larger; it takes appends again by itself"
+    )
+
+
+def _let_another_lead(image: ClusterImage, state: PartitionState, full: Full) -> Iterator[str]:
+    """To write on at once: the commands that give the leadership to a member whose disk has room."""
+    nodes = image.nodes
+    able = (
+        node_id
+        for node_id in state.isr
+        if node_id != state.leader and not nodes[node_id].draining and state.folder_of(node_id) not in full
+    )
+    chosen = next(able, None)
+    if chosen is not None:
+        name = name_of(image, state)
+        order = ",".join(str(node) for node in (chosen, *(node for node in state.replicas if node != chosen)))
+        yield (
+            f"to write on at once let node {chosen} lead: `tidelog partition reassign {name} --replicas {order}`, then "
+            f"`tidelog partition elect {name}`"
+        )
+
+
+def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: Full) -> tuple[str, str]:
     node = image.nodes.get(node_id)
     who = f"replica {node_id}" + (" (eligible)" if node_id in state.elr else "")
     if node is None:
@@ -72,6 +107,8 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId) -> tup
             f"{who} is out: its data folder {folder} is gone or has failed",
             f"give node {node_id} that data folder back, or another disk in its place, and start it again",
         )
+    if folder in full:
+        return f"{who} is out: {full[folder]}", _make_room(node_id)
     return (
         f"{who} is catching up, or its disk or network is slow",
         f"look at the log of node {node_id} and at its disk",

@@ -20,6 +20,8 @@ AUTOMATIC: Final = -1
 """As a reserve: a tenth of the file system, at most `AUTOMATIC_MAX`."""
 AUTOMATIC_MAX: Final = 64 << 20
 """Bytes. Some hundred times what all checkpoints of a large node take, and little of any disk."""
+FULL_BYTES: Final = 4_096
+"""With less than a block free a disk without a reserve counts as full."""
 _LOOK_BYTES_MIN: Final = 64 << 10
 """Near the limit it is looked no more often than this many appended bytes."""
 
@@ -51,6 +53,18 @@ class Reserve:
         self._spent = 0
         self._until = max((room.free - self.wanted) // 2, _LOOK_BYTES_MIN)
 
+    @property
+    def refusal(self) -> str | None:
+        """Why there is no room for appends, as of the last look; None where there is."""
+        if self.low:
+            return (
+                f"the disk of {self._path} is full but for its reserve: {self.free} bytes are free, "
+                f"log.reserve.bytes keeps {self.wanted}; appends go on once {self.enough} are free"
+            )
+        if self.free < FULL_BYTES:
+            return f"the disk of {self._path} is full: {self.free} bytes are free"
+        return None
+
     def take(self, size: int) -> None:
         """So many bytes are about to be appended. Raises DiskFull, OSError."""
         self._spent += size
@@ -58,7 +72,5 @@ class Reserve:
             self.look()
         if self.low:
             raise DiskFull(
-                f"the disk of {self._path} is full but for its reserve: {self.free} bytes are free, "
-                f"log.reserve.bytes keeps {self.wanted}; appends go on once {self.enough} are free: "
-                "delete topics, lower retention.ms or retention.bytes, or make the disk larger"
+                f"{self.refusal}: delete topics, lower retention.ms or retention.bytes, or make the disk larger"
             )

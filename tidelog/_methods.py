@@ -124,6 +124,9 @@ ADMIN_UPDATE_FEATURES: Final = Method(
 ADMIN_EXPLAIN_PARTITIONS: Final = Method(
     ADMIN, "ExplainPartitions", admin_pb2.ExplainPartitionsRequest, admin_pb2.ExplainPartitionsResponse
 )
+ADMIN_DESCRIBE_LOG_DIRS: Final = Method(
+    ADMIN, "DescribeLogDirs", admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse
+)
 ADMIN_EXPLAIN_RESTART: Final = Method(
     ADMIN, "ExplainRestart", admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse
 )

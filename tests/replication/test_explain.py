@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replication.controller_events import ElectionType, ElectLeaders
 from replication.explain import explain, why_not_restart
 from replication.metadata import Voter, VotersRecord
 from replication.throttle import Throttle
@@ -40,6 +41,40 @@ def test_a_partition_without_anybody_names_the_election_that_loses_records() -> 
     assert (told.readable, told.writable) == (False, False)
     assert any("gone" in cause for cause in told.causes)
     assert any("--unclean" in step for step in told.steps)
+
+
+def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None:
+    """The metadata know nothing of it: the partition has its leader, and its set is full."""
+    world, a, b, c = three()
+    full = {folder(a): "the disk of /data is full: 0 bytes are free"}
+    told = explain(world.image, world.partition(), full)
+    assert (told.readable, told.writable) == (True, False)
+    assert told.causes == (f"its leader, node {a}, refuses every write: the disk of /data is full: 0 bytes are free",)
+    make_room, let_lead = told.steps
+    assert f"make room on node {a}" in make_room
+    assert f"`tidelog partition reassign orders-0 --replicas {b},{a},{c}`" in let_lead
+    full[folder(b)] = full[folder(a)]
+    assert f"--replicas {c},{a},{b}" in explain(world.image, world.partition(), full).steps[1]
+    full[folder(c)] = full[folder(a)]
+    assert explain(world.image, world.partition(), full).steps == (make_room,), "nobody else has room either"
+
+
+def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
+    world, a, b, c = three()
+    world.reassign(world.partition().key, (b, a, c))
+    world.ask(ElectLeaders(world.request_id(), ElectionType.PREFERRED, (world.partition().key,)))
+    state = world.partition()
+    assert (state.leader, set(state.isr)) == (b, {a, b, c})
+    assert explain(world.image, state, {folder(a): "full"}).healthy, "a member without room is no trouble until it lags"
+
+
+def test_a_follower_without_room_is_out_for_that() -> None:
+    world, a, b, c = three()
+    world.propose(a, b)
+    told = explain(world.image, world.partition(), {folder(c): "the disk of /data is full: 0 bytes are free"})
+    assert (told.readable, told.writable) == (True, True)
+    assert told.causes == (f"replica {c} is out: the disk of /data is full: 0 bytes are free",)
+    assert told.steps[0].startswith(f"make room on node {c}")
 
 
 def test_a_restart_is_safe_only_while_others_can_go_on() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import status
+from node import methods, status
 from node.methods import DATA_FETCH
 from storage.fake_disk import FakeDisk
 from storage.log import Log
@@ -42,7 +42,7 @@ from tidelog.errors import (
     StaleNodeEpoch,
 )
 from tidelog.types import Millis
-from tidelog.v1 import data_pb2
+from tidelog.v1 import admin_pb2, data_pb2
 
 
 def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:
@@ -554,6 +554,11 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
     if of_the_leader:
         sim.run_until(lambda: any(isinstance(one.error, DiskFull) for one in sent), what="a record finds no room")
         sim.run_for(3)
+        asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
+        told = {each.partition.partition: each for each in asked.partitions}[p]
+        assert (told.readable, told.writable) == (True, False)
+        assert f"its leader, node {leader}, refuses every write: the disk of /data is full" in told.causes[0]
+        assert f"`tidelog partition reassign {TOPIC}-{p} --replicas {follower}," in told.steps[1]
     else:
         sim.run_until(lambda: all(one.done for one in sent), what="the others go on")
         sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the full one is out")

@@ -1070,6 +1070,83 @@ class PartitionExplanation(_message.Message):
 Global___PartitionExplanation: _TypeAlias = PartitionExplanation  # noqa: Y015
 
 @_typing.final
+class DescribeLogDirsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeLogDirsRequest: _TypeAlias = DescribeLogDirsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeLogDirsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DIRS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def log_dirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDir]:
+        """the first holds the metadata log"""
+
+    def __init__(
+        self,
+        *,
+        log_dirs: _abc.Iterable[Global___LogDir] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_dirs", b"log_dirs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeLogDirsResponse: _TypeAlias = DescribeLogDirsResponse  # noqa: Y015
+
+@_typing.final
+class LogDir(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    OFFLINE_FIELD_NUMBER: _builtins.int
+    USABLE_BYTES_FIELD_NUMBER: _builtins.int
+    RESERVE_BYTES_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    folder_id: _builtins.bytes
+    """from its meta.properties"""
+    path: _builtins.str
+    """on that node"""
+    offline: _builtins.str
+    """why it is not used any more; empty: it works"""
+    usable_bytes: _builtins.int
+    """room on its file system, as of the last look"""
+    reserve_bytes: _builtins.int
+    """of which appends leave so much alone"""
+    refusal: _builtins.str
+    """why appends are refused for want of room; empty: they are taken"""
+    def __init__(
+        self,
+        *,
+        folder_id: _builtins.bytes = ...,
+        path: _builtins.str = ...,
+        offline: _builtins.str = ...,
+        usable_bytes: _builtins.int = ...,
+        reserve_bytes: _builtins.int = ...,
+        refusal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "offline", b"offline", "path", b"path", "refusal", b"refusal", "reserve_bytes", b"reserve_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDir: _TypeAlias = LogDir  # noqa: Y015
+
+@_typing.final
 class ExplainRestartRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -89,6 +89,11 @@ class AdminStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsResponse.FromString,
                 _registered_method=True)
+        self.DescribeLogDirs = channel.unary_unary(
+                '/tidelog.v1.Admin/DescribeLogDirs',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
+                _registered_method=True)
         self.ExplainRestart = channel.unary_unary(
                 '/tidelog.v1.Admin/ExplainRestart',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainRestartRequest.SerializeToString,
@@ -177,6 +182,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeLogDirs(self, request, context):
+        """The data folders of the node asked, and whether they take appends (KIP-113, KIP-827).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExplainRestart(self, request, context):
         """What would stop working if a node stopped now, in words.
         """
@@ -248,6 +260,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ExplainPartitions,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsResponse.SerializeToString,
+            ),
+            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogDirs,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.SerializeToString,
             ),
             'ExplainRestart': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainRestart,
@@ -557,6 +574,33 @@ class Admin:
             '/tidelog.v1.Admin/ExplainPartitions',
             tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.ExplainPartitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.Admin/DescribeLogDirs',
+            tidelog_dot_v1_dot_admin__pb2.DescribeLogDirsRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeLogDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

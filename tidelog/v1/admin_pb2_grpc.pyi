@@ -49,6 +49,8 @@ class AdminStub:
     """Raise the feature level of the metadata (KIP-584)."""
     ExplainPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ExplainPartitionsRequest, _admin_pb2.ExplainPartitionsResponse]
     """Why partitions cannot be written or read now, in words."""
+    DescribeLogDirs: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeLogDirsRequest, _admin_pb2.DescribeLogDirsResponse]
+    """The data folders of the node asked, and whether they take appends (KIP-113, KIP-827)."""
     ExplainRestart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ExplainRestartRequest, _admin_pb2.ExplainRestartResponse]
     """What would stop working if a node stopped now, in words."""
     RemoveVoter: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]
@@ -75,6 +77,8 @@ class AdminAsyncStub(AdminStub):
     """Raise the feature level of the metadata (KIP-584)."""
     ExplainPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ExplainPartitionsRequest, _admin_pb2.ExplainPartitionsResponse]  # type: ignore[assignment]
     """Why partitions cannot be written or read now, in words."""
+    DescribeLogDirs: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeLogDirsRequest, _admin_pb2.DescribeLogDirsResponse]  # type: ignore[assignment]
+    """The data folders of the node asked, and whether they take appends (KIP-113, KIP-827)."""
     ExplainRestart: _aio.UnaryUnaryMultiCallable[_admin_pb2.ExplainRestartRequest, _admin_pb2.ExplainRestartResponse]  # type: ignore[assignment]
     """What would stop working if a node stopped now, in words."""
     RemoveVoter: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveVoterRequest, _admin_pb2.RemoveVoterResponse]  # type: ignore[assignment]
@@ -164,6 +168,14 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ExplainPartitionsResponse, _abc.Awaitable[_admin_pb2.ExplainPartitionsResponse]]:
         """Why partitions cannot be written or read now, in words."""
+
+    @_abc_1.abstractmethod
+    def DescribeLogDirs(
+        self,
+        request: _admin_pb2.DescribeLogDirsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeLogDirsResponse, _abc.Awaitable[_admin_pb2.DescribeLogDirsResponse]]:
+        """The data folders of the node asked, and whether they take appends (KIP-113, KIP-827)."""
 
     @_abc_1.abstractmethod
     def ExplainRestart(

@@ -1,0 +1,76 @@
+"""The data folders of the cluster's nodes as these see them: their room, which no metadata tell.
+
+Kept true: an operator's question waits for no node longer than `ASK_MS`; one that does not answer is left out, and what
+the metadata say of it is all that is said.
+Left to others: when a folder refuses appends (storage/reserve.py), the words for people (replication/explain.py).
+Source: Kafka's DescribeLogDirs (KIP-113, KIP-827).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from node import methods
+from node.config import CLIENT_LISTENER
+from node.transport import Transport
+from replication.image import ClusterImage
+from storage.data_folder import DataFolder
+from tidelog.errors import TidelogError
+from tidelog.types import FolderId, NodeId
+from tidelog.v1 import admin_pb2
+
+_log = logging.getLogger("node.log_dirs")
+
+ASK_MS: Final = 1_000
+"""How long a node may take to tell of its folders: a person waits."""
+
+
+class LogDirs:
+    """One node's own folders, and its questions about those of others."""
+
+    def __init__(self, me: NodeId, folders: Sequence[DataFolder], transport: Transport) -> None:
+        self._me, self._folders, self._transport = me, tuple(folders), transport
+
+    def own(self) -> list[admin_pb2.LogDir]:
+        """This node's, in the order of its configuration."""
+        return [
+            admin_pb2.LogDir(
+                folder_id=folder.folder_id.bytes,
+                path=folder.path,
+                offline=folder.offline or "",
+                usable_bytes=folder.reserve.free,
+                reserve_bytes=folder.reserve.wanted,
+                refusal=folder.reserve.refusal or "",
+            )
+            for folder in self._folders
+        ]
+
+    async def without_room(self, image: ClusterImage, nodes: Iterable[NodeId]) -> dict[FolderId, str]:
+        """Folders of these nodes that refuse appends, and why. All are asked at once."""
+        full: dict[FolderId, str] = {}
+        async with asyncio.TaskGroup() as asking:
+            for node_id in sorted(set(nodes)):
+                asking.create_task(self._note(image, node_id, full))
+        return full
+
+    async def _note(self, image: ClusterImage, node_id: NodeId, full: dict[FolderId, str]) -> None:
+        for told in self.own() if node_id == self._me else await self._ask(image, node_id):
+            if told.refusal and len(told.folder_id) == 16:
+                full[FolderId(UUID(bytes=told.folder_id))] = told.refusal
+
+    async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[admin_pb2.LogDir]:
+        node = image.nodes.get(node_id)
+        endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
+        if endpoint is None:
+            return ()
+        request = admin_pb2.DescribeLogDirsRequest()
+        try:
+            answer = await self._transport.call(endpoint, methods.ADMIN_DESCRIBE_LOG_DIRS, request, timeout_ms=ASK_MS)
+        except TidelogError as error:
+            _log.info("node %d does not tell of its data folders: %s", node_id, error.message)
+            return ()
+        return answer.log_dirs
