@@ -381,6 +381,10 @@ class Controller:
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
+        elif standing_of(node) is Standing.FENCED:  # what it said before it was told to stop may be on its way
+            batch = Batch(self.image)
+            batch.add([moved(node, NodeCause.DRAIN_ASKED)])
+            self._append(batch)
         self._sessions.forget(node.node_id)
         return HeartbeatAnswer(fenced=True, drained=True)
 

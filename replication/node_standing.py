@@ -34,6 +34,7 @@ class NodeCause(Enum):
 
 TRANSITIONS: Final[Mapping[tuple[Standing, NodeCause], Standing]] = {
     (Standing.FENCED, NodeCause.READY): Standing.SERVING,
+    (Standing.FENCED, NodeCause.DRAIN_ASKED): Standing.GONE,
     (Standing.SERVING, NodeCause.SILENT): Standing.FENCED,
     (Standing.SERVING, NodeCause.DRAIN_ASKED): Standing.DRAINING,
     (Standing.DRAINING, NodeCause.SILENT): Standing.GONE,
@@ -52,8 +53,10 @@ def standing_of(node: NodeRegistration) -> Standing:
 def moved(node: NodeRegistration, cause: NodeCause) -> NodeChangeRecord:
     """The record by which a node comes to stand as the table says."""
     match TRANSITIONS[standing_of(node), cause]:
-        case Standing.FENCED | Standing.GONE:
+        case Standing.FENCED:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)
+        case Standing.GONE:
+            return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True, draining=True)
         case Standing.SERVING:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=False, draining=False)
         case Standing.DRAINING:

@@ -220,6 +220,23 @@ def test_a_late_heartbeat_of_a_drained_node_brings_it_back_to_nothing() -> None:
     world.start(1, life=2)
 
 
+def test_nor_does_one_of_a_node_that_was_drained_before_it_was_ready() -> None:
+    """It was stopped while fenced: its words from before that are on their way, and it is not there any more."""
+    world = Controlled()
+    world.start(1, 2, 3)
+    world.made()
+    world.kill(1, alive=(2, 3))
+    late = world.end
+    assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True)
+    assert world.beat(1, offset=late) == HeartbeatAnswer(fenced=True, drained=False)
+    assert world.node(1).fenced
+    end = world.end
+    assert world.beat(1, drain=True) == HeartbeatAnswer(fenced=True, drained=True), "asked again, it says the same"
+    assert world.end == end
+    world.start(1, life=2)
+    assert not world.node(1).fenced
+
+
 def test_all_nodes_drain_at_once_and_the_last_one_keeps_the_set() -> None:
     """Scenario 16: nobody waits for another, and whoever comes back last-in-sync leads again."""
     world = three()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from node.config import ReplicationConfig
 from storage.log import Log
-from tests.sim.network import Held
+from tests.sim.network import Envelope, Held
 from tests.sim.stories import TOPIC, admits, committed, end, epoch, fenced, held, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import EligibleLeadersNotAvailable
 from tidelog.types import Millis
+from tidelog.v1 import controller_pb2
 
 
 def eligible(sim: Simulation, partition: int) -> set[int]:
@@ -295,6 +296,32 @@ def leaderships_go_home(sim: Simulation) -> None:
 # --- drain ----------------------------------------------------------------------------------------------------------
 
 
+def stopped_before_it_was_ready(sim: Simulation) -> None:
+    """A node is stopped while it is fenced still. The heartbeat by which it said that it is ready comes when it has
+    ended: nobody waits for a node that is not there."""
+    _, follower = on_two_nodes(sim, min_insync=1)
+    write(sim, 0, "a", 3)
+    sim.kill(follower)
+    sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
+    late = sim.hold("Controller.Heartbeat", source=follower, when=says_ready)
+    sim.restart(follower)
+    sim.run_until(lambda: late.count > 0, what="it is ready")
+    sim.run_for(0.05)
+    sim.stop(follower)
+    sim.run_until(lambda: not sim.machines[follower].up, what="it has ended")
+    late.release()
+    sim.run_for(0.5)
+    assert fenced(sim, follower), "a node is unfenced that was stopped before"
+    sim.restart(follower)
+    sim.must_heal()
+
+
+def says_ready(envelope: Envelope) -> bool:
+    """Is it a heartbeat of a node that may be unfenced, and is not told to stop?"""
+    beat: controller_pb2.HeartbeatRequest = envelope.message  # type: ignore[assignment]
+    return beat.ready and not beat.want_drain
+
+
 def drain_under_load(sim: Simulation) -> None:
     """A node is stopped while its partitions are written: they are led elsewhere before it ends, and no acknowledged
     record is lost. Back, it is elected where it is preferred."""
@@ -417,6 +444,7 @@ ALL = (
     reassignment_taken_back,
     node_replaced_by_an_empty_one,
     leaderships_go_home,
+    stopped_before_it_was_ready,
     drain_under_load,
     all_drain_at_once,
     fenced_node_is_not_admitted,

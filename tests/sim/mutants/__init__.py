@@ -354,6 +354,12 @@ MUTANTS: Final = (
         "the last member stays",
     ),
     Mutant(
+        controller_rules.a_fenced_node_is_not_marked_as_stopped,
+        "rule 7",
+        controller_stories.stopped_before_it_was_ready,
+        "a node is unfenced that was stopped before",
+    ),
+    Mutant(
         controller_rules.a_drain_waits_for_nobody,
         "controller",
         controller_stories.drain_under_load,

@@ -8,6 +8,7 @@ from typing import Any
 from node.log_shelf import LogShelf
 from node.replica_manager import ReplicaManager
 from replication import alter_partition, controller, elections, reassignment, registration, topics, unclean
+from replication.controller_events import HeartbeatAnswer
 from replication.metadata import PartitionChangeRecord
 from storage import log as storage_log
 from tests.sim.mutants.mutant import Patch
@@ -114,6 +115,16 @@ def the_last_member_may_go(patch: Patch) -> None:
         return PartitionChangeRecord(state.topic_id, state.partition, leader=NO_NODE, isr=(), elr=())
 
     patch.setattr(elections, "moved_away", moved_away)
+
+
+def a_fenced_node_is_not_marked_as_stopped(patch: Patch) -> None:
+    """A node that is stopped while it is fenced needs no drain, and is left as it is."""
+    drain = controller.Controller._drain
+
+    def draining(self: Any, node: Any, beat: Any) -> Any:
+        return drain(self, node, beat) if not node.fenced else HeartbeatAnswer(fenced=True, drained=True)
+
+    patch.setattr(controller.Controller, "_drain", draining)
 
 
 def a_drain_waits_for_nobody(patch: Patch) -> None:
