@@ -104,6 +104,7 @@ class Checkers:
         self._wall_ms = wall_ms
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
+        self._made_anew: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log began last
         self._voters = 1
         self._metadata_held: dict[str, int] = {}  # by node, as far as it was last seen to
         self._set_sizes: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
@@ -153,8 +154,10 @@ class Checkers:
                     self._members_have_all(replica.key, "a log was cut")
                 elif log.log_end_offset > seen.log_end and replica.name.startswith("__"):
                     self._logs_match(node, replica, log, max(seen.log_end, log.log_start_offset))
-                seen.log_end = log.log_end_offset
+                ended, seen.log_end = seen.log_end, log.log_end_offset
                 if log.log_start_offset != seen.log_start:
+                    if ended != log.log_end_offset == log.log_start_offset:
+                        self._made_anew[node, replica.key] = log.log_start_offset
                     self._start_moved(node, replica, log, seen)
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
@@ -366,7 +369,7 @@ class Checkers:
             position = int(batch.next_offset)
             known = ledger.batches.get(base)
             if known is None and base == ledger.end:
-                self._committed(ledger, batch)
+                self._committed(ledger, batch, replica.key)
             elif known is None or (known != batch.buffer and not ledger.is_left_of(batch, known)):
                 raise Violation(
                     f"{replica.name} on {node}: offset {base} (epoch {batch.partition_leader_epoch}) is not what was "
@@ -375,7 +378,7 @@ class Checkers:
         if position < end and (gone := ledger.missing(position, end)) is not None:
             raise Violation(f"{replica.name} on {node}: offset {gone} is missing, below {end}, which is committed")
 
-    def _committed(self, ledger: Ledger, batch: RecordBatch) -> None:
+    def _committed(self, ledger: Ledger, batch: RecordBatch, key: PartitionKey) -> None:
         """A batch is committed: its records were not before, an idempotent producer's come in the order of its calls,
         and a transaction is decided as its coordinator decided it."""
         decided = ledger.add(batch)
@@ -391,13 +394,22 @@ class Checkers:
             if value is None:
                 continue
             if value in ledger.offsets:
-                raise Violation(
-                    f"{ledger.name}: {value[:40]!r} is committed at {ledger.offsets[value]} and at {offset}"
-                )
+                if self._leader_knows(ledger, batch, key, ledger.offsets[value]):
+                    raise Violation(
+                        f"{ledger.name}: {value[:40]!r} is committed at {ledger.offsets[value]} and at {offset}"
+                    )
+                if value in self._numbered:
+                    ledger.last_of.pop(self._numbered[value].producer, None)
             ledger.offsets[value] = offset
             self._in_order(ledger, offset, value)
             if value not in self._values:
                 raise Violation(f"{ledger.name}: {value[:40]!r} is committed at {offset}, and nobody has sent it")
+
+    def _leader_knows(self, ledger: Ledger, batch: RecordBatch, key: PartitionKey, offset: int) -> bool:
+        """May the leader that wrote this batch be asked to know who sent what is at `offset`? Not where that had been
+        deleted when its log was made anew: what is known of producers comes with their batches."""
+        node = ledger.leaders.get(int(batch.partition_leader_epoch), "").partition(".")[0]
+        return self._made_anew.get((node, key), 0) <= offset
 
     def _in_order(self, ledger: Ledger, offset: int, value: bytes) -> None:
         sent = self._numbered.get(value)
