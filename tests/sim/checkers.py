@@ -8,7 +8,7 @@ Kept cheap: after a callback only the replicas of the process that ran are looke
   - only a leader commits, only while its in-sync set is as large as `min.insync.replicas`, and what it commits is held
     by every member of the set;
   - a leader begins with everything that was committed before, and a member of the in-sync set has it
-    (both for `durability=fsync`, where no crash may take it away);
+    (with `durability=page-cache` the leader alone, while a machine that has it keeps its power);
   - what was acknowledged with acks=all is committed, as it was sent, at the offset that was told;
   - nothing is committed twice, and what an idempotent producer sent is committed in the order of its calls;
   - readers see committed records only, those of decided transactions none of an aborted or an open one; nothing is
@@ -193,9 +193,10 @@ class Checkers:
         """An unclean election is commanded: what was committed from `end` on may be lost."""
         self.ledgers[key].forgive(end)
 
-    def led_uncleanly(self, key: PartitionKey) -> None:
-        """A topic that allows it is led by a replica that was not counted on: anything may be lost, and nothing is
-        asked any more of what is committed; who leads, and that all heals, still is."""
+    def may_have_lost(self, key: PartitionKey) -> None:
+        """A topic that allows it is led by a replica that was not counted on, or no machine has kept its power that had
+        what is in page caches alone: anything may be lost, and nothing is asked any more of what is committed; who
+        leads, and that all heals, still is."""
         ledger = self.ledgers.get(key)
         if ledger is not None:
             ledger.lossy = True
@@ -268,7 +269,7 @@ class Checkers:
         if first != life:
             raise Violation(f"{replica.name} epoch {replica.leader_epoch} is led by {first} and by {life}")
         self._note(f"{life} leads {replica.name} in epoch {replica.leader_epoch}")
-        if replica.log is not None and replica.durability is Durability.FSYNC:
+        if replica.log is not None:
             self._begins_complete(node, life, replica, replica.log, ledger)
 
     def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:

@@ -264,6 +264,24 @@ def durability_is_fixed(sim: Simulation) -> None:
     assert refusal is not None, "the durability was changed under way"
 
 
+def page_cache_is_gone_with_the_power(sim: Simulation) -> None:
+    """Rule 6: a follower of a topic of `durability=page-cache` loses power with all that it has not synced, and is back
+    before it is missed. It is in neither set any more, and does not lead when the leader is gone."""
+    leader, rebooted = on_two_nodes(sim, 2, durability="page-cache")
+    write(sim, 0, "a", 5)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader, rebooted}, what="both are in sync")
+    kept = sim.hold("Data.FetchStream", source=leader, target=rebooted, part="answer", when=with_records_of(0))
+    sim.power_off(rebooted, forget_all=True)
+    sim.restart(rebooted)
+    sim.run_until(lambda: kept.count > 0, what="it is there, and lacks everything")
+    sim.kill(leader)
+    sim.never(lambda: leads(sim, rebooted, 0), seconds=4, what="led without what was acknowledged")
+    kept.release()
+    sim.restart(leader)
+    sim.must_heal()
+    assert len(sim.read_committed(TOPIC)) == 6
+
+
 # --- rot --------------------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +362,7 @@ ALL = (
     compaction_stops_at_the_watermark,
     deletion_that_nobody_has_heard_of,
     durability_is_fixed,
+    page_cache_is_gone_with_the_power,
     one_corrupt_replica,
     rot_before_anybody_has_it,
     sparse_epochs,

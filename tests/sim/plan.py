@@ -207,12 +207,15 @@ def _plan(seed: int, nodes: int | None, seconds: float) -> Plan:
 
 def _of_another_kind(plan: Plan, rng: random.Random) -> Plan:
     """Some worlds have topics of an older format, which know of no idempotence, and no headers, by which tombstones are
-    told apart; some have topics of `durability=page-cache`: their power stays on, since what is lost without it was
-    never promised."""
+    told apart; some have topics of `durability=page-cache`. Half of these keep their power, since what all lose with it
+    was never promised; the others have readers that do not mind, and no replica that may not lead what is left."""
     kind = rng.choice((None, None, None, None, None, None, "v0", "v1", "v1", "page-cache"))
     if kind == "page-cache":
-        faults = tuple(fault for fault in plan.faults if fault.kind not in POWER_FAULTS)
-        return replace(plan, faults=faults, topics=tuple(_with(topic, durability=kind) for topic in plan.topics))
+        reboots = rng.random() < 0.5
+        unwanted = {Kind.EMPTY, Kind.POWER_OFF_ALL} if reboots else POWER_FAULTS
+        faults = tuple(fault for fault in plan.faults if fault.kind not in unwanted)
+        plan = replace(plan, faults=faults, topics=tuple(_with(topic, durability=kind) for topic in plan.topics))
+        return replace(plan, consumers=0, readers=1, transactional=0) if reboots else plan
     if kind is None or any(topic.cleaning is Cleaning.COMPACTED for topic in plan.topics):
         return plan
     topics = tuple(_with(topic, message_format=kind) for topic in plan.topics)

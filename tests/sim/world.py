@@ -23,6 +23,7 @@ from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage.isolation import FetchIsolation
 from storage.log import Log
 from tests.sim import views
+from tests.sim.caches import Caches
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
 from tests.sim.healing import all_is_read, replicas_are_equal, unhealed
 from tests.sim.ledger import Ledger, Violation
@@ -69,6 +70,7 @@ class Simulation:
         self._machine_named: dict[str, Machine] = {}
         self._places = views.Places()
         self._newest = EMPTY
+        self._caches = Caches()
         self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
         self._logs = TraceHandler(self.trace)
         self.loop.after_callback = self._after_callback
@@ -267,6 +269,7 @@ class Simulation:
         """The machine loses power: everything that was not synced may be gone, or (`forget_all`) is gone."""
         self.note(f"{self.machines[node].life_name} loses power")
         self.machines[node].die(power_lost=True, forget_all=forget_all)
+        self._may_have_lost(self._caches.power_lost(node, self._newest))
         return node
 
     def empty(self, node: int) -> int:
@@ -630,10 +633,15 @@ class Simulation:
             self.checkers.settings_changed(views.changed_settings(before, image))
             for key in views.led_uncleanly(before, image):
                 self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")
-                self.checkers.led_uncleanly(key)
+                self.checkers.may_have_lost(key)
+            self._may_have_lost(self._caches.image_moved(before, image))
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
             self.checkers.look(machine.name, machine.life_name, moved)
+
+    def _may_have_lost(self, keys: Sequence[PartitionKey]) -> None:
+        for key in keys:
+            self.checkers.may_have_lost(key)
 
     def _configs(self, key: PartitionKey) -> Mapping[str, str]:
         topic = self._newest.topics.get(key.topic_id)

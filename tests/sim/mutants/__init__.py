@@ -286,6 +286,12 @@ MUTANTS: Final = (
         replication_stories.volume_put_back_from_a_copy,
         "ending at|led from",
     ),
+    Mutant(
+        controllers.a_reboot_takes_nothing,
+        "rule 6",
+        log_stories.page_cache_is_gone_with_the_power,
+        "ending at|led without",
+    ),
     Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
     Mutant(
         controllers.nobody_comes_back_to_lead,

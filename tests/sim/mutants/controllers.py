@@ -112,6 +112,17 @@ def any_folder_will_do(patch: Patch) -> None:
     patch.setattr(elections, "electable", electable)
 
 
+def a_reboot_takes_nothing(patch: Patch) -> None:
+    """What a machine had in its page cache alone counts as held after it has booted again."""
+    begin = registration._Judge.__init__
+
+    def beginning(self: Any, *given: Any) -> None:
+        begin(self, *given)
+        self._rebooted = False
+
+    patch.setattr(registration._Judge, "__init__", beginning)
+
+
 def copies_of_folders_are_not_noticed(patch: Patch) -> None:
     """A folder is what its id says, whether it took part in the last registration or not."""
     begin = registration._Judge.__init__

@@ -1,0 +1,43 @@
+"""Who has what `durability=page-cache` promises: committed records are gone with the power of all that had them.
+
+Kept true: a node whose machine has lost power is in doubt, partition by partition, until it is admitted to the in-sync
+set once more; while the in-sync and the eligible set have a member that is not, nothing may be lost.
+Left to others: what is asked of a partition then (checkers.py).
+"""
+
+from __future__ import annotations
+
+from replication.image import ClusterImage
+from tidelog.types import Durability, PartitionKey
+
+
+class Caches:
+    """The page caches of all machines, as far as partitions count on them."""
+
+    def __init__(self) -> None:
+        self._in_doubt: dict[PartitionKey, set[int]] = {}
+
+    def power_lost(self, node: int, image: ClusterImage) -> list[PartitionKey]:
+        """What the machine has not synced may be gone. Returns partitions that may have lost records by that."""
+        for topic in image.topics.values():
+            if topic.durability is Durability.PAGE_CACHE:
+                for state in topic.partitions:
+                    if node in state.replicas:
+                        self._in_doubt.setdefault(state.key, set()).add(node)
+        return self._without_a_sure_copy(image)
+
+    def image_moved(self, before: ClusterImage, after: ClusterImage) -> list[PartitionKey]:
+        """The committed metadata have changed. Returns partitions that may have lost records by that."""
+        for key, nodes in self._in_doubt.items():
+            old, new = before.partition(key), after.partition(key)
+            if old is not None and new is not None:
+                nodes -= set(new.isr) - {*old.isr, *old.elr}
+        return self._without_a_sure_copy(after)
+
+    def _without_a_sure_copy(self, image: ClusterImage) -> list[PartitionKey]:
+        found = []
+        for key, nodes in self._in_doubt.items():
+            state = image.partition(key)
+            if nodes and state is not None and nodes.issuperset((*state.isr, *state.elr)):
+                found.append(key)
+        return found
