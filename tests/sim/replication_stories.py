@@ -392,7 +392,9 @@ def words_of_an_older_epoch(sim: Simulation) -> None:
     answer = arrives(sim, leader, said)
     assert answer is not None
     assert answer.error is not None, "a fetch of an older epoch was answered"
-    assert isinstance(status.from_proto(answer.error), FencedLeaderEpoch)
+    assert isinstance(status.from_proto(answer.error), FencedLeaderEpoch), (
+        "a fetch of an older epoch was answered, until a later one came"
+    )
     sim.must_heal()
 
 
@@ -409,7 +411,9 @@ def words_of_an_earlier_life(sim: Simulation) -> None:
     answer = arrives(sim, leader, said)
     assert answer is not None
     assert answer.error is not None, "a fetch of an earlier life was answered"
-    assert isinstance(status.from_proto(answer.error), StaleNodeEpoch)
+    assert isinstance(status.from_proto(answer.error), StaleNodeEpoch), (
+        "a fetch of an earlier life was answered, until a later one came"
+    )
     sim.must_heal()
 
 
