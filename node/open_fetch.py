@@ -82,6 +82,10 @@ class OpenFetch:
     short: bool = False
     """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
 
+    def is_due(self, now: Millis) -> bool:
+        """Is it to be answered with whatever there is? A follower's is by `answer_anyway` alone."""
+        return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
+
     def wake(self) -> None:
         """There may be something to read."""
         if not self.short:
@@ -152,6 +156,8 @@ class FetchDesk:
         ensure_few(request.held, "held positions")
         now = self._clock.monotonic_ms()
         if follower is not None:
+            if not self._sign_of_life_ms:
+                self._last_sent = now
             self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.fetch_wait_ms))
             self._manager.wake_by(Millis(now + self._sign_of_life_ms))
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
@@ -226,7 +232,8 @@ class FetchDesk:
             self._manager.wake_by(deadline)
             if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
                 self._forget_deadlines()
-        self.ready(fetch)
+        if not partition.waits_at_end(fetch, now):
+            self.ready(fetch)
 
     def _forget_deadlines(self) -> None:
         """Of fetches that are answered already."""

@@ -22,7 +22,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from node import status
 from node.fetch_answers import committed_divergence, diverging_answer, read_answer
@@ -110,6 +110,10 @@ _log = logging.getLogger("node.partition")
 
 ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], None]
 """Called once with the outcome of a produce request: the append, or why it failed (then with the append, if any)."""
+
+
+SMALL_BYTES: Final = 64 << 10
+"""Answers up to this size are held before the next fetch is sent: then messages cost more than waiting for the disk."""
 
 
 @dataclass(slots=True)
@@ -443,11 +447,11 @@ class Partition:
         if log.cut is not None:  # a follower's, and who asks is a consumer
             self._readers_waiting[fetch] = None
             return None
-        due = fetch.due or (fetch.follower is None and now >= fetch.deadline) or fetch.min_bytes <= 0
+        due = fetch.is_due(now)
         if offset >= up_to:
             if due:
                 return self._answer(fetch, LogRead(b"", offset, ()))
-            (self._readers_waiting if fetch.follower is None else self._followers_waiting)[fetch] = None
+            self._waiting_with(fetch)[fetch] = None
             return None
         try:
             read = log.fetch(offset, fetch.max_bytes, fetch.isolation)
@@ -459,9 +463,20 @@ class Partition:
             return None
         return self._answer(fetch, read)
 
+    def waits_at_end(self, fetch: OpenFetch, now: Millis) -> bool:
+        """Let a fetch that has just come wait here, where it asks for what comes next. Returns whether it does."""
+        log = self.log
+        waits = log.log_start_offset <= fetch.next_offset == log.end_for(fetch.isolation) and not fetch.is_due(now)
+        if waits:
+            self._waiting_with(fetch)[fetch] = None
+        return waits
+
     def stop_waiting(self, fetch: OpenFetch) -> None:
         """The fetch is answered, or its stream is gone."""
-        (self._readers_waiting if fetch.follower is None else self._followers_waiting).pop(fetch, None)
+        self._waiting_with(fetch).pop(fetch, None)
+
+    def _waiting_with(self, fetch: OpenFetch) -> dict[OpenFetch, None]:
+        return self._readers_waiting if fetch.follower is None else self._followers_waiting
 
     def _wake(self, waiting: dict[OpenFetch, None]) -> None:
         fetches = list(waiting)
@@ -528,10 +543,12 @@ class Partition:
         unsynced = self.log.held < self.log.log_end_offset
         if unsynced:
             self.sync()
+        now = self._host.monotonic_ms()
+        if self.follower is not None:
+            self._follow(self.follower.handle(Waited(now)), None)
         leader = self.leader
         if leader is None:
             return unsynced
-        now = self._host.monotonic_ms()
         self._lead(leader.handle(Ticked(now)))
         return not leader.in_sync.is_settled(now)
 
@@ -599,6 +616,7 @@ class Partition:
             self._host.monotonic_ms(),
             () if diverging is None else self.log.epoch_entries(),
             bool(answer.waits),
+            len(answer.records) > SMALL_BYTES,
         )
         self._follow(self.follower.handle(event), answer)
 

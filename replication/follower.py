@@ -11,7 +11,8 @@ Kept true:
   4. A log that ends below the leader's start begins anew there. One that ends above the leader's end is not reset: the
      leader's epochs say where it diverges.
   5. The log start follows the leader's, as far as records are known to be committed; never back.
-  6. The next fetch waits for the append, not for the fsync; when more is held meanwhile, the leader is told at once.
+  6. The next fetch waits for the append. Where that was small it waits for the fsync too, unless time goes by, and says
+     both in one message; else it does not, and when more is held meanwhile, the leader is told at once.
   7. Bytes that fail their checksum are not appended, and the next fetch says so: the leader may have rotten ones.
 
 Left to others: bytes (storage/), the stream and its fetch numbers (node/replica_fetcher.py), which epoch it is
@@ -79,6 +80,8 @@ class PartitionFollower:
         self._log = log
         self._open: _OpenFetch | None = None
         self._committed: _Committed | None = None
+        self._syncs = False
+        """Is the next fetch to wait until what is being appended is held?"""
         self._told = log.held
         self._rng = rng
         self._failures = 0
@@ -110,7 +113,7 @@ class PartitionFollower:
             case StreamBroken():
                 return self._broken()
             case LogFailed(log, error, at):
-                self._log, self._committed = log, None
+                self._log, self._committed, self._syncs = log, None, False
                 self._refused_bytes = isinstance(error, CorruptRecord)
                 return self._pause(FollowerCause.LOG_FAILED, error, at)
             case _:
@@ -133,6 +136,9 @@ class PartitionFollower:
     def _held(self, held: Offset) -> list[FollowerEffect]:
         log = self._log
         self._log = LogView(log.log_start, log.log_end, held, log.last_epoch)
+        if self.state is FollowerState.SYNCING and held > self._told:
+            self._move(FollowerCause.HELD)
+            return [WantFetch()]
         if self.state is not FollowerState.OPEN or held <= self._told:
             return []
         self._told = held
@@ -140,7 +146,7 @@ class PartitionFollower:
 
     def _broken(self) -> list[FollowerEffect]:
         self._open = None
-        if self.state not in (FollowerState.READY, FollowerState.OPEN):
+        if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
             return []
         self._move(FollowerCause.BROKEN)
         return [WantFetch()]
@@ -168,7 +174,7 @@ class PartitionFollower:
         committed = _Committed(answer.high_watermark, answer.log_start)
         if answer.has_records:
             self._move(FollowerCause.RECORDS)
-            self._committed = committed
+            self._committed, self._syncs = committed, not answer.many
             return [AppendRecords()]
         self._move(FollowerCause.NOTHING_NEW)
         self._failures = 0
@@ -184,11 +190,13 @@ class PartitionFollower:
         return [AdvanceWatermark(watermark), AdvanceLogStart(start)]
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
-        self._move(FollowerCause.LOG_CHANGED)
-        self._log, self._refused_bytes = log, False
+        syncs = self._syncs and log.held < log.log_end
+        self._move(FollowerCause.NOT_HELD_YET if syncs else FollowerCause.LOG_CHANGED)
+        self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None
         self._failures = 0
-        return [WantFetch()] if committed is None else [*self._advance(committed), WantFetch()]
+        effects = [] if committed is None else self._advance(committed)
+        return effects if syncs else [*effects, WantFetch()]
 
     # --- cutting ---
 
@@ -225,7 +233,7 @@ class PartitionFollower:
         return [RetryLater(self._resume_at, error)]
 
     def _waited(self, at: Millis) -> list[FollowerEffect]:
-        if self.state is not FollowerState.PAUSED or at < self._resume_at:
+        if self.state is not FollowerState.SYNCING and (self.state is not FollowerState.PAUSED or at < self._resume_at):
             return []
         self._move(FollowerCause.PAUSE_OVER)
         return [WantFetch()]

@@ -41,6 +41,7 @@ class Answered(NamedTuple):
     error: why not; else `diverging`, or records (maybe none) together with the leader's watermark.
     history: the epoch entries of the follower's own log, given where `diverging` is.
     waits: it is news of the watermark and the log start alone, and the fetch goes on waiting.
+    many: there are so many records that the leader may have more of them already.
     """
 
     fetch_id: int
@@ -53,6 +54,7 @@ class Answered(NamedTuple):
     at: Millis
     history: tuple[EpochStart, ...] = ()
     waits: bool = False
+    many: bool = False
 
 
 class LogChanged(NamedTuple):

@@ -16,6 +16,7 @@ class FollowerState(Enum):
     READY = "a fetch is wanted, the stream has not taken it yet"
     OPEN = "a fetch waits at the leader"
     WRITING = "the log is being changed as an answer said"
+    SYNCING = "a little was appended, and the next fetch waits until it is held"
     PAUSED = "a refusal is being waited out"
 
 
@@ -32,6 +33,8 @@ class FollowerCause(Enum):
     BELOW_START = "the log ends below the leader's start: it begins anew there"
     REFUSED = "the leader refused the fetch"
     LOG_CHANGED = "the log is as the answer wanted it"
+    NOT_HELD_YET = "so it is, by a few records that the disk does not have yet"
+    HELD = "more of the log is held"
     LOG_FAILED = "the log could not be changed"
     PAUSE_OVER = "time went by"
 
@@ -48,7 +51,11 @@ TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] 
     (FollowerState.OPEN, FollowerCause.BELOW_START): FollowerState.WRITING,
     (FollowerState.OPEN, FollowerCause.REFUSED): FollowerState.PAUSED,
     (FollowerState.WRITING, FollowerCause.LOG_CHANGED): FollowerState.READY,
+    (FollowerState.WRITING, FollowerCause.NOT_HELD_YET): FollowerState.SYNCING,
     (FollowerState.WRITING, FollowerCause.LOG_FAILED): FollowerState.PAUSED,
+    (FollowerState.SYNCING, FollowerCause.HELD): FollowerState.READY,
+    (FollowerState.SYNCING, FollowerCause.PAUSE_OVER): FollowerState.READY,
+    (FollowerState.SYNCING, FollowerCause.BROKEN): FollowerState.READY,
     (FollowerState.PAUSED, FollowerCause.PAUSE_OVER): FollowerState.READY,
 }
 """Every way that there is."""

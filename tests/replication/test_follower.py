@@ -70,6 +70,7 @@ class Follower:
         epoch: int = 4,
         log_start: int = 0,
         waits: bool = False,
+        many: bool = True,
     ) -> list[FollowerEffect]:
         end = None if diverging is None else EpochEnd(LeaderEpoch(diverging[0]), Offset(diverging[1]))
         return self.core.handle(
@@ -84,6 +85,7 @@ class Follower:
                 Millis(self.now),
                 self.history,
                 waits,
+                many,
             )
         )
 
@@ -110,14 +112,51 @@ def test_the_watermark_is_taken_only_after_the_append() -> None:
     assert follower.changed(110) == [AdvanceWatermark(Offset(110)), WantFetch()], "bounded by what it has"
 
 
-def test_the_next_fetch_does_not_wait_for_the_disk() -> None:
+def test_the_next_fetch_does_not_wait_for_the_disk_where_there_may_be_more() -> None:
     follower = Follower()
     follower.fetch()
-    follower.answer(records=True)
-    follower.changed(110, held=100)
+    follower.answer(records=True, many=True)
+    assert follower.changed(110, held=100)[-1] == WantFetch()
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(100), Offset(0))
     assert follower.core.handle(HeldMoved(Offset(110))) == [ReportHeld(Offset(110))]
     assert follower.core.handle(HeldMoved(Offset(110))) == [], "told already"
+
+
+def test_a_little_is_held_before_the_next_fetch_which_says_so() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True, watermark=100, many=False)
+    assert follower.changed(110, held=100) == [AdvanceWatermark(Offset(100))], "nothing is asked yet"
+    assert follower.core.state is FollowerState.SYNCING
+    assert follower.core.handle(StreamReady(9)) == []
+    assert follower.core.handle(HeldMoved(Offset(110))) == [WantFetch()]
+    assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(110), Offset(0))
+
+
+def test_what_needs_no_fsync_is_held_at_once() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True, many=False)
+    assert follower.changed(110, held=110)[-1] == WantFetch()
+
+
+def test_a_slow_disk_is_not_waited_for_long() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True, many=False)
+    follower.changed(110, held=100)
+    assert follower.later(1) == [WantFetch()], "whoever drives it lets time go by every now and then"
+    assert follower.fetch().held == 100
+    assert follower.core.handle(HeldMoved(Offset(110))) == [ReportHeld(Offset(110))]
+
+
+def test_a_stream_that_breaks_meanwhile_is_not_waited_for_either() -> None:
+    follower = Follower()
+    follower.fetch()
+    follower.answer(records=True, many=False)
+    follower.changed(110, held=100)
+    assert follower.core.handle(StreamBroken()) == [WantFetch()]
+    assert follower.fetch().next_offset == 110
 
 
 def test_what_moves_while_no_fetch_is_open_is_told_by_the_next() -> None:

@@ -415,11 +415,11 @@ def leader_of_another_epoch_is_not_heard(sim: Simulation) -> None:
     stuck = late_admission(sim, leader, joiner)
     stuck.let_pass()
     before = epoch(sim, leader, 0)
+    sim.cut_link(joiner, other)
     sim.pause(leader)
     sim.run_until(lambda: leads(sim, other, 0), what="another leads")
     assert epoch(sim, other, 0) > before
     sim.cut_link(leader, other)
-    sim.cut_link(joiner, other)
     sim.resume(leader)
     sim.run_until(lambda: not fenced(sim, leader), what="the old leader is there again")
     write(sim, 0, "c", 5)

@@ -28,6 +28,16 @@ def holds(partition: int, offset: int) -> Callable[[Envelope], bool]:
     return matches
 
 
+def asks_at(partition: int, offset: int) -> Callable[[Envelope], bool]:
+    """Does this message of a follower ask for what comes at that offset?"""
+
+    def matches(envelope: Envelope) -> bool:
+        asked = envelope.message.partitions  # type: ignore[attr-defined]
+        return any(fetch.partition == partition and fetch.fetch_offset == offset for fetch in asked)
+
+    return matches
+
+
 def report_of_an_earlier_epoch(sim: Simulation) -> None:
     """Scenario 2, variant: what a follower held in epoch 3 is reported on a stream that hangs. The leader is deposed,
     the follower cut; when the report arrives, the same process leads again, in epoch 5, over other records."""
@@ -37,7 +47,12 @@ def report_of_an_earlier_epoch(sim: Simulation) -> None:
     sim.run_until(lambda: held(sim, follower, p) == held(sim, other, p) == 6, what="all hold the first records")
     kept = sim.hold("Data.FetchStream", source=leader, target=other, part="answer", when=with_records_of(p))
     stuck = sim.hold("Data.FetchStream", source=follower, target=leader, when=holds(p, 7))
+    asked = sim.hold("Data.FetchStream", source=follower, target=leader, when=asks_at(p, 7))
+    sim.stall_disk(follower)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
+    sim.run_until(lambda: asked.count > 0, what="the follower waits for its disk no longer before it fetches on")
+    asked.release()
+    sim.release_disk(follower)
     sim.run_until(lambda: stuck.count > 0, what="the follower's report hangs")
     stuck.let_pass()
     first = epoch(sim, leader, p)

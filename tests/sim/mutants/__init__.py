@@ -140,7 +140,7 @@ MUTANTS: Final = (
         "rule 1",
         replication_stories.words_of_an_older_epoch,
         "of an older epoch was answered",
-        2,
+        3,
     ),
     Mutant(
         leaders.any_incarnation_counts,
@@ -207,7 +207,7 @@ MUTANTS: Final = (
         "found",
         stories.stopped_while_connecting,
         "the node has stopped",
-        4,
+        3,
     ),
     Mutant(
         followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS
