@@ -81,6 +81,8 @@ class Checkers:
     committed metadata: each member's node, and its replicas by now where the node runs and acts on the metadata; a
     member that has no such replica then holds nothing. configs: the settings of a partition's topic now. wall_ms: the
     latest time that the clock of a node has shown: what is seen to be gone now may have gone before it was set back.
+    has: whether what the ledger has of a range lies in a log byte for byte, where that is known without reading; else
+    it is read.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Checkers:
         note: Callable[[str], None],
         configs: Callable[[PartitionKey], Mapping[str, str]] = lambda key: {},
         wall_ms: Callable[[str], int] = lambda node: 0,
+        has: Callable[[str, ReadableLog, Ledger, int, int], bool] = lambda *_: False,
     ) -> None:
         self.ledgers: dict[PartitionKey, Ledger] = {}
         self.sent: list[Sent] = []
@@ -102,6 +105,7 @@ class Checkers:
         self._note = note
         self._configs = configs
         self._wall_ms = wall_ms
+        self._has = has
         self._cleanups: dict[TopicId, Cleanup] = {}
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
         self._made_anew: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log began last
@@ -360,7 +364,7 @@ class Checkers:
         if start >= end:
             return
         ledger = self.ledger(replica.key, replica.name)
-        if ledger.lossy:
+        if ledger.lossy or self._has(node, log, ledger, start, end):
             return
         position = start
         for batch in iter_batches(self._read(node, log, start, end)):

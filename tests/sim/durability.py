@@ -44,7 +44,8 @@ class Safety:
             return None
         active = log.active
         if seen.held >= active.base_offset:  # as nearly always
-            lie = self._lie_in(active, held, seen)
+            whole = held == log.log_end_offset
+            lie = self._lie_in(active, held, seen, active.size if whole else None)
             if lie is None:
                 seen.held = held
             return lie
@@ -58,14 +59,16 @@ class Safety:
         seen.held = held
         return None
 
-    def _lie_in(self, segment: LogSegment, held: int, seen: Verified) -> str | None:
-        start = end = seen.positions.get(segment.base_offset, 0)
+    def _lie_in(self, segment: LogSegment, held: int, seen: Verified, end: int | None = None) -> str | None:
+        """end: of the bytes of what is held, where that is known."""
+        start = seen.positions.get(segment.base_offset, 0)
         path = segment.path
-        content = bytes(memoryview(self._disk._file(path).seen.data)[start:])
-        for header in walk_headers(content):
-            if header.base_offset >= held:
-                break
-            end = start + header.end
+        if end is None:
+            end = start
+            for header in walk_headers(bytes(memoryview(self._disk._file(path).seen.data)[start:])):
+                if header.base_offset >= held:
+                    break
+                end = start + header.end
         safe = self._disk.safe_end(path, start, end)
         if safe < end:
             return f"holds offsets below {held}, but a crash may lose {path} from byte {safe} on, of {end}"

@@ -60,9 +60,12 @@ class SimExecutor:
         self._under_way[done] = None
         draw = self._rng.random
         least, most = self._pace.delay_us
-        takes_us = int((least + int(draw() * (most - least + 1))) * self._pace.slow_by)
+        takes_us = max(1, int((least + int(draw() * (most - least + 1))) * self._pace.slow_by))
         at_us = min(takes_us, max(0, int(takes_us * (3 * draw() - 1))))  # at once, at the end, or between: a third each
-        self._later(at_us, self._work, work, done, takes_us - at_us)
+        if at_us:
+            self._later(at_us, self._work, work, done, takes_us - at_us)
+        else:
+            self._work(work, done, takes_us)
 
     def _work(self, work: Callable[[], T], done: Callable[[T | BaseException], None], rest_us: int) -> None:
         outcome: T | BaseException
@@ -70,7 +73,10 @@ class SimExecutor:
             outcome = work()
         except Exception as failed:  # noqa: BLE001 - handed to whoever asked, as a thread pool does
             outcome = failed
-        self._later(rest_us, self._report, done, outcome)
+        if rest_us:
+            self._later(rest_us, self._report, done, outcome)
+        else:
+            self._report(done, outcome)
 
     def _report(self, done: Callable[[T | BaseException], None], outcome: T | BaseException) -> None:
         if self._pace.stalled or done in self._hanging:  # a stuck disk reports nothing

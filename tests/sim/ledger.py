@@ -76,6 +76,7 @@ class Ledger:
     deleted_to: int = 0  # an operator asked for everything below to be deleted
     lossy: bool = False  # an unclean election may have lost anything
     batches: dict[int, bytes] = field(default_factory=dict)  # by base offset, ascending
+    next_of: dict[int, int] = field(default_factory=dict)  # by base offset of a batch: the offset behind it
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, ascending, data records only
     offsets: dict[bytes, int] = field(default_factory=dict)  # by value: each is committed once
     last_of: dict[str, Sent] = field(default_factory=dict)  # by idempotent producer: what came last
@@ -109,7 +110,7 @@ class Ledger:
         base = int(batch.base_offset)
         self.batches[base] = bytes(batch.buffer)
         self._bases.append(base)
-        self.end = int(batch.next_offset)
+        self.end = self.next_of[base] = int(batch.next_offset)
         decided = [] if self.is_metadata or not batch.is_transactional else self._note_transaction(batch)
         if batch.is_control:
             self._settle()

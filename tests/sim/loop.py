@@ -35,7 +35,6 @@ else:
 
 T = TypeVar("T")
 
-WAKES_ONLY = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]  # what a sleep's timer calls
 CALLBACKS_PER_INSTANT_MAX = 200_000  # a busy cluster needs some thousands; a loop of `sleep(0)` passes any limit
 MICROS = 1_000_000
 
@@ -100,27 +99,28 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimHandle(asyncio.TimerHandle):
-    """A callback and the process it belongs to (None: the world itself)."""
+    """A callback and the process it belongs to (None: the world itself). Of what its bases have there is only what is
+    asked for: a second of virtual time makes some thousands of these."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("_when_us", "owner")
     owner: Process | None
 
-    def __init__(  # as its bases do, less their calls: a second of virtual time makes some thousands of these
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: SimLoop,
-        context: contextvars.Context,
+    def __init__(
+        self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
     ) -> None:
-        self._when, self._callback, self._args, self._loop, self._context = when, callback, args, loop, context
-        self._cancelled = self._scheduled = False
-        self._repr = self._source_traceback = None
+        self._when_us, self._callback, self._args, self._context = when_us, callback, args, context
+        self._cancelled = False
         self.owner = context.get(CURRENT)
+
+    def when(self) -> float:
+        return self._when_us / MICROS
 
     def cancel(self) -> None:
         self._cancelled = True
         self._callback = self._args = None  # type: ignore[assignment]  # as its bases let go of what they hold
+
+    def __repr__(self) -> str:
+        return f"<{'cancelled' if self._cancelled else repr(self._callback)} at {self.when():.6f}>"
 
 
 class SimLoop(LoopInterface):
@@ -131,7 +131,7 @@ class SimLoop(LoopInterface):
         self.now_us = 0  # virtual time, in microseconds since the world began
         self.world = contextvars.Context()  # of events that belong to no process; nothing is ever set in it
         self.callbacks_run = 0
-        self.after_callback: Callable[[Process], None] | None = None  # after whatever ran in a process
+        self.after_callback: Callable[[Process], None] | None = None  # after whatever stirred a process
         self._rng = rng
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, int, SimHandle]] = []
@@ -153,7 +153,7 @@ class SimLoop(LoopInterface):
     ) -> SimHandle:
         if self._closed:
             self._refuse_closed()
-        handle = SimHandle(0.0, callback, args, self, contextvars.copy_context() if context is None else context)
+        handle = SimHandle(self.now_us, callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
@@ -180,9 +180,7 @@ class SimLoop(LoopInterface):
             self._refuse_closed()
         if when_us < self.now_us:
             when_us = self.now_us
-        context = contextvars.copy_context() if context is None else context
-        handle = SimHandle(when_us / MICROS, callback, args, self, context)
-        handle._scheduled = True  # as BaseEventLoop marks its timers
+        handle = SimHandle(when_us, callback, args, contextvars.copy_context() if context is None else context)
         self._numbers += 1
         heapq.heappush(self._timers, (when_us, self._rng.getrandbits(30), self._numbers, handle))
         return handle
@@ -227,7 +225,8 @@ class SimLoop(LoopInterface):
         except BaseException as failed:  # noqa: BLE001 - as asyncio's own handles do
             told = f"{callback!r} failed"
             self.call_exception_handler({"message": told, "exception": failed, "handle": handle})
-        if owner is not None and self.after_callback is not None and callback is not WAKES_ONLY:
+        if owner is not None and owner.stirred and self.after_callback is not None:
+            owner.stirred = False
             self.after_callback(owner)
         if self._defects:
             raise Defect("\n".join(self._defects))

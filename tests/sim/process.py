@@ -10,9 +10,10 @@ callbacks wait in their order. Left to others: what a crash does to its disk and
 from __future__ import annotations
 
 import contextvars
+import weakref
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,16 +28,26 @@ class ProcessState(Enum):
 class Process:
     """One life of one process. A restart makes a new one."""
 
-    __slots__ = ("_context", "held", "life", "name", "on_death", "state")
+    __slots__ = ("__weakref__", "_context", "held", "life", "name", "on_death", "state", "stirred")
+
+    _all: ClassVar[weakref.WeakSet[Process]] = weakref.WeakSet()
 
     def __init__(self, name: str, life: int = 0) -> None:
         self.name = name
         self.life = life
         self.state = ProcessState.RUNNING
+        self.stirred = False  # something that checkers watch was written since they looked last
         self.held: list[Any] = []  # handles that came due while it was paused, in order
         self.on_death: list[Callable[[], None]] = []
         self._context = contextvars.Context()
         self._context.run(CURRENT.set, self)
+        Process._all.add(self)
+
+    @classmethod
+    def stir_all(cls) -> None:
+        """Something was written outside any process: whose it was, the looks at each will tell."""
+        for process in cls._all:
+            process.stirred = True
 
     @property
     def alive(self) -> bool:

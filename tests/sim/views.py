@@ -18,6 +18,7 @@ from storage.fake_disk import FakeDisk
 from storage.log import Log
 from storage.segment import LogSegment
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
+from tests.sim.ledger import Ledger
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records import walk_headers
 from tidelog.records.control import EndTxnMarker, control_batch
@@ -107,15 +108,17 @@ def _metadata_view(metadata: MetadataNode) -> ReplicaView:
 
 
 def _view(partition: Partition) -> ReplicaView:
-    return ReplicaView(
+    log, leader, name = partition.log, partition.leader, partition.name
+    fields = (
         partition.key,
-        str(partition),
-        None if partition.offline else _usable(partition.log),
+        f"{name.topic}-{name.partition}",
+        log if partition.offline is None and log.folder.offline is None else None,
         partition.leader_epoch,
-        partition.leader is not None,
-        partition.log.config.durability,
-        -1 if partition.leader is None else partition.leader.in_sync.partition_epoch,
+        leader is not None,
+        log.config.durability,
+        -1 if leader is None else leader.in_sync.partition_epoch,
     )
+    return tuple.__new__(ReplicaView, fields)  # as its own, less a call
 
 
 def acts(node: Node) -> bool:
@@ -181,6 +184,32 @@ class Places:
     def __init__(self) -> None:
         self._places: dict[Log, dict[int, tuple[LogSegment, int]]] = {}
 
+    def has(self, log: Log, disk: FakeDisk, ledger: Ledger, start: int, end: int) -> bool:
+        """Do the ledger's batches lie there, byte for byte, from `start` up to `end`? Said only where that is known to
+        be one file: what this denies is to be read."""
+        places = self._places.get(log)
+        active = log.active
+        segment, position = (places or {}).get(start, (None, 0))
+        if places is None or segment is not active:
+            return False
+        data, batches = disk._file(active.path).seen.data, ledger.batches
+        at = start
+        while at < end:
+            known = batches.get(at)
+            if known is None or not data.startswith(known, position):
+                return False
+            position += len(known)
+            at = ledger.next_of[at]
+        if at != end or position > active.size:
+            return False
+        self._keep(places, end, active, position)
+        return True
+
+    def _keep(self, places: dict[int, tuple[LogSegment, int]], end: int, segment: LogSegment, position: int) -> None:
+        places[end] = segment, position
+        if len(places) > self.KEPT:
+            del places[min(places)]
+
     def read_on(self, log: Log, disk: FakeDisk, start: int, end: int) -> bytes | None:
         """Whole batches from `start` up to `end`, where that is known to lie in one file; else None."""
         places = self._places.get(log)
@@ -199,9 +228,7 @@ class Places:
                 position, at = header.end, header.last_offset + 1
         if at != end:
             return None
-        places[end] = segment, begin + position
-        if len(places) > self.KEPT:
-            del places[min(places)]
+        self._keep(places, end, segment, begin + position)
         return content[:position]
 
 

@@ -40,6 +40,7 @@ from tidelog.types import Endpoint, Millis, Offset
 from tidelog.v1 import admin_pb2, data_pb2
 
 RETRY_MS = (20, 250)
+BUSY_S = 0.2  # how long a reader may be busy with what it was given
 ANSWER_MS = 4_000
 CALL_MS = 3_000
 IDENTITY = "sent as"
@@ -431,12 +432,15 @@ class Client:
             await self._read_on(topic, partition, told, 100, decided)
 
     async def tail(self, topic: str, partition: int, told: Told, *, decided: bool = False) -> None:
-        """Read for ever."""
+        """Read for ever; half of the time it is busy for a while with what it was given, so that the next answer is of
+        several batches."""
         while True:
             position = told.position
             await self._read_on(topic, partition, told, self.rng.randint(0, 500), decided)
             if told.position == position:
                 await self.pause()
+            elif self.rng.random() < 0.5:
+                await self.sleep(self.rng.uniform(0, BUSY_S))
 
     async def _read_on(self, topic: str, partition: int, told: Told, max_wait_ms: int, decided: bool) -> None:
         """One attempt. A position that is not in the log any more is left for where that starts."""

@@ -32,12 +32,15 @@ from tests.sim.machine import Machine, endpoint_of, machine_name
 from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
+from tests.sim.stirring import announce_writes
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.errors import CorruptLog, LeadershipLost
 from tidelog.types import Acks, NodeId, PartitionKey
 from tidelog.v1 import admin_pb2
+
+announce_writes()
 
 HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s; three times that is stuck
 ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
@@ -61,6 +64,7 @@ class Simulation:
             note=self.note,
             configs=self._configs,
             wall_ms=lambda node: self._machine_named[node].clock.furthest_ms(),
+            has=self._has,
         )
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
@@ -662,6 +666,9 @@ class Simulation:
             raise failure
         if self.healing:
             self.restart(machine.node_id)
+
+    def _has(self, node: str, log: ReadableLog, ledger: Ledger, start: int, end: int) -> bool:
+        return isinstance(log, Log) and self._places.has(log, self._machine_named[node].disk, ledger, start, end)
 
     def read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
         """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""

@@ -1,0 +1,56 @@
+"""What the checkers watch announces itself: whoever writes to it marks the process that runs as stirred, so that a
+callback which moved nothing needs no look at its node's replicas.
+
+Kept true: everything that `views.moved` compares, and the newest committed image, lies in an attribute named here, or
+in a dictionary that is filled in the same callback as such an attribute; `test_checkers.py` holds worlds to it. A write
+from outside any process (a story's own hand) stirs all of them.
+Left to others: what has moved, and whether it may (views.py, checkers.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from node.metadata_log import MetadataLog
+from node.metadata_node import MetadataNode
+from node.node import Node
+from node.partition import Partition
+from node.quorum_state import QuorumView
+from storage.data_folder import DataFolder
+from storage.flush import FlushState
+from storage.log import Log
+from tests.sim.process import CURRENT, Process
+
+WATCHED: Final[Mapping[type, frozenset[str]]] = {
+    Log: frozenset({"folder", "log_start_offset", "log_end_offset", "high_watermark", "_flush"}),
+    FlushState: frozenset({"synced"}),
+    DataFolder: frozenset({"offline"}),
+    Partition: frozenset({"log", "leader", "leader_epoch", "offline"}),
+    QuorumView: frozenset({"leader_epoch", "leader_id"}),
+    MetadataLog: frozenset({"image", "log"}),
+    MetadataNode: frozenset({"metadata", "view"}),
+    Node: frozenset({"_metadata", "_replicas"}),
+}
+
+
+def announce_writes() -> None:
+    """Let the watched classes tell, from now on and for as long as the interpreter lives."""
+    for cls, names in WATCHED.items():
+        if "__setattr__" not in vars(cls):
+            cls.__setattr__ = _telling(cls, names)  # type: ignore[method-assign]
+
+
+def _telling(cls: type, names: frozenset[str]) -> Any:
+    plain: Callable[..., None] = cls.__setattr__
+
+    def write(self: object, name: str, value: object) -> None:
+        plain(self, name, value)
+        if name in names:
+            process = CURRENT.get()
+            if process is not None:
+                process.stirred = True
+            else:
+                Process.stir_all()
+
+    return write
