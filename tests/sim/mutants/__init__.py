@@ -140,7 +140,6 @@ MUTANTS: Final = (
         "rule 1",
         replication_stories.words_of_an_older_epoch,
         "of an older epoch was answered",
-        3,
     ),
     Mutant(
         leaders.any_incarnation_counts,
