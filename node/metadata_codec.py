@@ -235,6 +235,7 @@ def _standing(standing: NodeStanding) -> pb.NodeStanding:
         fenced=standing.fenced,
         draining=standing.draining,
         former_folders=folders_to_proto(standing.former_folders),
+        offline_folders=folders_to_proto(standing.offline_folders),
     )
 
 
@@ -252,7 +253,11 @@ def _read_registration(message: pb.NodeRegistrationRecord) -> NodeRegistrationRe
 
 def _read_standing(message: pb.NodeStanding) -> NodeStanding:
     return NodeStanding(
-        NodeEpoch(message.node_epoch), message.fenced, message.draining, folders_from_proto(message.former_folders)
+        NodeEpoch(message.node_epoch),
+        message.fenced,
+        message.draining,
+        folders_from_proto(message.former_folders),
+        folders_from_proto(message.offline_folders),
     )
 
 

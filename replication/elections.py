@@ -37,6 +37,10 @@ def has_folder(state: PartitionState, node: NodeRegistration) -> bool:
     return any(named.folder_id == folder for named in node.folders)
 
 
+def _lacks(node: NodeRegistration, folder: FolderId) -> bool:
+    return all(named.folder_id != folder for named in (*node.folders, *node.offline_folders))
+
+
 def choose_leader(image: ClusterImage, state: PartitionState, members: Collection[NodeId]) -> NodeId:
     """The best of `members` to lead, in the order of the replicas, draining ones last; `NO_NODE` where none may."""
     able = [node for node in state.replicas if node in members and electable(image, state, node)]
@@ -101,11 +105,12 @@ def folders_for_all(
     image: ClusterImage, state: PartitionState, keep: Collection[NodeId]
 ) -> tuple[FolderId, ...] | None:
     """The replicas' folders, with one that is there for each replica that need not have its bytes any more; None where
-    nothing changes. keep: replicas that count by the folder they have."""
+    nothing changes. keep: replicas that count by the folder they have. A folder that has failed while its node runs may
+    be well again with the node's next start: what lies there is not to be sent again before that tells."""
     chooser = FolderChooser(image)
     folders = tuple(
         chooser.choose(node)
-        if replica not in keep and (node := image.nodes.get(replica)) is not None and not has_folder(state, node)
+        if replica not in keep and (node := image.nodes.get(replica)) is not None and _lacks(node, folder)
         else folder
         for replica, folder in zip(state.replicas, state.folders, strict=True)
     )

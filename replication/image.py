@@ -62,7 +62,8 @@ class NodeRegistration:
     folders: its data folders that work, as far as is known; `last_registration` of each is the least number by which it
         is known as that same folder: a copy that carries a smaller one is older. It becomes this registration's number
         when the node is unfenced, since the node has fsynced it in each folder by then.
-    former_folders: folders of earlier registrations that this one did not name, and those that have failed since.
+    former_folders: folders of earlier registrations that this one did not name.
+    offline_folders: folders that it named, and that have failed since.
     """
 
     node_id: NodeId
@@ -75,10 +76,12 @@ class NodeRegistration:
     fenced: bool
     draining: bool
     former_folders: tuple[FolderState, ...] = ()
+    offline_folders: tuple[FolderState, ...] = ()
 
     def known_folders(self) -> dict[FolderId, NodeEpoch]:
         """Every folder the node ever registered, and the least number by which it is still the same."""
-        return {state.folder_id: state.last_registration for state in (*self.former_folders, *self.folders)}
+        states = (*self.former_folders, *self.offline_folders, *self.folders)
+        return {state.folder_id: state.last_registration for state in states}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,7 @@ def _as_it_stood(record: NodeRegistrationRecord, standing: NodeStanding) -> Node
         standing.fenced,
         standing.draining,
         standing.former_folders,
+        standing.offline_folders,
     )
 
 
@@ -381,7 +385,7 @@ class _Draft:
         offline = [folder for folder in node.folders if folder.folder_id in change.offline_folders]
         if offline:
             working = tuple(folder for folder in node.folders if folder not in offline)
-            node = replace(node, folders=working, former_folders=(*node.former_folders, *offline))
+            node = replace(node, folders=working, offline_folders=(*node.offline_folders, *offline))
         nodes[change.node_id] = replace(
             node,
             fenced=node.fenced if change.fenced is None else change.fenced,

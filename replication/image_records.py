@@ -46,7 +46,7 @@ def _registration(node: NodeRegistration) -> NodeRegistrationRecord:
         node.rack,
         node.boot_id,
         node.folders,
-        NodeStanding(node.node_epoch, node.fenced, node.draining, node.former_folders),
+        NodeStanding(node.node_epoch, node.fenced, node.draining, node.former_folders, node.offline_folders),
     )
 
 

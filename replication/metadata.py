@@ -76,6 +76,7 @@ class NodeStanding:
     fenced: bool
     draining: bool
     former_folders: tuple[FolderState, ...]
+    offline_folders: tuple[FolderState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

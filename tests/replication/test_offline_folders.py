@@ -69,11 +69,18 @@ def test_leaderships_in_a_failed_folder_move_in_the_same_record() -> None:
     assert led.leader not in after.isr
 
 
-def test_a_leader_that_moves_away_is_made_anew_in_the_folder_that_works() -> None:
-    world, _ = world_of(1, 2, 3)
-    led = next(state for state in world.topic().partitions if state.folders[0] == second(state.leader))
-    world.beat(led.leader, offline=[second(led.leader)])
-    assert world.partition(led.partition).folder_of(led.leader) == folder(led.leader)
+def test_what_lies_in_a_failed_folder_stays_there_until_the_node_registers_without_it() -> None:
+    """Started again, the node may find the folder well: then nothing need be sent again."""
+    world, p = world_of(1, 2, 3)
+    before = [state.folders for state in world.topic().partitions]
+    victim = world.partition(p).replicas[1]
+    world.beat(victim, offline=[second(victim)])
+    assert [state.folders for state in world.topic().partitions] == before
+    start(world, victim, life=2)
+    assert [state.folders for state in world.topic().partitions] == before
+    world.beat(victim, offline=[second(victim)])
+    world.register(victim, life=3, folders={folder(victim): world.on_disk[folder(victim)]})
+    assert {state.folder_of(victim) for state in world.topic().partitions} == {folder(victim)}
 
 
 def test_the_last_member_stays_and_nobody_leads() -> None:

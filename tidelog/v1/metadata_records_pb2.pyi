@@ -223,6 +223,7 @@ class NodeStanding(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     FORMER_FOLDERS_FIELD_NUMBER: _builtins.int
+    OFFLINE_FOLDERS_FIELD_NUMBER: _builtins.int
     node_epoch: _builtins.int
     """number of the registration"""
     fenced: _builtins.bool
@@ -231,6 +232,10 @@ class NodeStanding(_message.Message):
     def former_folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
         """of earlier registrations"""
 
+    @_builtins.property
+    def offline_folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
+        """failed since it registered; feature level 3"""
+
     def __init__(
         self,
         *,
@@ -238,10 +243,11 @@ class NodeStanding(_message.Message):
         fenced: _builtins.bool = ...,
         draining: _builtins.bool = ...,
         former_folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
+        offline_folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "fenced", b"fenced", "former_folders", b"former_folders", "node_epoch", b"node_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "fenced", b"fenced", "former_folders", b"former_folders", "node_epoch", b"node_epoch", "offline_folders", b"offline_folders"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
