@@ -52,6 +52,9 @@ SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUOR
 SYNCS_AT_ONCE: Final = 8
 """Logs of one folder that are fsynced side by side: they share the journal's writes. More threads gain little more."""
 
+READS_AT_ONCE: Final = 4
+"""Reads of one folder that wait for its disk side by side: one slow one does not keep all others waiting."""
+
 PROGRESS_MS: Final = 5_000
 """While logs are recovered, it is said so often how far that is."""
 
@@ -189,6 +192,7 @@ class Node:
         """What opens a data folder; run on its writer."""
         background = {path: self._executors(f"{path} care") for path in writers}
         syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
+        readers = {path: self._executors(f"{path} read", READS_AT_ONCE) for path in writers}
         return lambda path: DataFolder.open(
             path,
             files=self._files,
@@ -197,6 +201,7 @@ class Node:
             executor=writers[path],
             syncer=syncers[path],
             background=background[path],
+            reader=readers[path],
             syncs_at_once=SYNCS_AT_ONCE,
             reserve_bytes=self._config.upkeep.reserve_bytes,
         )

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from node import status
 from node.clock import Clock
+from node.cold_reads import ColdReads
 from node.limits import UNSENT_MAX, ensure_few
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
@@ -79,6 +80,10 @@ class OpenFetch:
     rack: str = ""
     partition: Partition | None = None
     due: bool = False
+    ended: bool = False
+    """Answered, or nobody waits for an answer any more."""
+    cold_tries: int = 0
+    """How often something had to be read from a disk for it."""
     short: bool = False
     """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
 
@@ -136,6 +141,8 @@ class FetchDesk:
         self._sign_of_life_ms = 0
         """A follower's stream: it hears something at least this often, or takes the leader for dead."""
         self.sign_of_life_due = False
+        self.cold = ColdReads(self.ready)
+        """What is being read from disks."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self.closed = False
@@ -284,6 +291,8 @@ class FetchDesk:
             del self._open[fetch.topic_id, fetch.index]
         self._ready.pop(fetch, None)
         self._short.pop(fetch, None)
+        fetch.ended = True
+        self.cold.drop(fetch)
         if fetch.partition is not None:
             fetch.partition.stop_waiting(fetch)
 

@@ -444,20 +444,19 @@ class Partition:
                 f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
                 f"{offset} was asked for"
             )
-        if log.cut is not None:  # a follower's, and who asks is a consumer
-            self._readers_waiting[fetch] = None
+        waiting = self._waiting_with(fetch)
+        if log.cut is not None or (fetch.cold_tries and fetch in fetch.desk.cold):
+            waiting[fetch] = None
             return None
         due = fetch.is_due(now)
-        if offset >= up_to:
-            if due:
-                return self._answer(fetch, LogRead(b"", offset, ()))
-            self._waiting_with(fetch)[fetch] = None
-            return None
         try:
-            read = log.fetch(offset, fetch.max_bytes, fetch.isolation)
+            read = fetch.desk.cold.fetch(fetch, log) if offset < up_to else LogRead(b"", offset, ())
         except CorruptLog as error:
             self._host.log_damaged(self, error)
             raise
+        if read is None or (offset >= up_to and not due):
+            waiting[fetch] = None
+            return None
         if len(read.records) < min(fetch.min_bytes, fetch.max_bytes) and not due:
             fetch.short = True
             return None

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from storage.agreed_indexes import Agreement, read_agreements, remove_agreements, write_agreements
 from storage.config import INT64_MAX
-from storage.files import Files
+from storage.files import Files, WouldBlock
 from storage.index_errors import CorruptIndex
-from storage.producer_replay import replay, walk_producers
+from storage.producer_replay import Batches, replay, walk_producers
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment, segment_path
 from storage.segments import LogSegments
@@ -56,6 +56,23 @@ class Told(NamedTuple):
     open_since: Offset | None
 
 
+class Unbelieved(WouldBlock):
+    """The transaction index of that segment has not been held against its batches, or not been read."""
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(segment)
+        self.segment = segment
+
+
+class SizedSegment(Protocol):
+    """A segment as it is now."""
+
+    @property
+    def base_offset(self) -> Offset: ...
+    @property
+    def size(self) -> int: ...
+
+
 class AbortedTransactions:
     """See the module's words. For the owner's thread."""
 
@@ -78,7 +95,8 @@ class AbortedTransactions:
 
     def begin(self, base_offset: Offset) -> None:
         """A new segment, empty, without an index."""
-        self._believed[base_offset] = self._index(base_offset)
+        index = self._believed[base_offset] = self._index(base_offset)
+        index.begin()
 
     def close(self, base_offset: Offset, open_since: Offset | None) -> None:
         """The segment takes no more; the oldest transaction that is open now begins at `open_since`."""
@@ -152,7 +170,7 @@ class AbortedTransactions:
             self._agreed = read_agreements(self._files, self._folder)
         return self._agreed
 
-    def recall(self, segment: LogSegment) -> bool:
+    def recall(self, segment: SizedSegment) -> bool:
         """Did the segment agree with its index in an earlier life, and does it look as it did then? Then it is
         believed. Raises OSError."""
         base, index = segment.base_offset, self._index(segment.base_offset)
@@ -169,13 +187,16 @@ class AbortedTransactions:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def collect(
-        self, segments: LogSegments, start: Offset, end: Offset, is_hole: HoleRule
+        self, segments: LogSegments, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
     ) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records in [start, end), by their first offsets. is_hole: is it wrong that
-        offsets are missing behind this segment, before one that begins there? Raises BrokenChain, OSError."""
+        offsets are missing behind this segment, before one that begins there? wait: for the disk; else raises
+        Unbelieved where it would have to. Raises BrokenChain, OSError."""
         found: list[AbortedTransaction] = []
         searched = segments.from_offset(start)
         for segment, behind in zip_longest(searched, searched[1:]):
+            if not wait and not self._is_at_hand(segment, segments):
+                raise Unbelieved(segment)
             index = self._believe(segment, segments, behind, is_hole)
             result = index.collect(start, end)
             found.extend(result.transactions)
@@ -184,6 +205,29 @@ class AbortedTransactions:
             if result.complete or (reaches_end and (open_since is None or open_since >= end)):
                 break
         return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
+
+    def _is_at_hand(self, segment: LogSegment, segments: LogSegments) -> bool:
+        """Is the segment's index believed, and in memory?"""
+        index = self._believed.get(segment.base_offset)
+        if index is None or not index.is_read:
+            return False
+        return segment is segments.active or segment.base_offset in self._open_behind
+
+    def enter(
+        self, segment: LogSegment, segments: LogSegments, is_hole: HoleRule, told: Told | None, end: Offset
+    ) -> None:
+        """The batches of a segment say this, and end at `end`; None: an earlier life has found out. The segment is the
+        log's still, and has not grown. Raises OSError."""
+        if told is None:
+            self.recall(segment)
+            return
+        base = segment.base_offset
+        behind = next(iter(segments.behind(segment)), None)
+        if behind is not None and end < behind.base_offset and is_hole(segment, behind.base_offset):
+            told = told._replace(aborted=self._joined(base, told.aborted))
+        self._put_right(base, told)
+        if behind is not None:
+            self._open_behind[base] = told.open_since
 
     def _believe(
         self, segment: LogSegment, segments: LogSegments, behind: LogSegment | None, is_hole: HoleRule
@@ -249,7 +293,7 @@ class AbortedTransactions:
             self._open_behind[base_offset] = open_since
 
 
-def tell(files: Files, folder: str, segments: Sequence[LogSegment], segment: LogSegment) -> Told:
+def tell(files: Files, folder: str, segments: Sequence[Batches], segment: Batches) -> Told:
     """What the batches of a segment say of transactions. segments: the log's, at least those before it. On any thread,
     if these are the caller's own. Raises BrokenChain, OSError."""
     base = segment.base_offset

@@ -11,11 +11,11 @@ Left to others: whether a break is a torn tail or damage (recovery.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from storage.files import File
+from storage.files import Buffer, File
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import view
@@ -154,11 +154,12 @@ def _odd_message(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
 class _Window:
     """What of a file was read last."""
 
-    __slots__ = ("_chunk", "_data", "_end", "_file", "_start")
+    __slots__ = ("_chunk", "_data", "_end", "_read", "_start")
 
-    def __init__(self, file: File, end: int, chunk: int) -> None:
-        """end: nothing behind it is read. chunk: how many bytes to read at once."""
-        self._file, self._end, self._chunk = file, end, chunk
+    def __init__(self, file: File, end: int, chunk: int, *, now: bool = False) -> None:
+        """end: nothing behind it is read. chunk: how many bytes to read at once. now: without waiting for the disk."""
+        self._end, self._chunk = end, chunk
+        self._read: Callable[[int, int], Buffer] = file.pread_now if now else file.pread
         self._data, self._start = memoryview(b""), 0
 
     def at(self, position: int, size: int) -> tuple[memoryview, int]:
@@ -166,7 +167,7 @@ class _Window:
         at = position - self._start
         if at + size > len(self._data) and self._start + len(self._data) < self._end:
             wanted = min(max(size, self._chunk), self._end - position)
-            self._data, self._start, at = memoryview(self._file.pread(wanted, position)), position, 0
+            self._data, self._start, at = memoryview(self._read(wanted, position)), position, 0
         return self._data, at
 
 
@@ -181,10 +182,10 @@ def _headers(window: _Window, link: Link) -> Iterator[tuple[BatchHeader, Link]]:
         link = link.behind(header)
 
 
-def walk_file(file: File, position: int, end: int, next_offset: int) -> Iterator[BatchHeader]:
+def walk_file(file: File, position: int, end: int, next_offset: int, *, now: bool = False) -> Iterator[BatchHeader]:
     """Headers of the batches between the bytes `position` and `end`, positions being those in the file; payloads
-    are not read. Raises BrokenChain."""
-    window = _Window(file, end, _HEADER_CHUNK_BYTES)
+    are not read. now: without waiting for the disk. Raises BrokenChain, and WouldBlock then."""
+    window = _Window(file, end, _HEADER_CHUNK_BYTES, now=now)
     for header, _ in _headers(window, Link(position, end, next_offset)):
         yield header
 

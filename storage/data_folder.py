@@ -115,6 +115,7 @@ class DataFolder:
         executor: Executor,
         syncer: Executor,
         background: Executor,
+        reader: Executor,
         syncs_at_once: int,
         identity: FolderIdentity,
         claims: FolderClaims,
@@ -143,6 +144,8 @@ class DataFolder:
         """Where work of this folder that may wait for its disk runs, one piece after the other."""
         self.background = background
         """Where work runs that takes long and may be interrupted: cleaning and the scrub."""
+        self.reader = reader
+        """Where reads run that must wait for the disk."""
         self._identity = identity
         self._seen: set[PartitionKey] = set()
         self._stirred: dict[Log, None] = {}
@@ -161,15 +164,16 @@ class DataFolder:
         executor: Executor | None = None,
         syncer: Executor | None = None,
         background: Executor | None = None,
+        reader: Executor | None = None,
         syncs_at_once: int = 1,
         reserve_bytes: int = 0,
     ) -> DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
         executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
-        side by side; background: where they are cleaned and scrubbed; without one, on `executor`. reserve_bytes: as
-        Reserve's setting. Raises KafkaStorageError where the disk fails or another process uses the folder,
-        InvalidConfig where it is no data folder.
+        side by side; background: where they are cleaned and scrubbed; reader: where reads wait for the disk; without
+        one, on `executor`. reserve_bytes: as Reserve's setting. Raises KafkaStorageError where the disk fails or
+        another process uses the folder, InvalidConfig where it is no data folder.
         """
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
@@ -184,6 +188,7 @@ class DataFolder:
                     executor=executor,
                     syncer=syncer or executor,
                     background=background or executor,
+                    reader=reader or executor,
                     syncs_at_once=syncs_at_once,
                     identity=identity,
                     claims=FolderClaims(files, path),

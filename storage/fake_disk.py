@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Final
 
 from storage.fake_tree import BLOCK_BYTES, Folder, Inode
-from storage.files import Buffer, File, FolderLock, Mapping, Room
+from storage.files import Buffer, File, FolderLock, Mapping, Room, WouldBlock
 
 _ENDLESS: Final = 1 << 60
 """Bytes of a disk without a limit."""
@@ -74,6 +74,11 @@ class FakeFile:
     def pread(self, size: int, position: int) -> bytes:
         self._disk.touch("read", self._path, self._life)
         return self._inode.seen.read(size, position)
+
+    def pread_now(self, size: int, position: int) -> Buffer:
+        if self._disk.is_cold is not None and self._disk.is_cold(self._path):
+            raise WouldBlock
+        return self.pread(size, position)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         assert not self._read_only, f"{self._path} is open for reading only"
@@ -171,6 +176,8 @@ class FakeDisk:
         """Told the operation before each call that `calls` counts: to look at the disk as it is then (`twin`)."""
         self.on_wait: Callable[[int], None] | None = None
         """Told how many milliseconds a slow call takes, before it is done."""
+        self.is_cold: Callable[[str], bool] | None = None
+        """Asked, with the path, before a read that is not to wait: is something of it not in memory? None: all is."""
         self._root = Folder()
 
     def twin(self) -> FakeDisk:

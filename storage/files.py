@@ -5,7 +5,7 @@ Kept true by every implementation (tests/storage/test_files_contract.py runs aga
   2. `Files.rename` replaces the target in one step: a crash leaves the old file or the new one under that name.
   3. A write that fails may have written a part; a failed `sync` says nothing about the bytes, and a later one that
      succeeds does not make up for it (the kernel may have dropped the dirty pages).
-  4. Errors are OSError with an errno; nothing else is raised.
+  4. Errors are OSError with an errno; nothing else is raised, but for WouldBlock, which is no error of the disk.
 Left to others: what an error means for the data folder (data_folder.py), file formats (everyone else).
 Paths are plain strings with "/", as the operating system takes them.
 """
@@ -22,8 +22,13 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Error numbers that say "no room" rather than "broken"."""
 
 
+class WouldBlock(Exception):
+    """A read that was not to wait for the disk would have had to."""
+
+
 class File(Protocol):
-    """One open file, read and written at positions. Not for several threads, except `sync` on a shared handle."""
+    """One open file, read and written at positions. Not for several threads, except `pread` and `sync` on a shared
+    handle."""
 
     @property
     def path(self) -> str:
@@ -36,6 +41,11 @@ class File(Protocol):
 
     def pread(self, size: int, position: int) -> bytes:
         """`size` bytes from `position` on; fewer only where the file ends."""
+        ...
+
+    def pread_now(self, size: int, position: int) -> Buffer:
+        """As `pread`, without waiting for the disk. Raises WouldBlock where not all of it is in memory; where the
+        platform cannot tell, it may wait."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:

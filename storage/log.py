@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from storage.aborted_transactions import Unbelieved
 from storage.append_info import LogAppendInfo, Origin
 from storage.batch_walk import BrokenChain
+from storage.cold_read import BytesRead, ReadTicket, TransactionsRead
 from storage.config import INT64_MAX, LogConfig
-from storage.files import Buffer, Files, sync_paths
+from storage.files import Buffer, Files, WouldBlock, sync_paths
 from storage.flush import FlushState, FlushTicket
 from storage.isolation import FetchIsolation
 from storage.loading import Damage, LoadedLog
-from storage.log_cut import CutTicket, Emptying, LogCutter, as_judged
+from storage.log_cut import CutTicket, Emptying, LogCutter, as_judged, run_here
 from storage.log_damage import LogDamage
 from storage.log_folder import LogFolder
 from storage.log_producers import LogProducers, first_result
@@ -38,6 +40,7 @@ from storage.time_lookup import (
     LATEST,
     MAX_TIMESTAMP,
     TimestampedOffset,
+    ensure_time,
     find_largest_timestamp,
     find_timestamp,
 )
@@ -46,13 +49,11 @@ from storage.validation import Prepared, append_rules, prepare_follower, prepare
 from tidelog.errors import (
     CorruptLog,
     FencedLeaderEpoch,
-    InvalidRequest,
     InvalidTopic,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
     RecordTooLarge,
-    UnsupportedForMessageFormat,
 )
 from tidelog.records.assignment import Inspected
 from tidelog.types import (
@@ -261,7 +262,8 @@ class Log:
             )
         batches = self._producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
         if isinstance(batches, Duplicate):
-            return self._first_result(prepared, batches)
+            first = first_result(prepared, batches, self.config)  # a batch lies here already: what it was answered
+            return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
         self.folder.take_room(self.topic_partition, info.valid_bytes)
         try:
             if self.lost.take_break():
@@ -316,11 +318,6 @@ class Log:
             prepared = prepared._replace(info=prepared.info._replace(stats=stats))
         return prepared
 
-    def _first_result(self, prepared: Prepared, duplicate: Duplicate) -> LogAppendInfo:
-        """A batch lies here already: what its first copy was answered."""
-        info = first_result(prepared, duplicate, self.config)
-        return info._replace(last_leader_epoch=self._epoch_at(duplicate.last_offset))
-
     # --- roll -----------------------------------------------------------------------------------------------------
 
     def roll(self, now: Millis) -> LogSegment:
@@ -335,11 +332,21 @@ class Log:
 
     # --- read -----------------------------------------------------------------------------------------------------
 
-    def read(self, offset: Offset, max_bytes: int, *, up_to: Offset, min_one_batch: bool = True) -> LogRead:
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        up_to: Offset,
+        min_one_batch: bool = True,
+        wait: bool = True,
+        ready: ReadTicket | None = None,
+    ) -> LogRead:
         """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment.
 
         max_bytes: at most so many, but with `min_one_batch` always one batch where there is one. The first batch may
-        begin below `offset`. Raises OffsetOutOfRange outside log start and `up_to`, CorruptLog, KafkaStorageError.
+        begin below `offset`. wait, ready: as LogReader's. Raises OffsetOutOfRange outside log start and `up_to`,
+        CorruptLog, KafkaStorageError.
         """
         self._ensure_usable()
         up_to = min(up_to, self.log_end_offset)
@@ -354,7 +361,8 @@ class Log:
         if offset == up_to:
             return LogRead(b"", offset, ())
         try:
-            return self._reader.read(offset, max_bytes, up_to, min_one_batch)
+            found = ready if isinstance(ready, BytesRead) else None
+            return self._reader.read(offset, max_bytes, up_to, min_one_batch, wait=wait, ready=found)
         except BrokenChain as broken:
             raise self._damaged(broken, offset, asked=True) from broken
         except OSError as error:
@@ -363,13 +371,39 @@ class Log:
     def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
         """As `read`, up to where a reader of this isolation may see; with the last stable offset, the aborted
         transactions are named. Raises as `read`."""
+        return self._fetch(offset, max_bytes, isolation)
+
+    def try_fetch(
+        self, offset: Offset, max_bytes: int, isolation: FetchIsolation, ready: ReadTicket | None = None
+    ) -> LogRead | ReadTicket:
+        """As `fetch`, but without waiting for the disk: where it would have to, what is to be run first, on any thread.
+        Then ask again with that (`ready`), and release it. Raises as `read`."""
+        if isinstance(ready, TransactionsRead) and ready.generation == self._reader.generation:
+            self.guard("reading", lambda: self._producers.enter(ready, self._reader.is_hole))
+        try:
+            return self._fetch(offset, max_bytes, isolation, wait=False, ready=ready)
+        except Unbelieved as unread:
+            segments = [each for each in self._segments if each.base_offset <= unread.segment.base_offset]
+            return TransactionsRead(self.files, self.path, segments, unread.segment, self._reader.generation)
+        except WouldBlock:
+            return self._reader.begin(self.files, offset, max_bytes)
+
+    def _fetch(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        *,
+        wait: bool = True,
+        ready: ReadTicket | None = None,
+    ) -> LogRead:
         up_to = self.end_for(isolation)
         if up_to < offset <= self.log_end_offset:
             return LogRead(b"", offset, ())
-        read = self.read(offset, max_bytes, up_to=up_to)
+        read = self.read(offset, max_bytes, up_to=up_to, wait=wait, ready=ready)
         if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
             return read
-        return read._replace(aborted=self.aborted_transactions(offset, read.next_offset))
+        return read._replace(aborted=self.aborted_transactions(offset, read.next_offset, wait=wait))
 
     def _damaged(self, broken: BrokenChain, offset: Offset, *, asked: bool = False) -> CorruptLog:
         """A break in the chain of batches was met: note it for a report. asked: `offset` itself cannot be read."""
@@ -400,10 +434,10 @@ class Log:
             case FetchIsolation.LAST_STABLE_OFFSET:
                 return self.last_stable_offset
 
-    def aborted_transactions(self, start: Offset, end: Offset) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that have records in [start, end), by their first offsets. Raises CorruptLog,
-        KafkaStorageError."""
-        return self.guard("reading", lambda: self._producers.aborted(start, end, self._reader.is_hole))
+    def aborted_transactions(self, start: Offset, end: Offset, *, wait: bool = True) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that have records in [start, end), by their first offsets. wait: for the disk; else
+        raises Unbelieved where it would have to. Raises CorruptLog, KafkaStorageError."""
+        return self.guard("reading", lambda: self._producers.aborted(start, end, self._reader.is_hole, wait=wait))
 
     def is_duplicate(self, records: Buffer) -> bool:
         """Would `append` say, of what a client sends, that it lies here already? Raises CorruptRecord."""
@@ -434,15 +468,7 @@ class Log:
             return TimestampedOffset(up_to, NO_TIMESTAMP, self._epochs.latest)
         if timestamp == MAX_TIMESTAMP:
             return self.largest_timestamp(up_to=up_to)
-        if timestamp < 0:
-            raise InvalidRequest(
-                f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)"
-            )
-        if self.config.magic == 0:
-            raise UnsupportedForMessageFormat(
-                f"{self.topic_partition} has message.format v0, whose records have no timestamps: ask for the earliest "
-                "or latest offset"
-            )
+        ensure_time(timestamp, self.config.magic, self.topic_partition)
         return self.offset_for_timestamp(timestamp, up_to=up_to)
 
     def _epoch_at(self, offset: Offset) -> LeaderEpoch:
@@ -546,7 +572,7 @@ class Log:
         whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
         (then nothing was cut: a disk that is full later takes the folder offline), CorruptLog.
         """
-        self._run_cut(self.begin_cut(offset))
+        run_here(self, self.begin_cut(offset))
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and let it start at `offset`, durably, before returning. Raises KafkaStorageError, DiskFull
@@ -555,39 +581,19 @@ class Log:
         Once segments are gone there is no way back: a disk that is full by then takes the folder offline like a broken
         one, and the next start finds an empty log.
         """
-        self._run_cut(self.begin_cut(offset, anew=True))
-
-    def _run_cut(self, ticket: CutTicket | None) -> None:
-        ended = ticket is None
-        while ticket is not None and not ended:
-            try:
-                ticket.run()
-            except OSError as error:
-                ended = self.cut_ran(ticket, error)
-            else:
-                ended = self.cut_ran(ticket, None)
+        run_here(self, self.begin_cut(offset, anew=True))
 
     def begin_cut(self, offset: Offset, *, anew: bool = False) -> CutTicket | None:
         """Begin to do what `truncate_to` does, or `truncate_fully_and_start_at` (`anew`): the ticket is to be run, on
         any thread, and then `cut_ran` told, until that returns True. Until then the log must not be appended to,
         flushed, read or closed. Returns None where there is nothing to do. Raises as those two."""
         self._ensure_usable()
-        if not anew:
-            if self.damage is not None and offset > self.damage.first_offset:
-                raise CorruptLog(
-                    f"{self.topic_partition} lost {self.damage}: it must be emptied and refetched, not cut behind"
-                )
-            if self.damage is None and offset >= self.log_end_offset:
-                return None
-            if offset < max(self._segments.first.base_offset, self.log_start_offset):
-                anew, offset = True, min(offset, self.log_end_offset)
-        doing = f"emptying {self.path}" if anew else f"truncating {self.path} to offset {offset}"
         try:
             self.cut = self._cutter.begin_anew(offset) if anew else self._cutter.begin(offset)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
-            raise self.folder.fail(doing, error) from error
+            raise self.folder.fail(f"cutting {self.path} at offset {offset}", error) from error
         return self.cut
 
     def cut_ran(self, ticket: CutTicket, error: BaseException | None) -> bool:
@@ -608,6 +614,7 @@ class Log:
         finally:
             if ended:
                 self.cut = None
+                self._reader.forget()
                 ticket.release()
                 self.folder.stirred(self)
         if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:

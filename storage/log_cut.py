@@ -36,6 +36,7 @@ from storage.producer_snapshot import snapshot_path
 from storage.producers_after_cut import ProducersAfterCut
 from storage.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
+from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Millis, Offset, TopicId, TopicPartition
 
 _REMOVAL_ORDER: Final = tuple(reversed(ALL_SUFFIXES))
@@ -166,9 +167,15 @@ class LogCutter:
         self._log, self._segments, self._epochs = log, segments, epochs
         self._flush, self._producers = flush, producers
 
-    def begin(self, offset: Offset) -> CutTicket:
-        """Cut everything at and above `offset`, which is above the log's start."""
-        log = self._log
+    def begin(self, offset: Offset) -> CutTicket | None:
+        """Cut everything at and above `offset`; None where there is nothing. Raises CorruptLog."""
+        log, damage = self._log, self._log.lost.damage
+        if damage is not None and offset > damage.first_offset:
+            raise CorruptLog(f"{log.topic_partition} lost {damage}: it must be emptied and refetched, not cut behind")
+        if damage is None and offset >= log.log_end_offset:
+            return None
+        if offset < max(self._segments.first.base_offset, log.log_start_offset):
+            return self.begin_anew(min(offset, log.log_end_offset))
         last = self._segments.last_below(offset)
         end = last.end_below(offset)
         if end < log.log_start_offset:  # the log starts within the batch that goes
@@ -287,6 +294,24 @@ class LogCutter:
         log = self._log
         log.log_end_offset = offset
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
+
+
+class CutLog(Protocol):
+    """A log of which a cut has begun."""
+
+    def cut_ran(self, ticket: CutTicket, error: BaseException | None) -> bool: ...
+
+
+def run_here(log: CutLog, ticket: CutTicket | None) -> None:
+    """Run a cut to its end on the owner's thread. Raises as `Log.truncate_to`."""
+    ended = ticket is None
+    while ticket is not None and not ended:
+        try:
+            ticket.run()
+        except OSError as error:
+            ended = log.cut_ran(ticket, error)
+        else:
+            ended = log.cut_ran(ticket, None)
 
 
 def as_judged(ticket: CutTicket, error: OSError) -> OSError:

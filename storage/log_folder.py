@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from storage.clock import WallClock
+from storage.executor import Executor
 from storage.files import Files
 from storage.open_segments import OpenSegments
 from tidelog.errors import TidelogError
@@ -39,6 +40,11 @@ class LogFolder(Protocol):
     @property
     def open_segments(self) -> OpenSegments:
         """Which closed segments of its logs are open."""
+        ...
+
+    @property
+    def reader(self) -> Executor:
+        """Where reads run that must wait for the disk."""
         ...
 
     @property

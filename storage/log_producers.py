@@ -18,6 +18,7 @@ from typing import Final
 
 from storage.aborted_transactions import HoleRule, Told
 from storage.append_info import LogAppendInfo, Origin
+from storage.cold_read import TransactionsRead
 from storage.config import LogConfig
 from storage.files import Buffer, Files
 from storage.loading import Damage, LoadedLog
@@ -102,9 +103,17 @@ class LogProducers:
         rule where a segment begins."""
         return self._state.decided_below(offset)
 
-    def aborted(self, start: Offset, end: Offset, is_hole: HoleRule) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end). is_hole: as LogReader's. Raises BrokenChain too."""
-        return self._aborted.collect(self._segments, start, end, is_hole)
+    def aborted(
+        self, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
+    ) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end). is_hole: as LogReader's. wait: for the disk; else
+        raises Unbelieved where it would have to. Raises BrokenChain too."""
+        return self._aborted.collect(self._segments, start, end, is_hole, wait=wait)
+
+    def enter(self, read: TransactionsRead, is_hole: HoleRule) -> None:
+        """Take over what was read of the log's segments, unless that one has grown since."""
+        if read.segment.size == read.size:
+            self._aborted.enter(read.segment, self._segments, is_hole, read.told, read.end)
 
     def unbelieved(self, end: Offset) -> list[LogSegment]:
         """The closed segments below `end` whose batches a search for aborted transactions would have to read."""

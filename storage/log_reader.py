@@ -1,7 +1,8 @@
 """Reading along a log, segment by segment; where readers go on and what was appended last is remembered, so that most
 reads look nothing up.
 
-Left to others: what may be read (log.py), reading within a segment (segment.py).
+Left to others: what may be read (log.py), reading within a segment (segment.py), and what waits for a disk
+(cold_read.py).
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from storage.batch_walk import Hole
+from storage.cold_read import BytesRead
 from storage.config import INT32_MAX
 from storage.epoch_cache import LeaderEpochCache
-from storage.files import Buffer
+from storage.files import Buffer, Files
 from storage.segment import LogSegment
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
@@ -38,17 +40,20 @@ class LogRead(NamedTuple):
 class LogReader:
     """Reads of one log."""
 
-    __slots__ = ("_epochs", "_hints", "_segments", "holes_below")
+    __slots__ = ("_epochs", "_hints", "_segments", "generation", "holes_below")
 
     def __init__(self, segments: LogSegments, epochs: LeaderEpochCache, holes_below: int) -> None:
         """holes_below: compaction may have taken the last batches of segments that end below it."""
         self._segments, self._epochs = segments, epochs
         self.holes_below = holes_below
         self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+        self.generation = 0
+        """Grows whenever bytes or segments go: what was read before may be none of the log's."""
 
     def forget(self) -> None:
         """Bytes or segments went: look everything up again."""
         self._hints.clear()
+        self.generation += 1
 
     def note(self, offset: Offset, segment: LogSegment, position: int) -> None:
         """What is at or behind `offset` begins at byte `position` of the segment, or will with the next append."""
@@ -57,19 +62,56 @@ class LogReader:
             del hints[next(iter(hints))]
         hints[offset] = (segment, position)
 
-    def read(self, offset: Offset, max_bytes: int, up_to: Offset, min_one_batch: bool) -> LogRead:
-        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment. Raises
-        BrokenChain, OSError."""
+    def begin(self, files: Files, offset: Offset, max_bytes: int) -> BytesRead:
+        """What has to be read first, where `read` would have to wait."""
+        segment, at = self._hints.get(offset) or (self._segments.from_offset(offset)[0], None)
+        if at is not None and at >= segment.size:
+            segment, at = self._segments.from_offset(offset)[0], None
+        if offset <= segment.base_offset:
+            at = 0
+        return BytesRead(files, segment, offset, at, max_bytes, self.generation)
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        up_to: Offset,
+        min_one_batch: bool,
+        *,
+        wait: bool = True,
+        ready: BytesRead | None = None,
+    ) -> LogRead:
+        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment. wait: for
+        the disk; else raises WouldBlock where it would have to. ready: what has been read for that. Raises BrokenChain,
+        OSError."""
         hint = self._hints.get(offset)
+        if ready is not None and ready.generation == self.generation and ready.file is not None:
+            ready.segment.take_file(ready.file)
+            hint = None
+        else:
+            ready = None
         if hint is not None:
             segment, at = hint
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at)
+            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at, wait=wait)
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
             del self._hints[offset]  # the next segment has it
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None)
+            found = None
+            if ready is None or segment is not ready.segment:
+                found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None, wait=wait)
+            elif ready.at is not None:
+                found = segment.read(
+                    offset,
+                    max_bytes,
+                    up_to,
+                    min_one=min_one_batch,
+                    at=ready.at,
+                    wait=wait,
+                    data=ready.data,
+                    exact=ready.exact,
+                )
             if found is not None:
                 return self._found(segment, found.records, offset, found.next_offset, found.next_position)
             if segment is holder and behind and self.is_hole(holder, behind[0].base_offset):

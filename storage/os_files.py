@@ -1,11 +1,14 @@
 """The operating system's disk behind the `Files` protocol. The only module of storage that touches the machine.
 
 Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a folder its names, rename is
-atomic; writes and mappings of a file share one page cache (Linux).
+atomic; writes and mappings of a file share one page cache (Linux). preadv2 with RWF_NOWAIT says EAGAIN, or gives less
+than was asked for, where pages are missing; file systems that do not know it say EOPNOTSUPP.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -13,10 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.files import Buffer, File, FolderLock, Mapping, Room
+from storage.files import Buffer, File, FolderLock, Mapping, Room, WouldBlock
 
 _RESERVE_BYTES: Final = 4096
 """Room for a mapping is taken by the page, so that a sparse index costs no more than it holds."""
+
+
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_CLEARED_BYTES_MAX: Final = 16 << 10
+"""Clearing a larger buffer before it is read into costs more than asking for one that is not."""
+_uncleared = ctypes.pythonapi.PyByteArray_FromStringAndSize
+_uncleared.restype, _uncleared.argtypes = ctypes.py_object, (ctypes.c_char_p, ctypes.c_ssize_t)
 
 
 class OsFile:
@@ -46,6 +56,22 @@ class OsFile:
             parts.append(data)
             have += len(data)
         return b"".join(parts)
+
+    def pread_now(self, size: int, position: int) -> Buffer:
+        buffer: bytearray = bytearray(size) if size <= _CLEARED_BYTES_MAX else _uncleared(None, size)
+        try:
+            have = os.preadv(self._fd, (buffer,), position, _NOWAIT)
+        except BlockingIOError:
+            raise WouldBlock from None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(size, position)
+        if have == size:
+            return buffer
+        if position + have < self.size():
+            raise WouldBlock
+        return memoryview(buffer)[:have]
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         wanted = 0

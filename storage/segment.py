@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import INT32_MAX, LogConfig
-from storage.files import Buffer, File, Files, sync_all, sync_paths
+from storage.files import Buffer, File, Files, WouldBlock, sync_all, sync_paths
 from storage.index_errors import CorruptIndex
 from storage.lazy_index import LazyIndex
 from storage.offset_index import OffsetIndex
@@ -148,6 +148,22 @@ class LogSegment:
         if self._keeper is not None:
             self._keeper.used(self)
         return self._time_index.get()
+
+    @property
+    def index_entries(self) -> int | None:
+        """How many entries the offset index has, None where it is not open: then its file has just these."""
+        return self._index.get().entries if self._index.is_open else None
+
+    def shared_file(self) -> File | None:
+        """The .log file with one user more, None where it is not open."""
+        return None if self._file is None else self._file.share()
+
+    def take_file(self, file: File) -> None:
+        """Use this handle of the .log file too, where there is none."""
+        if self._file is None:
+            self._file = file.share()
+            if self._keeper is not None:
+                self._keeper.used(self)
 
     def keep_open_in(self, keeper: OpenSegments | None) -> None:
         """The segment takes no appends, and all of it is durable: how long it is open is up to `keeper`. None: it takes
@@ -280,6 +296,23 @@ class LogSegment:
                 return header
         return None
 
+    def find_now(self, offset: Offset) -> int | None:
+        """Where the batch that `find` finds begins, without waiting for the disk. Raises WouldBlock, BrokenChain,
+        OSError."""
+        position = 0
+        if offset > self.base_offset:
+            if self._keeper is not None or not self._index.is_open:  # what is mapped may have to be read too
+                raise WouldBlock
+            position = self._index.get().lookup(offset).position
+        if self._file is None:
+            raise WouldBlock
+        if position and not self._ends_below(position, Offset(offset + 1), now=True):
+            raise WouldBlock  # the index is wrong
+        for header in walk_file(self._file, position, self.size, self.base_offset, now=True):
+            if header.last_offset >= offset:
+                return header.position
+        return None
+
     def end_below(self, offset: Offset) -> Offset:
         """One past the last batch that ends below `offset`; the base offset where there is none. Raises BrokenChain."""
         end = self.base_offset
@@ -298,13 +331,15 @@ class LogSegment:
             return self.index.lookup(offset).position if self.put_indexes_right() else 0
         return position
 
-    def _ends_below(self, position: int, offset: Offset) -> bool:
-        """Does a batch begin at this byte that ends below `offset`? Then all before it do."""
+    def _ends_below(self, position: int, offset: Offset, *, now: bool = False) -> bool:
+        """Does a batch begin at this byte that ends below `offset`? Then all before it do. now: without waiting for the
+        disk; raises WouldBlock then."""
         if not 0 <= position < self.size:
             return False
+        pread = self.file.pread_now if now else self.file.pread
         try:
             link = Link(position, self.size, self.base_offset)
-            header = link.read(self.file.pread(HEADER_BYTES, position), 0)
+            header = link.read(pread(HEADER_BYTES, position), 0)
         except BrokenChain:
             return False
         return header is not None and header.last_offset < offset
@@ -332,27 +367,46 @@ class LogSegment:
         return None
 
     def read(
-        self, offset: Offset, max_bytes: int, up_to: Offset, *, min_one: bool, at: int | None
+        self,
+        offset: Offset,
+        max_bytes: int,
+        up_to: Offset,
+        *,
+        min_one: bool,
+        at: int | None,
+        wait: bool = True,
+        data: Buffer | None = None,
+        exact: bool = True,
     ) -> SegmentRead | None:
         """Whole batches from the one that holds `offset` on, none that reaches to `up_to` or beyond.
 
-        max_bytes: at most so many, but with `min_one` at least one batch. at: where that batch starts, if known.
-        Returns None where the segment has nothing at or above `offset`. Raises BrokenChain, OSError.
+        max_bytes: at most so many, but with `min_one` at least one batch. at: where that batch starts, if known. wait:
+        for the disk; else raises WouldBlock where it would have to. data: what lies there, if it has been read. exact:
+        it does not begin below `offset`. Returns None where the segment has nothing at or above `offset`. Raises
+        BrokenChain, OSError.
         """
-        least = offset
+        least = offset if exact else Offset(0)
         if at is None:
             least = Offset(0)
-            found = self.find(offset)
-            if found is None:
+            if wait:
+                found = self.find(offset)
+                at = None if found is None else found.position
+            else:
+                at = self.find_now(offset)
+            if at is None:
                 return None
-            at = found.position
         if at >= self.size:
             return None
-        data = self.file.pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
+        if data is None:
+            if not wait and self._file is None:
+                raise WouldBlock
+            pread = self.file.pread if wait else self.file.pread_now
+            data = pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
         link = Link(at, self.size, least)
         end, next_offset, missing = _whole_batches(data, link, offset, up_to, max_bytes)
         if end == 0 and min_one and missing:
-            data = self.file.pread(missing, at)
+            if missing > len(data):
+                data = self.file.pread(missing, at) if wait else self.file.pread_now(missing, at)
             end, next_offset, _ = _whole_batches(data, link, offset, up_to, missing)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
         return SegmentRead(records, next_offset, at + end)
@@ -515,7 +569,7 @@ def _add_entry(
         times.maybe_append(largest.timestamp, largest.offset)
 
 
-def _whole_batches(data: bytes, link: Link, offset: Offset, up_to: Offset, max_bytes: int) -> tuple[int, Offset, int]:
+def _whole_batches(data: Buffer, link: Link, offset: Offset, up_to: Offset, max_bytes: int) -> tuple[int, Offset, int]:
     """How many bytes of `data`, which starts where the chain has come to, are whole batches below `up_to`.
 
     Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
@@ -548,7 +602,7 @@ def _whole_batches(data: bytes, link: Link, offset: Offset, up_to: Offset, max_b
     return link.position - at, next_offset, 0
 
 
-def _leads_on(data: bytes, at: int, link: Link, offset: Offset) -> bool:
+def _leads_on(data: Buffer, at: int, link: Link, offset: Offset) -> bool:
     """Behind the batch at `link` the chain breaks: is that batch sound itself? Its checksum says nothing of its offset,
     so it must not leave a hole before it either."""
     header = link.read(data, link.position - at)

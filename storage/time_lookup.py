@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
 from storage.time_index import TimestampOffset
-from tidelog.errors import CorruptRecord, TidelogError
+from tidelog.errors import CorruptRecord, InvalidRequest, TidelogError, UnsupportedForMessageFormat
 from tidelog.records.batch import RecordBatch
 from tidelog.records.batches import batch_at
 from tidelog.records.header import BatchHeader
 from tidelog.records.record import Record
-from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -33,6 +33,18 @@ class TimestampedOffset(NamedTuple):
     offset: Offset
     timestamp: Millis
     leader_epoch: LeaderEpoch
+
+
+def ensure_time(timestamp: int, magic: int, topic_partition: TopicPartition) -> None:
+    """Is that a time, and have the records of a topic of this format one? Raises InvalidRequest,
+    UnsupportedForMessageFormat."""
+    if timestamp < 0:
+        raise InvalidRequest(f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)")
+    if magic == 0:
+        raise UnsupportedForMessageFormat(
+            f"{topic_partition} has message.format v0, whose records have no timestamps: ask for the earliest or "
+            "latest offset"
+        )
 
 
 def find_timestamp(

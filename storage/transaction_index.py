@@ -88,6 +88,15 @@ class TransactionIndex:
             entries.append(entry)
         return entries
 
+    @property
+    def is_read(self) -> bool:
+        """Is what the file says in memory?"""
+        return self._entries is not None
+
+    def begin(self) -> None:
+        """The segment is new: there is no file."""
+        self._entries = []
+
     def sanity_check(self) -> None:
         """Raises CorruptIndex for a file that cannot be right, OSError."""
         self._entries = self._read()

@@ -31,6 +31,8 @@ from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, Endpoint, NodeId, PartitionKey
 
 PORT = 9092
+COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
+"""Of the reads that are not to wait, how many find something that is not in memory; of each machine."""
 RESERVES = (0, 8_192)
 """Some nodes meet the end of their disk, others the watermark before it."""
 FOLDERS = ("/data", "/more")
@@ -62,6 +64,7 @@ class Machine:
         loop: SimLoop,
         network: Network,
         rng: random.Random,
+        memory: random.Random,
         note: Callable[[str], None],
         on_exit: Callable[[Machine, BaseException | None], None],
         folders: int = 1,
@@ -83,6 +86,9 @@ class Machine:
         self.disk_broken = self.first_folder_broken = False
         self.was_full = False  # at some time in the present life
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
+        self._memory = memory
+        self._cold_share = memory.choice(COLD_SHARES)
+        self.disk.is_cold = self._is_cold
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
         self._syncers: list[SimExecutor] = []
@@ -184,7 +190,7 @@ class Machine:
         assert process is not None
         executor = SimExecutor(self._loop, self._rng, process, self.pace, workers)
         self._executors.append(executor)
-        if workers > 1:
+        if name.endswith(" sync"):
             self._syncers.append(executor)
         return executor
 
@@ -210,11 +216,17 @@ class Machine:
         """Another volume, with nothing on it."""
         assert not self.up, f"{self.name} runs"
         self.disk = FakeDisk()
+        self.disk.is_cold = self._is_cold
 
     @property
     def has_offline_folder(self) -> bool:
         """Does the node run without one of its data folders?"""
         return self.node is not None and bool(self.node.figures().offline_folders)
+
+    def _is_cold(self, _path: str) -> bool:
+        """Has memory lost something that is to be read? Not while the disk hangs: what was read or written last is
+        still there then, as a rule."""
+        return self._cold_share > 0 and not self.pace.stalled and self._memory.random() < self._cold_share
 
     def stall(self) -> None:
         self.pace.stalled = True

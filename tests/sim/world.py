@@ -140,6 +140,7 @@ class Simulation:
                 loop=self.loop,
                 network=self.network,
                 rng=self._rng(f"machine {number}"),
+                memory=self._rng(f"memory {number}"),
                 note=self.note,
                 on_exit=self._node_ended,
                 folders=folders,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from storage.fake_disk import FakeDisk
-from storage.files import Files, read_file, write_file
+from storage.files import Files, WouldBlock, read_file, write_file
 from storage.os_files import OsFiles
 
 
@@ -181,3 +183,35 @@ def test_write_file_leaves_only_the_new_contents(disk: tuple[Files, str]) -> Non
     write_file(files, f"{folder}/checkpoint", b"new", sync=False)
     assert read_file(files, f"{folder}/checkpoint") == b"new"
     assert files.list(folder) == ["checkpoint"]
+
+
+def test_a_read_that_does_not_wait_gives_the_same_bytes(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    data = bytes(range(256)) * 1_000
+    file.pwritev([data], 0)
+    for size, position in ((10, 0), (100_000, 7), (256_000, 0), (300_000, 0), (100, 255_950), (5, 256_000)):
+        assert bytes(file.pread_now(size, position)) == file.pread(size, position)
+    file.close()
+
+
+def test_a_read_that_would_wait_says_so_and_waiting_helps(disk: tuple[Files, str]) -> None:
+    """A file system may keep what it was asked to forget; then there is nothing to wait for."""
+    files, folder = disk
+    file = files.open(f"{folder}/a", create=True)
+    data = b"x" * (1 << 20)
+    file.pwritev([data], 0)
+    file.sync()
+    if isinstance(files, FakeDisk):
+        files.is_cold = lambda path: path.endswith("/a")
+    else:
+        with Path(file.path).open("rb") as same:
+            os.posix_fadvise(same.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with suppress(WouldBlock):
+        assert bytes(file.pread_now(len(data), 0)) == data
+        assert not isinstance(files, FakeDisk), "it must say so"
+    assert file.pread(len(data), 0) == data
+    if isinstance(files, FakeDisk):
+        files.is_cold = None
+    assert bytes(file.pread_now(len(data), 0)) == data
+    file.close()

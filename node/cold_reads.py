@@ -1,0 +1,103 @@
+"""Reads of one stream that wait for a disk: the fetch waits too, everything else goes on.
+
+Kept true:
+  1. A few are under way at once, the other fetches wait their turn: what was read and not sent costs memory.
+  2. What was read is given to the fetch that it was read for, once; a fetch that has ended meanwhile costs its place
+     until the disk has answered.
+  3. What cannot be read beside the loop is read on it, waiting, so that whoever judges it does so as always.
+Left to others: what is read, and what of it still counts (storage/cold_read.py), the answer (partition.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from storage.batch_walk import BrokenChain
+from storage.cold_read import ReadTicket
+from storage.index_errors import CorruptIndex
+from storage.log import Log
+from storage.log_reader import LogRead
+from tidelog.errors import TidelogError
+
+if TYPE_CHECKING:
+    from node.open_fetch import OpenFetch
+
+AT_ONCE: Final = 4
+"""Of one stream, on the way from the disk or waiting to be sent: enough to keep a disk busy, and some MiB at most."""
+
+TRIES_MAX: Final = 8
+"""Of one fetch, each for another thing: bytes, and what transactions did in some segments. Then it may wait."""
+
+
+class ColdReads:
+    """See the module's words. One for each desk."""
+
+    def __init__(self, ready: Callable[[OpenFetch], None]) -> None:
+        """ready: told which fetches are to be looked at, now that something was read for them."""
+        self._ready = ready
+        self._busy: dict[OpenFetch, ReadTicket | None] = {}
+        """Being read: None; or read, and not given yet."""
+        self._queue: dict[OpenFetch, None] = {}
+
+    def __contains__(self, fetch: OpenFetch) -> bool:
+        """Does this fetch wait for a disk, or for its turn?"""
+        return fetch in self._queue or (fetch in self._busy and self._busy[fetch] is None)
+
+    def fetch(self, fetch: OpenFetch, log: Log) -> LogRead | None:
+        """What the fetch asks of the log; None where that has to be read first: the fetch is `ready` then. Raises as
+        `Log.read`."""
+        ticket = self._busy.pop(fetch, None)
+        try:
+            if fetch.cold_tries > TRIES_MAX:
+                return log.fetch(fetch.next_offset, fetch.max_bytes, fetch.isolation)
+            found = log.try_fetch(fetch.next_offset, fetch.max_bytes, fetch.isolation, ticket)
+        finally:
+            if ticket is not None:
+                ticket.release()
+                self._begin_next()
+        if isinstance(found, LogRead):
+            return found
+        if len(self._busy) >= AT_ONCE:
+            found.release()
+            self._queue[fetch] = None
+        else:
+            self._begin(fetch, log, found)
+        return None
+
+    def _begin(self, fetch: OpenFetch, log: Log, ticket: ReadTicket) -> None:
+        self._busy[fetch] = None
+        fetch.cold_tries += 1
+        log.folder.reader.submit(ticket.run, lambda failure: self._done(fetch, ticket, failure))
+
+    def _done(self, fetch: OpenFetch, ticket: ReadTicket, failure: BaseException | None) -> None:
+        if fetch.ended:
+            ticket.release()
+            del self._busy[fetch]
+            self._begin_next()
+            return
+        if failure is None:
+            self._busy[fetch] = ticket
+        else:
+            if not isinstance(failure, OSError | BrokenChain | CorruptIndex | TidelogError):
+                raise failure
+            ticket.release()
+            del self._busy[fetch]
+            fetch.cold_tries = TRIES_MAX + 1
+            self._begin_next()
+        self._ready(fetch)
+
+    def _begin_next(self) -> None:
+        if self._queue:
+            fetch = next(iter(self._queue))
+            del self._queue[fetch]
+            self._ready(fetch)
+
+    def drop(self, fetch: OpenFetch) -> None:
+        """The fetch has ended."""
+        self._queue.pop(fetch, None)
+        ticket = self._busy.get(fetch)
+        if ticket is not None:
+            ticket.release()
+            del self._busy[fetch]
+            self._begin_next()

@@ -1,0 +1,134 @@
+"""Fetches that wait for a disk: everything else goes on, and what comes of them when the log changes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from node.cold_reads import AT_ONCE
+from tests.node.wires import CALLER, Cluster, batch, fetch_request
+from tidelog._wire import FetchResponse
+from tidelog.records import iter_batches
+from tidelog.types import NodeId
+from tidelog.v1 import data_pb2
+
+PARTITIONS = 12
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Node 1 leads; nothing that it has is in memory, and its disk answers when it is told to."""
+    cluster = Cluster(partitions=PARTITIONS)
+    for index in range(PARTITIONS):
+        cluster.set(index, leader=NodeId(1))
+    for index in range(PARTITIONS):
+        cluster.produce(1, batch(b"a"), batch(b"b"), index=index)
+    cluster.run(1)
+    cluster.machines[1].disk.is_cold = lambda path: path.endswith(".log")
+    cluster.machines[1].executor.holding = True
+    yield cluster
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+def values(answer: FetchResponse) -> list[list[bytes | None]]:
+    return [
+        [record.value for found in iter_batches(part.records) for record in found.records()]
+        for part in sorted(answer.partitions, key=lambda part: part.partition)
+    ]
+
+
+def error_of(answer: FetchResponse) -> str:
+    error = answer.partitions[0].error
+    return "" if error is None else error.name
+
+
+def reading(cluster: Cluster, *indexes: int, offset: int = 0, max_wait_ms: int = 100) -> asyncio.Task[FetchResponse]:
+    request = fetch_request(offset, index=indexes[0], max_wait_ms=max_wait_ms)
+    for index in indexes[1:]:
+        more: data_pb2.FetchPartition = fetch_request(offset, index=index).partitions[0]
+        request.partitions.append(more)
+    task = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
+    cluster.run(0.01)
+    return task
+
+
+def release(cluster: Cluster) -> None:
+    cluster.machines[1].executor.release()
+
+
+def test_a_read_that_waits_for_the_disk_keeps_nobody_else_waiting(cluster: Cluster) -> None:
+    slow = reading(cluster, 0)
+    cluster.machines[1].disk.is_cold = None
+    assert values(cluster.wait(cluster.service(1).fetch(fetch_request(0, index=1), CALLER))) == [[b"a", b"b"]]
+    cluster.run(1)
+    assert not slow.done(), "it waits beyond its time: it would only ask again"
+    release(cluster)
+    cluster.until(slow.done)
+    assert values(slow.result()) == [[b"a", b"b"]]
+
+
+def test_followers_are_served_from_the_disk_too(cluster: Cluster) -> None:
+    produced = cluster.append(1, batch(b"c"))
+    cluster.run(0.5)
+    assert cluster.log(2).log_end_offset == 2
+    release(cluster)
+    cluster.until(produced.done)
+    assert cluster.contents(2) == cluster.contents(1)
+
+
+def test_so_many_reads_of_one_stream_are_under_way_and_no_more(cluster: Cluster) -> None:
+    everything = reading(cluster, *range(PARTITIONS))
+    executor = cluster.machines[1].executor
+    assert len(executor._waiting) == AT_ONCE
+    release(cluster)
+    cluster.until(everything.done)
+    assert values(everything.result()) == [[b"a", b"b"]] * PARTITIONS
+
+
+def test_a_stream_that_ends_meanwhile_leaves_nothing_behind(cluster: Cluster) -> None:
+    everything = reading(cluster, *range(PARTITIONS))
+    everything.cancel()
+    cluster.run(0.1)
+    release(cluster)
+    again = reading(cluster, 0)
+    cluster.until(again.done)
+    assert values(again.result()) == [[b"a", b"b"]]
+
+
+def test_who_leads_no_more_answers_at_once(cluster: Cluster) -> None:
+    """The disk may hang for long: the reader is sent on without it."""
+    slow = reading(cluster, 0, max_wait_ms=60_000)
+    cluster.set(0, leader=NodeId(2))
+    cluster.until(slow.done, within=0.1)
+    assert error_of(slow.result()) == "NOT_LEADER_OR_FOLLOWER"
+    release(cluster)
+    cluster.run(0.1)
+
+
+def test_a_topic_deleted_meanwhile_ends_the_fetch(cluster: Cluster) -> None:
+    slow = reading(cluster, 0, max_wait_ms=60_000)
+    cluster.manager(1)._delete(cluster.partition(1).key, "the test deletes it")
+    cluster.until(slow.done, within=0.1)
+    release(cluster)
+    cluster.run(0.1)
+
+
+def test_records_deleted_meanwhile_are_not_given(cluster: Cluster) -> None:
+    slow = reading(cluster, 0)
+    cluster.machines[1].executor.holding = False
+    cluster.log(1).delete_records(1)
+    release(cluster)
+    cluster.until(slow.done)
+    assert error_of(slow.result()) == "OFFSET_OUT_OF_RANGE"
+
+
+def test_a_disk_that_fails_takes_the_folder_offline_as_ever(cluster: Cluster) -> None:
+    slow = reading(cluster, 0)
+    cluster.machines[1].disk.fail("read", ".log", times=-1)
+    release(cluster)
+    cluster.until(slow.done)
+    assert error_of(slow.result()) in ("KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER")
+    assert cluster.folder(1).offline is not None

@@ -1,0 +1,294 @@
+"""Reads that must wait for the disk: begun on one thread, run on another, judged by the log as it is then."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage.aborted_transactions import AbortedTransactions
+from storage.agreed_indexes import AGREEMENT_FILE
+from storage.batch_walk import BrokenChain
+from storage.cold_read import BytesRead, ReadTicket, TransactionsRead
+from storage.isolation import FetchIsolation
+from storage.log import Log
+from storage.log_reader import LogRead
+from storage.segment import INDEX_SUFFIX, LogSegment, segment_path
+from storage.segments import LogSegments
+from storage.transaction_index import TransactionIndex
+from tests.storage.test_log_producers import eventful
+from tests.storage.workbench import NOW, SMALL, Bench, stamped
+from tidelog.errors import OffsetOutOfRange
+from tidelog.types import Millis, Offset
+
+EVERYTHING = FetchIsolation.LOG_END
+DECIDED = FetchIsolation.LAST_STABLE_OFFSET
+
+
+def filled(upto: int = 100) -> Bench:
+    """Several segments of a dozen batches, one record each, all of them cold."""
+    bench = Bench()
+    for i in range(upto):
+        bench.follow(stamped(i, b"old %03d" % i, epoch=1, timestamp=NOW + i))
+    bench.commit()
+    bench.log.advance_high_watermark(Offset(upto))
+    bench.disk.is_cold = lambda _: True
+    return bench
+
+
+def begin(log: Log, offset: int, max_bytes: int = 300, isolation: FetchIsolation = EVERYTHING) -> ReadTicket:
+    ticket = log.try_fetch(Offset(offset), max_bytes, isolation)
+    assert not isinstance(ticket, LogRead), "it was hot"
+    return ticket
+
+
+def fetch(
+    log: Log, offset: int, max_bytes: int = 300, isolation: FetchIsolation = EVERYTHING
+) -> tuple[LogRead, list[ReadTicket]]:
+    """As whoever runs tickets does. Returns what was read, and what had to be run for it."""
+    tickets: list[ReadTicket] = []
+    found = log.try_fetch(Offset(offset), max_bytes, isolation)
+    while not isinstance(found, LogRead):
+        assert len(tickets) < 20, "it never ends"
+        found.run()
+        tickets.append(found)
+        found = log.try_fetch(Offset(offset), max_bytes, isolation, found)
+        tickets[-1].release()
+    return found, tickets
+
+
+def test_what_memory_has_is_read_at_once() -> None:
+    bench = filled()
+    bench.disk.is_cold = None
+    found = fetch(bench.log, 0)
+    while found[0].next_offset < 100:
+        assert found[1] == []
+        found = fetch(bench.log, found[0].next_offset)
+    assert fetch(bench.log, 99)[1] == []
+
+
+def test_where_to_begin_in_a_closed_segment_is_looked_up_beside_the_owner() -> None:
+    """Its index is mapped: nobody can tell whether looking at that would wait."""
+    bench = filled()
+    bench.disk.is_cold = None
+    bench.restart_clean()
+    found, tickets = fetch(bench.log, bench.log.segments[1].base_offset + 2)
+    assert len(tickets) == 1
+    assert fetch(bench.log, found.next_offset)[1] == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_cold_read_gives_what_a_waiting_one_gives(restarted: bool) -> None:
+    """At every offset, alone and going on from the read before, whatever of the segments is open."""
+    bench = filled()
+    if restarted:
+        bench.restart_clean()
+    log = bench.log
+    for max_bytes in (1, 150, 300, 1 << 20):
+        for offset in (*range(100), *reversed(range(100))):
+            found, tickets = fetch(log, offset, max_bytes)
+            assert found == log.fetch(Offset(offset), max_bytes, EVERYTHING)
+            assert len(tickets) == 1
+
+
+def test_a_batch_larger_than_asked_for_is_read_whole() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"x" * 1_000), stamped(1, b"y"))
+    bench.disk.is_cold = lambda _: True
+    found, tickets = fetch(bench.log, 0, 10)
+    assert (found.next_offset, len(tickets)) == (1, 1)
+
+
+def test_a_batch_that_begins_below_the_offset_is_read_whole() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"a"), stamped(1, b"b", b"c", b"d"), stamped(4, b"e"))
+    bench.disk.is_cold = lambda _: True
+    assert fetch(bench.log, 2)[0] == bench.log.fetch(Offset(2), 300, EVERYTHING)
+
+
+def test_the_end_of_a_log_with_holes_is_read_as_well() -> None:
+    """Nothing at or above the offset is left in its segment: the next one has it."""
+    bench = Bench(replace(SMALL, compact=True))
+    bench.follow(stamped(0, b"a"))
+    bench.follow(stamped(20, b"b"))
+    bench.log.roll(Millis(NOW))
+    bench.follow(stamped(30, b"c"))
+    bench.disk.is_cold = lambda _: True
+    for offset in (5, 20, 21, 29, 30):
+        assert fetch(bench.log, offset)[0] == bench.log.fetch(Offset(offset), 300, EVERYTHING)
+
+
+def test_a_file_opened_beside_the_owner_stays_open_for_the_next_read() -> None:
+    bench = filled()
+    bench.restart_clean()
+    bench.disk.is_cold = lambda _: False
+    found, tickets = fetch(bench.log, 0)
+    assert len(tickets) == 1
+    assert fetch(bench.log, found.next_offset)[1] == []
+
+
+def test_what_was_cut_while_it_was_read_is_not_given() -> None:
+    for late in (False, True):
+        bench = filled()
+        ticket = begin(bench.log, 90)
+        if late:
+            ticket.run()
+        bench.log.truncate_to(Offset(85))
+        bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(85, 100)))
+        if not late:
+            ticket.run()
+        found = bench.log.try_fetch(Offset(90), 300, EVERYTHING, ticket)
+        assert isinstance(found, BytesRead), "it is to be read again"
+        found.run()
+        assert bench.log.try_fetch(Offset(90), 300, EVERYTHING, found) == bench.log.fetch(Offset(90), 300, EVERYTHING)
+
+
+def test_what_was_deleted_while_it_was_read_is_not_given() -> None:
+    bench = filled()
+    ticket = begin(bench.log, 0)
+    bench.log.delete_records(Offset(50))
+    bench.log.delete_old_segments(Millis(NOW))
+    ticket.run()
+    with pytest.raises(OffsetOutOfRange):
+        bench.log.try_fetch(Offset(0), 300, EVERYTHING, ticket)
+
+
+def test_a_segment_that_got_another_name_before_it_was_opened_is_looked_up_again() -> None:
+    bench = filled()
+    bench.restart_clean()
+    ticket = begin(bench.log, 0)
+    bench.log.delete_records(Offset(50))
+    bench.log.delete_old_segments(Millis(NOW))
+    with pytest.raises(FileNotFoundError):
+        ticket.run()
+
+
+def test_a_log_that_rolls_and_grows_meanwhile_keeps_what_was_read() -> None:
+    bench = filled(5)
+    ticket = begin(bench.log, 2, 1 << 20)
+    bench.log.roll(Millis(NOW))
+    bench.follow(stamped(5, b"more", epoch=1))
+    ticket.run()
+    found = bench.log.try_fetch(Offset(2), 1 << 20, EVERYTHING, ticket)
+    assert found == bench.log.fetch(Offset(2), 1 << 20, EVERYTHING)
+
+
+def test_what_became_visible_meanwhile_is_given_and_no_more() -> None:
+    bench = Bench()
+    bench.follow(*(stamped(i) for i in range(10)))
+    bench.log.advance_high_watermark(Offset(3))
+    bench.disk.is_cold = lambda _: True
+    ticket = begin(bench.log, 0, 1 << 20, FetchIsolation.HIGH_WATERMARK)
+    ticket.run()
+    bench.log.advance_high_watermark(Offset(7))
+    found = bench.log.try_fetch(Offset(0), 1 << 20, FetchIsolation.HIGH_WATERMARK, ticket)
+    assert isinstance(found, LogRead)
+    assert found.next_offset == 7
+
+
+def test_a_closed_log_may_go_while_it_is_read() -> None:
+    bench = filled()
+    ticket = begin(bench.log, bench.log.active.base_offset)
+    bench.folder.delete_log(bench.log.topic_partition)
+    ticket.run()
+    ticket.release()
+
+
+def test_an_index_that_is_wrong_is_left_to_the_owner() -> None:
+    """The ticket changes nothing: the read that waits puts the index right, and reads."""
+    bench = filled()
+    bench.restart_clean()
+    first = bench.log.segments[0]
+    file = bench.files.open(segment_path(bench.log.path, first.base_offset, INDEX_SUFFIX))
+    for entry in range(file.size() // 8):
+        file.pwritev([(7 + entry).to_bytes(4)], 8 * entry + 4)
+    file.close()
+    last = bench.log.segments[1].base_offset - 1
+    ticket = begin(bench.log, last)
+    with pytest.raises(BrokenChain):
+        ticket.run()
+    assert bench.log.fetch(Offset(last), 300, EVERYTHING).next_offset == last + 1
+    assert fetch(bench.log, last)[0].next_offset == last + 1
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def unknown_transactions(seed: int = 3) -> Bench:
+    """Transactions of several producers, in segments whose indexes nobody has looked at in this life or before."""
+    bench = Bench()
+    eventful(bench, seed)
+    bench.folder.close_clean()
+    bench.disk.remove(f"{bench.path}/orders-0/{AGREEMENT_FILE}")
+    bench.reopen()
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    return bench
+
+
+def test_the_first_check_of_a_transaction_index_is_run_beside_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No walk along a segment on the owner's thread: neither in the first search nor in a later one."""
+    for seed in range(5):
+        wanted, offset, checked = all_decided(unknown_transactions(seed).log), Offset(0), 0
+        bench = unknown_transactions(seed)
+        with monkeypatch.context() as patch:
+            patch.setattr(AbortedTransactions, "_believe", believed_already(AbortedTransactions._believe))
+            while offset < bench.log.last_stable_offset:
+                found, tickets = fetch(bench.log, offset, 200, DECIDED)
+                checked += sum(isinstance(ticket, TransactionsRead) for ticket in tickets)
+                assert found == wanted[offset]
+                offset = found.next_offset
+        assert 0 < checked <= bench.log.segment_count
+
+
+def all_decided(log: Log) -> dict[Offset, LogRead]:
+    """What readers that wait are given, by where they read on."""
+    reads, offset = {}, Offset(0)
+    while offset < log.last_stable_offset:
+        reads[offset] = log.fetch(offset, 200, DECIDED)
+        offset = reads[offset].next_offset
+    return reads
+
+
+def believed_already(believe: Callable[..., TransactionIndex]) -> Callable[..., TransactionIndex]:
+    def checked(self: AbortedTransactions, segment: LogSegment, segments: LogSegments, *rest: Any) -> TransactionIndex:
+        assert self._is_at_hand(segment, segments), "a segment is walked along on the owner's thread"
+        return believe(self, segment, segments, *rest)
+
+    return checked
+
+
+def test_a_segment_that_grows_while_it_is_checked_is_checked_again() -> None:
+    bench = unknown_transactions()
+    log = bench.log
+    log.roll(Millis(NOW))  # into a segment that this life knows all of
+    last = log.segments[-2]
+    offset = last.base_offset
+    tickets = []
+    found = log.try_fetch(offset, 1 << 20, DECIDED)
+    while not isinstance(found, LogRead):
+        found.run()
+        tickets.append(found)
+        found = log.try_fetch(offset, 1 << 20, DECIDED, found)
+    assert all(isinstance(ticket, TransactionsRead | BytesRead) for ticket in tickets)
+    assert found == log.fetch(offset, 1 << 20, DECIDED)
+
+
+def test_a_cut_while_a_segment_is_checked_is_noticed() -> None:
+    rng = random.Random(1)
+    for _ in range(10):
+        bench = unknown_transactions()
+        log = bench.log
+        ticket = log.try_fetch(Offset(0), 1 << 20, DECIDED)
+        while isinstance(ticket, BytesRead):
+            ticket.run()
+            ticket = log.try_fetch(Offset(0), 1 << 20, DECIDED, ticket)
+        assert isinstance(ticket, TransactionsRead)
+        cut = Offset(rng.randrange(1, log.segments[1].base_offset))
+        ticket.run()
+        log.truncate_to(cut)
+        log.advance_high_watermark(log.log_end_offset)
+        found, _ = fetch(log, 0, 1 << 20, DECIDED)
+        assert found == log.fetch(Offset(0), 1 << 20, DECIDED)
