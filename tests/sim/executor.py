@@ -49,7 +49,7 @@ class SimExecutor:
 
     def resume(self) -> None:
         self._hanging.clear()
-        self._begin()
+        self._later(0, self._begin)  # in its process: a dead one works no more, a paused one later
 
     def _begin(self) -> None:
         while self._waiting and self._idle_workers and not self._pace.stalled:

@@ -67,3 +67,16 @@ def test_a_stuck_disk_reports_nothing_until_it_goes_on() -> None:
     executor.resume()
     loop.run_for(1)
     assert reported == [1, 2]
+
+
+def test_a_disk_that_goes_on_does_nothing_for_a_process_that_has_died() -> None:
+    for seed in range(20):
+        loop, process, pace = SimLoop(random.Random(1)), Process("node-1"), DiskPace(stalled=True)
+        executor = SimExecutor(loop, random.Random(seed), process, pace)
+        worked: list[str] = []
+        executor.submit(lambda worked=worked: worked.append("x"), lambda _: None)  # type: ignore[misc]
+        process.state = ProcessState.DEAD
+        pace.stalled = False
+        executor.resume()
+        loop.run_for(1)
+        assert worked == []
