@@ -112,8 +112,9 @@ ProduceDone: TypeAlias = Callable[[LogAppendInfo | None, TidelogError | None], N
 """Called once with the outcome of a produce request: the append, or why it failed (then with the append, if any)."""
 
 
-SMALL_BYTES: Final = 64 << 10
-"""Answers up to this size are held before the next fetch is sent: then messages cost more than waiting for the disk."""
+SMALL_BYTES: Final = 4 << 10
+"""Answers up to this size are held before the next fetch is sent. Behind larger ones waiting for the disk costs more
+than messages: with 64 KiB three nodes took 76,000 to 108,000 records of 100 B a second, not 233,000 to 312,000."""
 
 
 @dataclass(slots=True)
