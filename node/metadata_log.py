@@ -36,13 +36,24 @@ from storage.group_commit import GroupCommit
 from storage.log import Log
 from tidelog.errors import CorruptLog, DiskFull
 from tidelog.records import LeaderChange, control_batch
-from tidelog.types import METADATA_TOPIC, EpochStart, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import (
+    METADATA_TOPIC,
+    EpochStart,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+    TopicPartition,
+)
 
 _log = logging.getLogger("node.metadata")
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, PartitionIndex(0))
 METADATA_TOPIC_ID: Final = TopicId(UUID(int=1))
 """The fixed topic id of the metadata log, as in KRaft."""
+
+METADATA_KEY: Final = PartitionKey(METADATA_TOPIC_ID, METADATA.partition)
 
 BATCH_BYTES_MAX: Final = 64 << 20
 """A batch is one atomic change; the largest, a topic of 10,000 partitions, has some 2 MB."""
@@ -58,13 +69,21 @@ T = TypeVar("T")
 def open_log(folder: DataFolder) -> Log:
     """The metadata log of a data folder, made where there is none. May take long: recovery reads it.
 
-    Raises KafkaStorageError, DiskFull.
+    Raises CorruptLog where there was one, since what it had and how this node voted is promised to others;
+    KafkaStorageError, DiskFull.
     """
     config = LogConfig(
         max_message_bytes=BATCH_BYTES_MAX, segment_bytes=SEGMENT_BYTES, delete=False
     )  # snapshots shorten it
     logs = folder.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
     found = logs.get(METADATA)
+    gone = folder.is_gone(METADATA_KEY)
+    if gone is not None:
+        raise CorruptLog(
+            f"{folder.path} has lost its metadata log, which reached offset {gone.end_offset} ({gone.reason}), and "
+            "with it how this node voted: give that folder back, or start the node with an empty data folder: then it "
+            "joins anew"
+        )
     return folder.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
 
 

@@ -29,7 +29,7 @@ from node.quorum_addresses import QuorumAddresses
 from node.quorum_driver import QuorumDriver
 from node.quorum_fetcher import QuorumFetcher
 from node.quorum_service import QuorumService
-from node.quorum_state import QuorumView, new_cluster_id
+from node.quorum_state import QuorumView, new_cluster_id, note_lost
 from node.registration import Damaged, Identity, MembershipTimes, Registration
 from node.topic_settings import TopicSettings
 from node.transport import Transport
@@ -186,7 +186,7 @@ class MetadataNode:
 
         Raises InconsistentClusterId where no cluster may be formed, CorruptLog, KafkaStorageError.
         """
-        self._mend_damage()
+        await self._mend_damage()
         form = None
         if self._config.quorum.bootstrap and not self.metadata.voters:
             form = await self._form_cluster()
@@ -234,9 +234,11 @@ class MetadataNode:
 
     # --- beginning ------------------------------------------------------------------------------------------------
 
-    def _mend_damage(self) -> None:
-        """A voter has promised what its damaged log had, so nobody may take it for whole; others fetch it anew."""
-        damage, me = self.metadata.log.damage, self._quorum.me
+    async def _mend_damage(self) -> None:
+        """A voter has promised what its damaged log had, so nobody may take it for whole; others fetch it anew. What is
+        lost may have made this node a voter: it is noted how far the log went, and no vote given before it is there."""
+        log, me = self.metadata.log, self._quorum.me
+        damage = log.damage
         if damage is None:
             return
         if me in VoterSet.of(self.metadata.voters) or not self.metadata.voters:
@@ -245,6 +247,11 @@ class MetadataNode:
                 f"{self.metadata.log.path}, or start the node with an empty data folder: then it joins anew"
             )
         _log.warning("the metadata log lost %s: it is fetched anew", damage)
+        end = max(damage.end_offset, log.log_end_offset)
+        try:
+            await run_in(self._folders[0][1], lambda: note_lost(log.files, log.path, end))
+        except OSError as error:
+            raise log.folder.fail(f"noting in {log.path} what is lost of the log", error) from error
         self.metadata.empty()
 
     async def _form_cluster(self) -> tuple[str, tuple[Voter, ...]] | None:

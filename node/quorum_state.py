@@ -2,7 +2,8 @@
 
 Kept true: the file is replaced as a whole, durably; the view never goes back to an older epoch.
 Left to others: when a vote must be on the disk (replication/quorum.py, quorum_driver.py).
-Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same folder.
+Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same folder; `lostEnd` is
+ours, and there only behind damage.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from replication.quorum_roles import QuorumState
 from storage.files import Files, read_file, write_file
 from tidelog.errors import CorruptLog
-from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress, NodeId
+from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress, NodeId, Offset
 
 QUORUM_STATE: Final = "quorum-state"
 DATA_VERSION: Final = 1
@@ -41,6 +43,7 @@ def read_state(files: Files, folder: str) -> QuorumState:
             NodeId(int(fields["leaderId"])),
             NodeId(int(fields["votedId"])),
             None if voted_folder.int == 0 else FolderId(voted_folder),
+            Offset(int(fields.get("lostEnd", 0))),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLog(
@@ -58,7 +61,15 @@ def write_state(files: Files, folder: str, state: QuorumState) -> None:
         "votedDirectoryId": _encode_id(state.voted_folder or UUID(int=0)),
         "data_version": DATA_VERSION,
     }
+    if state.lost_end:
+        fields["lostEnd"] = state.lost_end
     write_file(files, f"{folder}/{QUORUM_STATE}", json.dumps(fields, separators=(",", ":")).encode())
+
+
+def note_lost(files: Files, folder: str, end: Offset) -> None:
+    """Durably: the log, which ended there, is emptied. Raises CorruptLog, OSError."""
+    state = read_state(files, folder)
+    write_state(files, folder, replace(state, lost_end=max(state.lost_end, end)))
 
 
 def _encode_id(value: UUID) -> str:

@@ -253,6 +253,7 @@ class Quorum:
             self.leader_id,
             NO_NODE if voted is None else voted.node_id,
             None if voted is None else voted.folder_id,
+            self._persisted.lost_end,
         )
         known = self._persisted
         only_leader = (state.leader_epoch, state.voted_id) == (known.leader_epoch, known.voted_id)
@@ -337,7 +338,7 @@ class Quorum:
 
     def _stand(self, cause: Cause) -> None:
         """Ask all voters whether they would vote for this node. Its epoch does not change by that."""
-        if not self.is_voter or self._retired:
+        if not self.is_voter or self._retired or not self._is_whole:
             self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
             return
         self._move(cause, Role.PROSPECTIVE)
@@ -428,8 +429,13 @@ class Quorum:
         self._persist()
         return True
 
+    @property
+    def _is_whole(self) -> bool:
+        """Has the log all again that was lost of it?"""
+        return self.log.log_end >= self._persisted.lost_end
+
     def _is_complete(self, request: VoteRequest) -> bool:
-        return (request.last_epoch, request.log_end) >= self.log.position
+        return self._is_whole and (request.last_epoch, request.log_end) >= self.log.position
 
     # --- leading --------------------------------------------------------------------------------------------------
 

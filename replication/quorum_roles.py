@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId
+from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
     """What a node must never forget: the newest epoch heard of, who leads it, and whom this node voted for in it (-1:
-    nobody). The contents of the file `quorum-state`."""
+    nobody). The contents of the file `quorum-state`.
+
+    lost_end: where the log ended when damage was found in it; it was emptied, and neither votes nor stands before it
+    ends there again: a majority may have counted on what it held.
+    """
 
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
     leader_id: NodeId = NO_NODE
     voted_id: NodeId = NO_NODE
     voted_folder: FolderId | None = None
+    lost_end: Offset = Offset(0)
 
 
 class Role(Enum):

@@ -299,9 +299,18 @@ class DataFolder:
             self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
 
     def _find_missing(self) -> None:
-        for key, held in self.claims.marks.all().items():
-            if key not in self._seen and held > 0:
-                self.missing[key] = Damage(self.path, 0, Offset(0), held, "no folder of this log was found")
+        for key in self.claims.marks.all():
+            gone = self.is_gone(key)
+            if gone is not None:
+                self.missing[key] = gone
+
+    def is_gone(self, key: PartitionKey) -> Damage | None:
+        """What is lost of a log that has held something here, where no folder of it was found; to be asked once logs
+        are loaded."""
+        held = self.claims.marks.get(key)
+        if key in self._seen or held <= 0:
+            return None
+        return Damage(self.path, 0, Offset(0), held, "no folder of this log was found")
 
     def damaged(self) -> dict[PartitionKey, Damage]:
         """All damage known: of open logs, and of logs that are gone. To be named at registration (design section 4)."""

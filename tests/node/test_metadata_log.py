@@ -264,6 +264,44 @@ def test_a_damaged_replica_of_an_observer_is_fetched_anew() -> None:
         assert world.image(2).nodes == world.image(0).nodes
 
 
+def test_a_damaged_replica_is_noted_before_it_is_emptied() -> None:
+    """Perhaps what is lost had made the node a voter: the file beside the log says how far a vote has to wait."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create()
+        end = world.side(2).metadata.held
+        world.kill(2)
+        folder = "/data0/__cluster_metadata-0"
+        file = world.disks[2].open(f"{folder}/00000000000000000000.log")
+        file.pwritev([b"\x55" * 8], file.size() - 20)
+        file.sync()
+        world.start(2)
+        world.wait_whole()
+        assert read_state(world.disks[2], folder).lost_end >= end
+
+
+def test_a_metadata_log_that_is_gone_is_not_begun_anew_in_its_old_folder() -> None:
+    """With it went what it held and how this node voted; an empty data folder is another replica."""
+    with MetadataWorld() as world:
+        world.begin()
+        world.create()
+        world.kill(2)
+        disk, folder = world.disks[2], "/data0/__cluster_metadata-0"
+        for name in disk.list(folder):
+            disk.remove(f"{folder}/{name}")
+        disk.remove_folder(folder)
+        disk.sync_folder("/data0")
+        world.start(2)
+        world.run_until(lambda: world.lives[2].failure is not None)
+        failure = world.lives[2].failure
+        assert isinstance(failure, CorruptLog)
+        assert "how this node voted" in failure.message
+        world.kill(2)
+        world.empty(2)
+        world.start(2)
+        world.wait_whole()
+
+
 def test_a_damaged_log_of_the_only_voter_is_no_reason_to_begin_anew() -> None:
     with MetadataWorld() as world:
         world.begin()

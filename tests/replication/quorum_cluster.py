@@ -411,7 +411,8 @@ class QuorumCluster:
             if core.leads:
                 first = self.leaders.setdefault(core.epoch, node)
                 assert first == node, f"epoch {core.epoch} is led by {first} and by {node}"
-            assert replica.entries[: replica.high_watermark] == self.committed[: replica.high_watermark]
+            reached = replica.high_watermark
+            assert replica.entries[:reached] == self.committed[:reached], "what was committed is not there"
         for replica in self.replicas.values():
             self._matches(replica)
         newest = self.active()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from replication.quorum_events import LogChanged
 from tests.replication.quorum_cluster import QuorumCluster, voters
-from tidelog.types import Millis
+from tidelog.types import Millis, Offset
 
 
 def figure_8(cluster: QuorumCluster) -> None:
@@ -67,3 +69,29 @@ def leader_that_removed_itself(cluster: QuorumCluster) -> None:
     assert cluster.wait_leader(but=leader) == 1 - leader
     cluster.run(3_000)
     assert not cluster.core(leader).is_voter
+
+
+def voter_that_lost_its_log(cluster: QuorumCluster) -> None:
+    """A voter's log was damaged, and emptied. It had been counted on for what it held, so it neither votes nor stands
+    before it has that again; then it does both. Three voters."""
+    leader = cluster.wait_leader()
+    lost, behind = (node for node in range(3) if node != leader)
+    cluster.isolate(behind)
+    cluster.append(leader, "counted on")
+    cluster.run_until(lambda: "counted on" in cluster.values())
+    cluster.kill(lost)
+    replica = cluster.replicas[lost]
+    had = len(replica.entries)
+    replica.entries, replica.held, replica.high_watermark = [], 0, 0
+    replica.state = replace(replica.state, lost_end=Offset(had))
+    cluster.kill(leader)
+    cluster.heal()
+    cluster.start(lost)
+    cluster.run(10_000)
+    assert not any(cluster.core(node).leads for node in (lost, behind)), "led without what was committed"
+    cluster.start(leader)
+    assert cluster.wait_leader() == leader
+    cluster.run_until(lambda: len(replica.entries) >= had)
+    cluster.run(500)
+    cluster.kill(leader)
+    assert cluster.wait_leader(but=leader) in (lost, behind), "with its vote there is a leader again"

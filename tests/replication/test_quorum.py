@@ -25,7 +25,7 @@ from replication.quorum_events import (
 from replication.quorum_roles import TRANSITIONS, QuorumState, Role
 from replication.voters import ReplicaKey, VoterSet
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
-from tests.replication.quorum_tales import figure_8, leader_that_removed_itself
+from tests.replication.quorum_tales import figure_8, leader_that_removed_itself, voter_that_lost_its_log
 from tidelog.types import LeaderEpoch, Millis, Offset
 
 
@@ -166,6 +166,10 @@ def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
     cluster.start(0)
     (still,) = cluster.core(0).handle(VoteAsked(4, Millis(cluster.now), rival))
     assert still.answer == VoteAnswer(LeaderEpoch(5), cluster.core(0).leader_id, granted=False)  # type: ignore[union-attr]
+
+
+def test_who_lost_its_log_votes_and_stands_again_once_it_has_all_that_it_had() -> None:
+    voter_that_lost_its_log(QuorumCluster())
 
 
 def test_a_pre_vote_changes_nothing_in_the_voter() -> None:

@@ -16,7 +16,7 @@ from tests.sim.test_mutants import IN_CORES
 from tests.sim.test_scenarios import STORIES
 
 ROOT = Path(__file__).resolve().parents[2]
-STORY_NAMES = {story.__name__ for story in STORIES} | {"leader_that_removed_itself"}
+STORY_NAMES = {story.__name__ for story in STORIES} | {"leader_that_removed_itself", "voter_that_lost_its_log"}
 PLANT_NAMES = {mutant.name for mutant in MUTANTS} | {planted.plant.__name__ for planted in IN_CORES}
 CAUGHT = {(mutant.story.__name__, mutant.name) for mutant in MUTANTS} | {
     (planted.tale.__name__, planted.plant.__name__) for planted in IN_CORES
@@ -66,3 +66,4 @@ def test_no_story_and_no_planted_bug_is_left_out() -> None:
 
 def test_the_tale_on_cores_is_there() -> None:
     assert quorum_tales.leader_that_removed_itself.__name__ in STORY_NAMES
+    assert quorum_tales.voter_that_lost_its_log.__name__ in STORY_NAMES

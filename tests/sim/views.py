@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from node.metadata_log import METADATA, METADATA_TOPIC_ID
+from node.metadata_log import METADATA, METADATA_KEY
 from node.metadata_node import MetadataNode
 from node.node import Node
 from node.own_bytes import damage_at
@@ -22,14 +22,11 @@ from tests.sim.ledger import Ledger
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records import walk_headers
 from tidelog.records.control import EndTxnMarker, control_batch
-from tidelog.types import Acks, Durability, Offset, PartitionIndex, PartitionKey
+from tidelog.types import Acks, Durability, Offset, PartitionKey
 
 Position = tuple[int, bool, object, int, int, int, int]
 """What is watched of a replica: leader epoch, whether it leads, its log, where that starts and ends, what it holds,
 watermark."""
-
-
-METADATA_KEY = PartitionKey(METADATA_TOPIC_ID, PartitionIndex(0))
 
 
 def replicas(node: Node, *, metadata: bool = False) -> Iterator[ReplicaView]:

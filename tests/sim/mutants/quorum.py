@@ -46,6 +46,11 @@ def a_voter_without_its_folder_says_what_it_holds(patch: Patch) -> None:
     patch.setattr(quorum_fetcher.QuorumFetcher, "_ensure_usable", lambda _: None)
 
 
+def a_lost_log_votes(patch: Patch) -> None:
+    """An emptied log is compared like any other."""
+    patch.setattr(quorum.Quorum, "_is_whole", True)
+
+
 def who_was_removed_never_stands(patch: Patch) -> None:
     """Though the record that removes it may be on its disk alone."""
     patch.setattr(quorum_log_view.LogView, "may_stand", lambda self, replica: replica in self.voters)
