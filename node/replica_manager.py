@@ -354,8 +354,12 @@ class ReplicaManager:
             self._wake_opener.set()
             return
         damage = partition.log.damage
-        if damage is not None and not self._goes_on_with_the_rest(partition, state) and partition.offline is None:
-            self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
+        if damage is not None and not self._goes_on_with_the_rest(partition, state):
+            if partition.offline is None:
+                self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
+            elif self._serves_on(partition):  # elected before the controller had heard of it
+                partition.offline = None
+                self._bear(partition, damage)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
         if partition.leader_epoch == state.leader_epoch:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
@@ -462,13 +466,19 @@ class ReplicaManager:
     def log_damaged(self, partition: Partition, error: TidelogError) -> None:
         """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets; unless
         nobody else can go on, and it can."""
-        if partition.offline is None and partition.log.lost.takes_appends and self._must_stay(partition):
-            if partition not in self._borne and partition.log.damage is not None:
-                _log.error("%s serves on what it can, since nobody else could lead: %s", partition, error.message)
-                self._borne[partition] = partition.log.damage
-                self._ticker.soon()
-            return
-        self._stop_damaged(partition, error)
+        if partition.offline is not None or not self._serves_on(partition):
+            self._stop_damaged(partition, error)
+        elif partition not in self._borne and partition.log.damage is not None:
+            self._bear(partition, partition.log.damage)
+
+    def _serves_on(self, partition: Partition) -> bool:
+        """Can a damaged replica lead with the rest of its log, and nobody else?"""
+        return partition.folder.offline is None and partition.log.lost.takes_appends and self._must_stay(partition)
+
+    def _bear(self, partition: Partition, damage: Damage) -> None:
+        _log.error("%s serves on what it can, since nobody else could lead: its log lost %s", partition, damage)
+        self._borne[partition] = damage
+        self._ticker.soon()
 
     def _stop_damaged(self, partition: Partition, error: TidelogError) -> None:
         self._borne.pop(partition, None)

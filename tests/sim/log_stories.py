@@ -353,6 +353,27 @@ def sparse_epochs(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
+    """A follower finds damage, and stops; before the controller hears of that, its leader is given up and it is
+    elected, the only member. It leads with what it has, until the old leader is back with everything and takes over."""
+    leader, rotten = on_two_nodes(sim, 1, segment_bytes="1000")
+    write(sim, 0, "a" * 100, 12)
+    sim.run_until(lambda: held(sim, rotten, 0) == 12, what="the follower has all")
+    log = log_of(sim, rotten, 0)
+    sim.kill(leader)
+    sim.run_for(1.5)
+    beats = sim.hold("Controller.Heartbeat", source=rotten)
+    sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
+    sim.scrub(rotten, TOPIC)
+    sim.run_until(lambda: fenced(sim, leader), what="the leader is fenced")
+    beats.release()
+    sim.run_until(lambda: leads(sim, rotten, 0), what="the damaged one leads with what it has")
+    write(sim, 0, "b", 3, acks="1")
+    sim.restart(leader)
+    sim.run_until(lambda: leads(sim, leader, 0), within=60, what="the old leader leads again")
+    sim.must_heal()
+
+
 ALL = (
     cut_below_what_the_checkpoint_says,
     cut_of_messages_without_epochs,
@@ -365,5 +386,6 @@ ALL = (
     page_cache_is_gone_with_the_power,
     one_corrupt_replica,
     rot_before_anybody_has_it,
+    follower_is_damaged_as_its_leader_dies,
     sparse_epochs,
 )

@@ -168,6 +168,12 @@ MUTANTS: Final = (
         "the rotten log is out of use",
     ),
     Mutant(
+        leaders.who_stopped_for_damage_never_leads,
+        "found",
+        log_stories.follower_is_damaged_as_its_leader_dies,
+        "the damaged one leads",
+    ),
+    Mutant(
         leaders.news_goes_to_streams_of_earlier_lives,
         "found",
         reader_stories.follower_back_in_a_quiet_topic,

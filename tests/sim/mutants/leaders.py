@@ -121,6 +121,16 @@ def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
     patch.setattr(node_partition.Partition, "_is_deaf", lambda *_: False)
 
 
+def who_stopped_for_damage_never_leads(patch: Patch) -> None:
+    """A damaged replica that was elected before the controller heard of it stays away, and so does everybody else."""
+    serves_on = replica_manager.ReplicaManager._serves_on
+
+    def while_it_serves(self: Any, partition: Any) -> bool:
+        return partition.offline is None and serves_on(self, partition)
+
+    patch.setattr(replica_manager.ReplicaManager, "_serves_on", while_it_serves)
+
+
 def reports_of_any_stream_count(patch: Patch) -> None:
     """What a follower holds is believed whichever of its streams says so, and in whichever epoch it was said."""
 
