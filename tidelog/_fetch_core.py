@@ -90,6 +90,8 @@ class Cursor:
     topic_id: TopicId | None = None
     """The life of the topic that is read: fixed by the first metadata after the assignment."""
     position: Offset | None = None
+    read_to: Offset = Offset(0)
+    """While the place to start from is looked up: all below was read, or passed over, before."""
     position_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Epoch of the record before `position`; unknown after a seek."""
     ahead: Offset = Offset(0)
@@ -125,7 +127,7 @@ class Cursor:
 
     def place(self, offset: Offset, epoch: LeaderEpoch) -> None:
         """Go on from this offset; what waits is dropped."""
-        self.position, self.position_epoch = offset, epoch
+        self.position, self.position_epoch, self.read_to = offset, epoch, Offset(0)
         self.ahead, self.ahead_epoch = offset, epoch
         self.drop()
 
@@ -336,7 +338,7 @@ class FetchCore:
                 return effects  # stale
             case PlaceFound(_, _, offset, _):
                 self._done(cursor)
-                cursor.place(offset, NO_LEADER_EPOCH)
+                cursor.place(max(offset, cursor.read_to), NO_LEADER_EPOCH)
                 effects.append(Ready())
             case EpochChecked(_, _, end, _):
                 self._done(cursor)
@@ -448,11 +450,12 @@ class FetchCore:
                 self._seek(cursor, effects)
 
     def _out_of_range(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
-        if self.policy.on_out_of_range != "raise":
+        where = self.policy.on_out_of_range
+        if where != "raise":
             if cursor.has_data:  # first what waits, then the jump
                 self._put_off(cursor, at)
             else:
-                cursor.start, cursor.position = self.policy.on_out_of_range, None
+                _jump(cursor, error, where)
             return
         told = OffsetOutOfRange(
             f"{cursor.topic_partition}: {error.message.rstrip('.')}. Seek to an offset that is there, or choose "
@@ -553,3 +556,12 @@ class FetchCore:
         if not cursor.leader_sought:
             cursor.leader_sought = True
             effects.append(FindLeader(cursor.topic_partition))
+
+
+def _jump(cursor: Cursor, error: OffsetOutOfRange, where: Where) -> None:
+    """Look up where to go on. Below the start of one node's log that is not before the position, even where the
+    leader's log, which has not heard of the deletion yet, begins before it: nothing is read twice."""
+    assert cursor.position is not None
+    if error.log_start is not None and cursor.position < error.log_start:
+        cursor.read_to = cursor.position
+    cursor.start, cursor.position = where, None

@@ -16,8 +16,8 @@ from tidelog._isolation import LEVELS
 from tidelog._network import Transport
 from tidelog._node_stream import NodeStream
 from tidelog._status import from_proto
-from tidelog.errors import TidelogError
-from tidelog.types import Endpoint, Isolation, TopicPartition
+from tidelog.errors import OffsetOutOfRange, TidelogError
+from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
 from tidelog.v1 import data_pb2
 
 Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | TidelogError], None]
@@ -78,7 +78,7 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
         for told in answer.partitions:
             topic_partition = self._open.pop(told.fetch_id, None)
             if topic_partition is not None:
-                self._answered(topic_partition, told.fetch_id, told if told.error is None else from_proto(told.error))
+                self._answered(topic_partition, told.fetch_id, told if told.error is None else _refusal(told))
 
     def _failed(self, unsent: Sequence[OpenFetch], cause: TidelogError) -> None:
         opened, self._open = self._open, {}
@@ -86,3 +86,11 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
             self._answered(topic_partition, number, cause)
         for fetch in unsent:
             self._answered(fetch.topic_partition, fetch.number, cause)
+
+
+def _refusal(told: wire.PartitionFetched) -> TidelogError:
+    assert told.error is not None
+    error = from_proto(told.error)
+    if isinstance(error, OffsetOutOfRange) and told.log_start_offset >= 0:
+        error.log_start = Offset(told.log_start_offset)
+    return error

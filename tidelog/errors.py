@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-from tidelog.types import EpochEnd, NodeAddress, RecordError, TopicPartition
+from tidelog.types import EpochEnd, NodeAddress, Offset, RecordError, TopicPartition
 
 
 class Retry(Enum):
@@ -186,6 +186,9 @@ class OffsetOutOfRange(
     TidelogError, code=1, kafka_name="OFFSET_OUT_OF_RANGE", status="OUT_OF_RANGE", retry=Retry.NEVER, written=False
 ):
     """The offset lies below the log start or above what may be read; the message gives both ends."""
+
+    log_start: Offset | None = None
+    """Where the log of the node begins that said so, where it did."""
 
 
 class OffsetNotAvailable(

@@ -278,6 +278,20 @@ def test_out_of_range_is_an_error_unless_a_jump_was_asked_for() -> None:
     assert place.where == "latest"
 
 
+def test_who_fell_behind_retention_is_not_sent_back() -> None:
+    """A leader that is deposed has deleted more than the next one has heard of: what was read is not read again. Where
+    the position lies above the log, which an unclean election has cut, it begins again as was asked for."""
+    for log_start, position in ((Offset(10), 5), (Offset(0), 2), (None, 2)):
+        desk = Desk(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="earliest"))
+        desk.ready(5)
+        error = OffsetOutOfRange("offset 5 is not in the log")
+        error.log_start = log_start
+        (place,) = desk.failed(error)
+        assert isinstance(place, FindPlace)
+        (fetch,) = opened(desk.handle(PlaceFound(key(), place.number, Offset(2), Millis(desk.now))))
+        assert fetch.offset == position
+
+
 def test_a_refusal_of_the_wrong_leader_with_a_hint_is_followed_at_once() -> None:
     desk = Desk()
     desk.ready()
