@@ -6,8 +6,8 @@ Kept true:
   2. The watermark is taken only after the records of its answer are appended, bounded by the log end, and never from a
      diverging answer.
   3. The log is cut by epochs, never by a watermark (KIP-101, KIP-279): at the smaller of the leader's end and its own
-     end of the largest epoch it has not above the leader's. With none in common it is emptied and begins at the
-     leader's start.
+     end of the largest epoch it has not above the leader's. With none in common it is emptied and begins where it
+     began, though not above the leader's end, nor below the leader's start.
   4. A log that ends below the leader's start begins anew there. One that ends above the leader's end is not reset: the
      leader's epochs say where it diverges.
   5. The log start follows the leader's, as far as records are known to be committed; never back.
@@ -203,8 +203,9 @@ class PartitionFollower:
     def _diverged(self, end: EpochEnd, answer: Answered) -> list[FollowerEffect]:
         log = self._log
         cut = common_end(answer.history, log.log_end, end)
-        if cut is None:
-            return self._restart(answer.log_start, "it has no epoch in common with the leader's log")
+        if cut is None:  # what is deleted here was committed: not before that, even where the leader still has it
+            offset = max(min(end.end_offset, log.log_start), answer.log_start)
+            return self._restart(offset, "it has no epoch in common with the leader's log")
         if cut <= log.log_start:
             return self._restart(
                 max(cut, answer.log_start), f"all of it lies above {cut}, where it stops agreeing with the leader"

@@ -279,6 +279,20 @@ def test_with_no_epoch_in_common_it_begins_anew_at_the_leaders_start() -> None:
     assert effect.offset == 40
 
 
+@pytest.mark.parametrize(
+    ("own_start", "leader_start", "begins"),
+    [(20, 17, 20), (18, 17, 18), (17, 18, 18), (21, 17, 20)],
+    ids=["deleted up to the epoch it led", "within", "the leader has deleted more", "never above what the leader has"],
+)
+def test_what_it_has_deleted_is_not_held_less_than_before(own_start: int, leader_start: int, begins: int) -> None:
+    """A member that led epoch 1 has nothing older left; the next leader ends at 20, in epoch 0."""
+    follower = Follower(log_start=own_start, log_end=22, held=22, history=((1, own_start),))
+    follower.fetch()
+    [effect] = follower.answer(diverging=(0, 20), log_start=leader_start)
+    assert isinstance(effect, RestartAt)
+    assert effect.offset == begins
+
+
 def test_what_begins_above_the_cut_begins_anew() -> None:
     follower = Follower(log_start=70, history=((3, 70),))
     follower.fetch()

@@ -237,6 +237,34 @@ def deletion_that_nobody_has_heard_of(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def member_has_only_its_own_epoch_left(sim: Simulation) -> None:
+    """A leader has deleted all that is older than its epoch when another takes over, who has not heard of that and has
+    nothing of its epoch. It begins anew, and not below what is committed: it is a member, and may lead next."""
+    p, first, second, third = three_replicas(sim)
+    write(sim, p, "a", 3)
+    sim.stop(first)
+    sim.run_until(lambda: leads(sim, second, p) or leads(sim, third, p), what="another leads")
+    leader = second if leads(sim, second, p) else third
+    sim.run_until(lambda: not sim.machines[first].up, within=45, what="the first has stopped")
+    sim.restart(first)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {first, second, third}, what="all are in sync")
+    sim.run_until(lambda: sim.leader(TOPIC, p) == leader and committed(sim, p) == 3, what="it leads still")
+    others = sorted({first, second, third} - {leader})
+    kept = [sim.hold("Data.FetchStream", source=leader, target=node, part="answer") for node in others]
+    sim.produce(TOPIC, b"of its epoch", acks="1", partition=p).wait()
+    log = log_of(sim, leader, p)
+    log.roll(log.folder.clock.wall_ms())
+    delete_below(sim, leader, p, 3)
+    log.delete_old_segments(log.folder.clock.wall_ms())
+    sim.elect(TOPIC, p)
+    sim.run_until(lambda: leads(sim, first, p), what="the preferred one leads again")
+    sim.run_until(lambda: end(sim, leader, p) == 3, what="the other has begun anew")
+    assert log_of(sim, leader, p).log_start_offset == 3
+    for answers in kept:
+        answers.let_pass()
+    sim.must_heal()
+
+
 # --- 13. durability changed under way ---------------------------------------------------------------------------------
 
 
@@ -382,6 +410,7 @@ ALL = (
     one_of_two_folders_is_gone,
     compaction_stops_at_the_watermark,
     deletion_that_nobody_has_heard_of,
+    member_has_only_its_own_epoch_left,
     durability_is_fixed,
     page_cache_is_gone_with_the_power,
     one_corrupt_replica,

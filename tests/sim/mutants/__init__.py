@@ -199,6 +199,12 @@ MUTANTS: Final = (
         "of an older epoch was answered",
     ),
     # followers
+    Mutant(
+        followers.who_deleted_more_than_the_leader_begins_at_its_start,
+        "found",
+        log_stories.member_has_only_its_own_epoch_left,
+        MEMBER_LACKS,
+    ),
     Mutant(followers.a_watermark_comes_before_the_cut, "S7", stories.watermark_of_a_diverging_answer, MIXED),
     Mutant(followers.an_answer_counts_for_any_fetch, "S7", stories.late_answer, "lost offsets 8|offset 8 is missing"),
     Mutant(

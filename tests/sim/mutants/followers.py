@@ -132,6 +132,18 @@ def a_log_too_short_is_not_begun_anew(patch: Patch) -> None:
     )
 
 
+def who_deleted_more_than_the_leader_begins_at_its_start(patch: Patch) -> None:
+    """Below what is committed, where that is all that it has left."""
+    diverged = follower.PartitionFollower._diverged
+
+    def from_the_leaders_start(self: Any, end: Any, answer: Any) -> list[Any]:
+        if epochs.common_end(answer.history, self._log.log_end, end) is not None:
+            return diverged(self, end, answer)
+        return self._restart(answer.log_start, "it has no epoch in common with the leader's log")  # type: ignore[no-any-return]
+
+    patch.setattr(follower.PartitionFollower, "_diverged", from_the_leaders_start)
+
+
 def a_log_begins_where_it_was_told_to(patch: Patch) -> None:
     """A follower that began anew within a batch takes no batch that begins before."""
     patch.setattr(follower_log, "_begins_below", lambda *_: None)
