@@ -112,6 +112,7 @@ def test_a_topic_deleted_meanwhile_ends_the_fetch(cluster: Cluster) -> None:
     slow = reading(cluster, 0, max_wait_ms=60_000)
     cluster.manager(1)._delete(cluster.partition(1).key, "the test deletes it")
     cluster.until(slow.done, within=0.1)
+    assert error_of(slow.result()) == "NOT_LEADER_OR_FOLLOWER"
     release(cluster)
     cluster.run(0.1)
 

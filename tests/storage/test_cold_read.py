@@ -191,9 +191,14 @@ def test_what_became_visible_meanwhile_is_given_and_no_more() -> None:
 
 def test_a_closed_log_may_go_while_it_is_read() -> None:
     bench = filled()
-    ticket = begin(bench.log, bench.log.active.base_offset)
+    base = bench.log.active.base_offset
+    there = bytes(bench.log.fetch(base, 1 << 20, EVERYTHING).records)
+    ticket = begin(bench.log, base)
     bench.folder.delete_log(bench.log.topic_partition)
     ticket.run()
+    assert isinstance(ticket, BytesRead)
+    assert there.startswith(bytes(ticket.data))
+    assert ticket.data
     ticket.release()
 
 
