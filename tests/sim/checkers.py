@@ -343,9 +343,10 @@ class Checkers:
             )
 
     def _many_hold_it(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
-        """As many as a majority of the voters hold what is committed; others count too: the set may be changing."""
+        """As many as a majority of the voters hold what is committed; others count too: the set may be changing. The
+        record that takes a voter out is committed by a majority of those that stay."""
         holding = sorted(name for name, held in self._metadata_held.items() if held >= ledger.end)
-        if len(holding) <= self._voters // 2:
+        if len(holding) <= (self._voters - 1) // 2:
             raise Violation(
                 f"{replica.name}: {node} commits everything below {ledger.end}, which only {', '.join(holding)} of "
                 f"{self._voters} voters hold"
