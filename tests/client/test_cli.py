@@ -132,7 +132,7 @@ def test_what_was_not_written_fails_the_command(cluster: MemoryCluster, tidelog:
     assert tidelog("produce", "orders", typed=b"1\n2\n") == 1
     assert tidelog.err == "0 records acknowledged, 2 not written\ntidelog: no key\n"
     cluster.nodes[0].on_produce = lambda entry: LeadershipLost("node 0 stopped leading")
-    assert tidelog("produce", "orders", typed=b"1\n") == 1
+    assert tidelog("produce", "orders", "--timeout", "1", typed=b"1\n") == 1
     assert "1 of unknown outcome" in tidelog.err
     assert "nobody can tell" in tidelog.err
 
