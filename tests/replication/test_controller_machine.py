@@ -12,10 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from replication.controller import PRODUCER_ID_BLOCK
 from replication.controller_events import AllocateProducerIds, DeleteTopic, ElectionType, ElectLeaders, ProducerIdBlock
 from replication.elections import electable
-from replication.image import EMPTY, ClusterImage, apply
+from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
 from replication.metadata import LOST_FOLDER, PartitionChangeRecord
+from replication.node_standing import Standing, standing_of
 from tests.replication.controlled import Controlled, folder
-from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId, PartitionKey
+from tidelog.errors import TidelogError
+from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeEpoch, NodeId, PartitionKey
 
 NODES = (1, 2, 3, 4)
 nodes = st.sampled_from(NODES)
@@ -28,59 +30,109 @@ class Volume:
     folder_id: FolderId
     numbers: list[int] = field(default_factory=lambda: [-1])
 
+    def copy(self) -> Volume:
+        """As it was before the last registration was written into it."""
+        return Volume(self.folder_id, self.numbers[:-1])
+
+
+FIRST, SECOND = 0, 1
+"""Each node has two volumes. The first one holds the metadata log: a node without it ends."""
+which = st.sampled_from([FIRST, SECOND])
+
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Nodes come and go, folders are lost or put back, commits lag, the controller changes."""
+    """Nodes come and go, folders fail, are lost or put back, commits lag, the controller changes."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
         self.world = Controlled(seed)
         self.lives = dict.fromkeys(NODES, 0)
-        self.volumes = {node: Volume(folder(node)) for node in NODES}
-        self.holders: dict[tuple[PartitionKey, int], Volume] = {}  # on which volume a member held all when it joined
+        self.volumes = {node: [Volume(folder(node)), Volume(folder(50 + node))] for node in NODES}
+        self.named: dict[int, list[Volume]] = {}  # the volumes with which the process of a node registered
+        self.failed: set[int] = set()  # nodes whose second volume has failed under the process that is registered
+        self.told: dict[tuple[int, FolderId], NodeEpoch] = {}  # in which registration the controller heard of that
+        self.holders: dict[tuple[PartitionKey, int], Volume | None] = {}  # on which volume a member held all
         self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
         self.seen: ClusterImage = self.world.image
         self.checked, self.walked = 0, EMPTY
         self.counted, self.before = 0, EMPTY
         self.complete: dict[PartitionKey, set[NodeId]] = {}
         for node in NODES:
-            self.restart(node, reboot=False)
+            self.restart(node, reboot=False, without_second=False)
             self.heartbeat(node, ready=True, drain=False)
-        self.create("a", partitions=2, replicas=3, durable=True, minimum=2)
+        self.create("a", partitions=4, replicas=3, durable=True, minimum=2)
 
     # --- what happens to nodes ---
 
-    @rule(node=nodes, reboot=st.booleans())
-    def restart(self, node: int, reboot: bool) -> None:
-        self.restart_on(node, self.volumes[node], reboot=reboot)
+    @rule(node=nodes, reboot=st.booleans(), without_second=st.booleans())
+    def restart(self, node: int, reboot: bool, without_second: bool = False) -> None:
+        """without_second: that one cannot be read when it starts, as if it were not there."""
+        self.restart_on(node, self.volumes[node], reboot=reboot, without_second=without_second)
 
-    @rule(node=nodes)
-    def restart_with_an_empty_folder(self, node: int) -> None:
-        self.restart_on(node, Volume(folder(100 * node + self.lives[node])))
+    @rule(node=nodes, which=which)
+    def restart_with_an_empty_folder(self, node: int, which: int = FIRST) -> None:
+        volumes = list(self.volumes[node])
+        volumes[which] = Volume(folder(100 * node + 1_000 * which + self.lives[node]))
+        self.restart_on(node, volumes)
 
-    @rule(node=nodes)
-    def restart_with_a_copy(self, node: int) -> None:
-        volume = self.volumes[node]
-        if len(volume.numbers) > 1:
-            self.restart_on(node, Volume(volume.folder_id, volume.numbers[:-1]))
+    @rule(node=nodes, which=which)
+    def restart_with_a_copy(self, node: int, which: int = FIRST) -> None:
+        volumes = list(self.volumes[node])
+        if len(volumes[which].numbers) > 1:
+            volumes[which] = volumes[which].copy()
+            self.restart_on(node, volumes)
 
-    def restart_on(self, node: int, volume: Volume, *, reboot: bool = False) -> None:
+    def restart_on(
+        self, node: int, volumes: list[Volume], *, reboot: bool = False, without_second: bool = False
+    ) -> None:
         """The process before it is gone only once the registration is accepted."""
         life = self.lives[node] = self.lives[node] + 1
         boot = f"boot {life}".encode() if reboot else b"boot"
-        self.world.register(node, life=life, folders={volume.folder_id: volume.numbers[-1]}, boot=boot)
+        named = volumes[:SECOND] if without_second else volumes
+        numbers = {volume.folder_id: volume.numbers[-1] for volume in named}
+        self.world.register(node, life=life, folders=numbers, boot=boot)
         if self.world.node(node).incarnation.int == node * 1_000 + life:
-            self.volumes[node] = volume
+            self.volumes[node], self.named[node] = volumes, named
+            self.failed.discard(node)
 
     @rule(node=nodes, ready=st.booleans(), drain=st.sampled_from([False, False, False, True]))
     def heartbeat(self, node: int, ready: bool, drain: bool) -> None:
         number = self.world.numbers.get(NodeId(node))
         if number is None:
             return
-        numbers = self.volumes[node].numbers
-        if ready and not drain and self.world.node(node).node_epoch == number and numbers[-1] != number:
-            numbers.append(number)  # fsynced before it says that it is ready
-        self.world.beat(node, ready=ready, drain=drain)
+        working = self.working(node)
+        if ready and not drain and self.world.node(node).node_epoch == number:
+            if node in self.failed and self.volumes[node][SECOND].numbers[-1] != number:
+                return  # it failed before the number was in it: the node ends
+            for volume in working:  # fsynced before it says that it is ready
+                if volume.numbers[-1] != number:
+                    volume.numbers.append(number)
+        offline = [volume.folder_id for volume in self.named[node] if volume not in working]
+        late = standing_of(self.world.node(node)) is Standing.GONE and not drain  # it has said good-bye since
+        answer = self.world.beat(node, ready=ready, drain=drain, offline=offline)
+        if not late and not isinstance(answer, TidelogError):
+            self.told |= {(node, folder_id): number for folder_id in offline}
+
+    def working(self, node: int) -> list[Volume]:
+        """The volumes that the process of a node named, and that have not failed since."""
+        return self.named[node][:SECOND] if node in self.failed else self.named[node]
+
+    @rule(node=nodes)
+    def second_folder_fails(self, node: int) -> None:
+        """The node says so at once. What lies in its first folder is not touched."""
+        entry = self.world.node(node)
+        if len(self.named[node]) == 1:
+            return
+        self.failed.add(node)
+        failed = self.volumes[node][SECOND].folder_id
+        elsewhere = [
+            state
+            for state in self.world.image.partitions()
+            if node not in state.replicas or state.folder_of(NodeId(node)) != failed
+        ]
+        self.heartbeat(node, ready=True, drain=False)
+        if standing_of(entry) is Standing.SERVING:
+            assert [self.world.image.partition(state.key) for state in elsewhere] == elsewhere
 
     @rule(ms=st.integers(1, 3_000), alive=st.sets(nodes))
     def time_passes(self, ms: int, alive: set[int]) -> None:
@@ -149,7 +201,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.world.propose(last, state=state, epochs={last: self.world.image.nodes[last].node_epoch})
         self.time_passes(3_000, set(NODES) - {last})
         returns = data.draw(st.sampled_from([self.restart_with_a_copy, self.restart_with_an_empty_folder]))
-        returns(last)
+        returns(last, data.draw(which))
         self.heartbeat(last, ready=True, drain=False)
 
     @rule(hold=st.booleans())
@@ -202,14 +254,38 @@ class ControllerMachine(RuleBasedStateMachine):
         """The very folder that the metadata names, on the very volume on which it was in sync."""
         for state in self.world.image.partitions():
             for member in state.counted_on:
-                self.holders.setdefault((state.key, member), self.volumes[member])
+                self.holders.setdefault((state.key, member), self.volume_of(state, member))
             for replica in set(state.replicas) - state.counted_on:
                 self.holders.pop((state.key, replica), None)
             if state.leader != NO_NODE:
-                assert self.holders[state.key, state.leader] is self.volumes[state.leader]
                 mine = state.folder_of(state.leader)
+                held_on = self.holders[state.key, state.leader]
+                assert held_on is not None and held_on is self.volume_of(state, state.leader)
                 assert mine != LOST_FOLDER
                 assert mine in {named.folder_id for named in self.world.image.nodes[state.leader].folders}
+
+    def volume_of(self, state: PartitionState, node: NodeId) -> Volume | None:
+        """The node's volume that the metadata name for this replica, None where it has no such one."""
+        mine = state.folder_of(node)
+        return next((volume for volume in self.volumes[node] if volume.folder_id == mine), None)
+
+    @invariant()
+    def nobody_leads_or_follows_in_a_folder_that_is_known_to_have_failed(self) -> None:
+        """Until its node registers again (KIP-858). The last member of a set stays, and does not lead."""
+        for state in self.world.image.partitions():
+            for replica in state.replicas:
+                number = self.told.get((replica, state.folder_of(replica)))
+                if number is not None and number == self.world.image.nodes[replica].node_epoch:
+                    assert state.leader != replica
+                    assert replica not in state.isr or state.isr == (replica,)
+
+    @invariant()
+    def only_folders_that_have_failed_are_offline(self) -> None:
+        for node in self.world.image.nodes.values():
+            offline = {each.folder_id for each in node.offline_folders}
+            told = {place for (node_id, place), number in self.told.items() if (node_id, number) == _registered(node)}
+            assert offline == told
+            assert not offline & {each.folder_id for each in node.folders}
 
     @invariant()
     def leaders_and_eligible_replicas_have_all_that_can_be_committed(self) -> None:
@@ -264,6 +340,10 @@ class ControllerMachine(RuleBasedStateMachine):
                         assert not any(electable(self.walked, before, member) for member in before.isr)
                 self.walked = apply(self.walked, [(offset, record)])
         self.checked = len(self.world.batches)
+
+
+def _registered(node: NodeRegistration) -> tuple[int, NodeEpoch]:
+    return node.node_id, node.node_epoch
 
 
 TestController = ControllerMachine.TestCase
