@@ -11,6 +11,8 @@ Kept true:
      sequence, codec and timestamp type; count and largest timestamp are those of the records left.
   2. A batch that loses everything goes, unless a producer's last sequence or the round's last offset hangs on it: then
      its header stays. v0 and v1 have no such header: there the last message itself stays.
+     Of an active producer one marker of its newest coordinator epoch stays whole, so that a replica which is made from
+     this log refuses an older coordinator. Kafka's goes with the others.
   3. Records above the map's latest offset were not looked at, and stay.
 Left to others: which batches there are (cleaner.py), transactions (cleaned_transactions.py).
 Source: Kafka's Cleaner.cleanInto and MemoryRecords.filterTo.
@@ -25,6 +27,7 @@ from typing import NamedTuple
 from storage.cleaned_transactions import CleanedTransactions
 from storage.files import Buffer
 from storage.offset_map import OffsetMap
+from storage.producer_entry import read_marker
 from tidelog.errors import TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.builder import build_batch, empty_batch
@@ -36,10 +39,11 @@ from tidelog.types import Millis, Offset, ProducerId, TimestampType
 
 class LastRecord(NamedTuple):
     """The last that the log has of an active producer: its last batch's last offset, or, where the last thing was a
-    marker, None and the epoch of that."""
+    marker, None and the epoch of that. coordinator_epoch: of its last marker, -1 where it has none."""
 
     last_data_offset: Offset | None
     producer_epoch: int
+    coordinator_epoch: int
 
 
 @dataclass(slots=True)
@@ -58,6 +62,7 @@ class BatchFilter:
     """The rules of one round of cleaning."""
 
     __slots__ = (
+        "_coordinators_told",
         "_delete_retention_ms",
         "_map",
         "_now",
@@ -81,6 +86,8 @@ class BatchFilter:
         """upper_bound: where the round ends."""
         self._map, self._transactions, self._producers = offsets, transactions, producers
         self._now, self._delete_retention_ms, self._upper_bound = now, delete_retention_ms, upper_bound
+        self._coordinators_told: set[ProducerId] = set()
+        """Producers of whose newest coordinator epoch the walk has met a marker."""
         self.keep_old_tombstones = True
         """Of v0 and v1, in the segment that the next batches come from."""
         self.stats = FilterStats()
@@ -142,12 +149,24 @@ class BatchFilter:
     def _left_of_marker(self, batch: RecordBatch, droppable: bool) -> Buffer | None:
         self.stats.records_read += batch.count
         horizon = batch.delete_horizon_ms
-        if not batch.count or (droppable and horizon is not None and horizon <= self._now):
+        is_over = droppable and horizon is not None and horizon <= self._now
+        if not batch.count or (not self._tells_coordinator(batch) and is_over):
             return self._without_records(batch)
         self.stats.records_kept += batch.count
         if droppable and horizon is None:
             return _rebuilt(batch, batch.record_list(), Millis(self._now + self._delete_retention_ms))
         return batch.buffer
+
+    def _tells_coordinator(self, batch: RecordBatch) -> bool:
+        """Is this the first marker of its active producer's newest coordinator epoch? Raises CorruptRecord."""
+        last = self._producers.get(batch.producer_id)
+        if last is None or batch.producer_id in self._coordinators_told:
+            return False
+        marker = read_marker(batch)
+        if marker is None or marker.coordinator_epoch != last.coordinator_epoch:
+            return False
+        self._coordinators_told.add(batch.producer_id)
+        return True
 
     def _whole(self, batch: RecordBatch) -> Buffer:
         self.stats.records_read += batch.count

@@ -86,7 +86,9 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
             cleanable.first_dirty,
             log.aborted_transactions(segments[0].base_offset, cleanable.end),
             {
-                state.producer_id: LastRecord(state.batches[-1].last_offset if state.batches else None, state.epoch)
+                state.producer_id: LastRecord(
+                    state.batches[-1].last_offset if state.batches else None, state.epoch, state.coordinator_epoch
+                )
                 for state in log.active_producers()
             },
             map_bytes,

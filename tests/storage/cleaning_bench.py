@@ -77,10 +77,10 @@ class CleaningBench(Bench):
         self.sequences[producer] = sequence + len(records)
         return self._append(builder.build())
 
-    def end(self, producer: int, *, commit: bool, timestamp: int = NOW, epoch: int = 0) -> int:
+    def end(self, producer: int, *, commit: bool, timestamp: int = NOW, epoch: int = 0, coordinator: int = 0) -> int:
         """Append the marker that ends the producer's transaction. Returns its offset."""
         data = control_batch(
-            EndTxnMarker(commit, 0),
+            EndTxnMarker(commit, coordinator),
             timestamp=timestamp,
             base_offset=self.log.log_end_offset,
             leader_epoch=0,

@@ -51,7 +51,9 @@ def test_an_abort_marker_goes_after_its_records_and_its_horizon() -> None:
     bench.produce(7, (A, b"aborted"), transactional=True)
     marker = bench.end(7, commit=False)
     bench.produce(7, (C, b"so that the marker is not its last"))
-    for n, (now, left) in enumerate([(NOW, [marker]), (NOW, [marker]), (NOW + 999, [marker]), (NOW + 1000, [])]):
+    newer = _ended_by_a_newer_coordinator(bench)
+    both = [marker, newer]
+    for n, (now, left) in enumerate([(NOW, both), (NOW, both), (NOW + 999, both), (NOW + 1000, [newer])]):
         bench.put((B, b"%d" % n))
         bench.settle()
         clean(bench.log, now)
@@ -64,20 +66,53 @@ def test_a_commit_marker_stays_while_a_record_of_its_transaction_does() -> None:
     bench.produce(7, (A, b"1"), transactional=True)
     marker = bench.end(7, commit=True)
     bench.produce(7, (C, b"later"))
+    newer = _ended_by_a_newer_coordinator(bench)
     bench.put((B, b"1"))
     bench.settle()
     for _ in range(3):
         clean(bench.log, NOW + DAY)
         bench.put((B, b"1"))
         bench.settle()
-    assert markers_of(bench.log) == [marker]
+    assert markers_of(bench.log) == [marker, newer]
     bench.put((A, b"2"))
     bench.settle()
     for n in range(3):
         clean(bench.log, NOW + DAY + n)
         bench.put((B, b"1"))
         bench.settle()
-    assert markers_of(bench.log) == []
+    assert markers_of(bench.log) == [newer]
+
+
+def test_one_marker_of_the_newest_coordinator_stays_for_its_epoch() -> None:
+    """A replica that is made from the compacted log refuses an older coordinator too, which Kafka's would hear."""
+    bench = CleaningBench(replace(COMPACTED, delete_retention_ms=0))
+    markers = []
+    for coordinator in (0, 1, 1, 2, 2, 2):
+        bench.produce(7, (A, b"1"), transactional=True)
+        markers.append(bench.end(7, commit=True, coordinator=coordinator))
+    bench.produce(7, (C, b"so that no batch of the last transaction stays for its sequence"))
+    bench.put((A, b"2"))
+    for n in range(3):
+        bench.settle()
+        clean(bench.log, NOW + DAY + n)
+        bench.put((B, b"1"))
+    assert markers_of(bench.log) == [markers[3]]
+    _forget_snapshots(bench)
+    assert [state.coordinator_epoch for state in bench.log.active_producers()] == [2]
+
+
+def _ended_by_a_newer_coordinator(bench: CleaningBench) -> int:
+    """A transaction without records in the log. Returns its marker's offset: the one that stays for its epoch."""
+    return bench.end(7, commit=True, coordinator=1)
+
+
+def _forget_snapshots(bench: CleaningBench) -> None:
+    """Start again with what the batches tell."""
+    for name in bench.files.list(bench.log.path):
+        if name.endswith(".snapshot"):
+            bench.files.remove(f"{bench.log.path}/{name}")
+    bench.files.sync_folder(bench.log.path)
+    bench.crash(seed=1)
 
 
 def test_transactions_across_segments_are_seen_whole() -> None:
@@ -110,11 +145,7 @@ def test_the_last_batch_of_a_producer_stays_for_its_sequence() -> None:
         (8, 0, 0),
         (-1, 2, -1),
     ]
-    for name in bench.files.list(bench.log.path):
-        if name.endswith(".snapshot"):
-            bench.files.remove(f"{bench.log.path}/{name}")
-    bench.files.sync_folder(bench.log.path)
-    bench.crash(seed=1)
+    _forget_snapshots(bench)
     assert {(s.producer_id, s.last_sequence) for s in bench.log.active_producers()} == {
         (s.producer_id, s.last_sequence) for s in states
     }
