@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
@@ -136,6 +137,10 @@ class Machine:
         self._safety = Safety(self.disk)
         self._note(f"{self.life_name} starts")
         process.run(self._assemble, process)
+
+    def configure_voters(self, count: int) -> None:
+        """From its next life on the node's configuration says that so many are to vote."""
+        self._config = replace(self._config, quorum=replace(self._config.quorum, voters=count))
 
     def _assemble(self, process: Process) -> None:
         self.node = Node(

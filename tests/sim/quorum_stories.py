@@ -101,7 +101,7 @@ def all_processes_killed(sim: Simulation) -> None:
     began = sim.loop.time()
     for partition in range(3):
         write(sim, partition, "b", 1)
-    assert sim.loop.time() - began < 1.5
+    assert sim.loop.time() - began < 1.5, "they have waited for a leader that is none any more"
     sim.must_heal()
 
 
@@ -284,7 +284,7 @@ def draining_controller_hands_over(sim: Simulation) -> None:
     sim.run_until(lambda: not sim.machines[old].up, within=45, what="it has stopped")
     stopped_at = sim.loop.time()
     wait_active(sim, but=old)
-    assert sim.loop.time() - stopped_at < 0.5
+    assert sim.loop.time() - stopped_at < 0.5, "nobody was named"
     sim.must_heal()
 
 
@@ -409,6 +409,29 @@ def emptied_first_node(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def configured_voters_are_none_yet(sim: Simulation) -> None:
+    """Scenario 16: a cluster of one voter is to have three. Until its log says so the configuration makes nobody a
+    voter: two nodes that missed the last decisions elect none of them, however long the one that has them is away."""
+    sim.start(nodes=3, voters=1, topics=())
+    for node in (1, 2):
+        sim.kill(node)
+    sim.create_topic("missed", replicas=1, wait=False)
+    sim.run_until(lambda: sim.image().topic("missed") is not None, what="the only voter decides alone")
+    sim.kill(0)
+    for node in sim.nodes:
+        sim.machines[node].configure_voters(3)
+    for node in (1, 2):
+        sim.restart(node)
+    sim.never(lambda: active(sim) >= 0, seconds=10, what="elected by those who are only configured to vote")
+    sim.restart(0)
+    sim.run_until(lambda: voters_but(sim, -1) == [0, 1, 2], within=10, what="the only voter lets the others vote")
+    assert sim.image().topic("missed") is not None
+    sim.power_off(0)
+    wait_active(sim, but=0)
+    sim.create_topic(TOPIC, partitions=1, replicas=2, wait=False)
+    sim.must_heal()
+
+
 def _leads(sim: Simulation, node: int) -> bool:
     state = core(sim, node)
     return state is not None and state.leads
@@ -436,4 +459,5 @@ ALL = (
     emptied_voter_votes_again,
     short_log_gets_no_vote,
     emptied_first_node,
+    configured_voters_are_none_yet,
 )

@@ -570,6 +570,7 @@ def full_disk(sim: Simulation, *, of_the_leader: bool) -> None:
     sim.run_until(lambda: all(one.done for one in sent), what="with room all are written")
     assert sent[-1].fate is Fate.ACKNOWLEDGED
     assert not any(one.fate is Fate.REFUSED for one in sent)
+    sim.run_until(lambda: node in sim.isr(TOPIC, p), what="it goes on by itself")
     sim.must_heal()
 
 

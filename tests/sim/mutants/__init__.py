@@ -290,6 +290,14 @@ MUTANTS: Final = (
         controllers.the_silent_are_not_fenced, "fencing", replication_stories.watermark_is_no_cut, "a follower leads"
     ),
     Mutant(controllers.fencing_changes_no_partition, "fencing", replication_stories.watermark_is_no_cut, FENCED_MEMBER),
+    Mutant(
+        controllers.fencing_changes_no_partition,
+        "fencing",
+        controller_stories.node_replaced_by_an_empty_one,
+        FENCED_MEMBER,
+    ),
+    Mutant(controllers.the_silent_are_not_fenced, "fencing", quorum_stories.leader_failure, "is acknowledged again"),
+    Mutant(controllers.the_silent_are_not_fenced, "fencing", quorum_stories.majority_reachable, "both are fenced"),
     Mutant(controllers.any_folder_will_do, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
     Mutant(
         controllers.copies_of_folders_are_not_noticed,
@@ -502,6 +510,12 @@ MUTANTS: Final = (
         replication_stories.leader_with_a_full_disk,
         "a record finds no room",
     ),
+    Mutant(
+        disks.a_full_disk_is_a_broken_one,
+        "full disk",
+        replication_stories.follower_with_a_full_disk,
+        "it goes on by itself",
+    ),
     # producers
     Mutant(
         producers.sequences_are_not_checked, "producers", producer_stories.later_batch_comes_through, "was sent later"
@@ -564,6 +578,26 @@ MUTANTS: Final = (
         "S16",
         quorum_stories.emptied_voter_votes_again,
         f"{TWO_LEADERS}|elected by a folder that is no voter",
+    ),
+    Mutant(quorum.one_voter_commits, "quorum", quorum_stories.initial_election, "of 3 voters hold"),
+    Mutant(
+        quorum.who_leads_no_more_names_nobody,
+        "quorum",
+        quorum_stories.draining_controller_hands_over,
+        "nobody was named",
+    ),
+    Mutant(
+        quorum.who_leads_no_more_names_nobody,
+        "quorum",
+        quorum_stories.all_processes_killed,
+        "waited for a leader that is none",
+        3,
+    ),
+    Mutant(
+        quorum.the_configuration_says_who_votes,
+        "S16",
+        quorum_stories.configured_voters_are_none_yet,
+        f"{TOO_SHORT}|elected by those who are only configured",
     ),
     Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
     Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),

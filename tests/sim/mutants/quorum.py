@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from node import cluster_formation, quorum_driver, quorum_fetcher
+from node import cluster_formation, metadata_log, metadata_node, quorum_addresses, quorum_driver, quorum_fetcher
 from replication import ballot, quorum, quorum_books, quorum_log_view, voter_changes
 from replication.quorum_roles import Cause, Role
+from replication.voters import ReplicaKey, VoterSet
 from tests.sim.mutants.mutant import Patch
 from tidelog.types import LeaderEpoch
 
@@ -66,6 +68,34 @@ def any_folder_of_a_node_votes(patch: Patch) -> None:
 
     asked = quorum.Quorum._vote_asked
     patch.setattr(quorum.Quorum, "_vote_asked", vote_asked)
+
+
+def the_configuration_says_who_votes(patch: Patch) -> None:
+    """Where more nodes are to vote than the log names, those of the list do, whatever the log says."""
+
+    def begin(self: Any, config: Any, *given: Any, **named: Any) -> None:
+        begin_with(self, config, *given, **named)
+        listed[self.metadata] = config.quorum.voters
+
+    def view(self: Any) -> Any:
+        seen, nodes = view_of(self), self.replayed().nodes
+        members = sorted(ReplicaKey(node, nodes[node].folders[0].folder_id) for node in nodes)[: listed.get(self, 0)]
+        return replace(seen, voters=VoterSet(tuple(members))) if len(members) > len(seen.voters.members) else seen
+
+    def of(self: Any, node_id: Any) -> Any:
+        return address_of(self, node_id) or self._nodes[node_id]
+
+    listed: dict[Any, int] = {}
+    begin_with, view_of = metadata_node.MetadataNode.__init__, metadata_log.MetadataLog.view
+    address_of = quorum_addresses.QuorumAddresses.of
+    patch.setattr(quorum_addresses.QuorumAddresses, "of", of)
+    patch.setattr(metadata_node.MetadataNode, "__init__", begin)
+    patch.setattr(metadata_log.MetadataLog, "view", view)
+
+
+def who_leads_no_more_names_nobody(patch: Patch) -> None:
+    """A leader that stops, or was killed, lets the others find out by themselves."""
+    patch.setattr(quorum.Quorum, "_send_end_epoch", lambda _: None)
 
 
 def nobody_is_asked_before_an_epoch_begins(patch: Patch) -> None:
