@@ -39,6 +39,9 @@ class ColdReads:
         self._busy: dict[OpenFetch, ReadTicket | None] = {}
         """Being read: None; or read, and not given yet."""
         self._queue: dict[OpenFetch, None] = {}
+        """Waiting for a place: there is none while somebody waits here."""
+        self._called: dict[OpenFetch, None] = {}
+        """Those whose turn has come, until they are looked at: a place is kept for each."""
 
     def __contains__(self, fetch: OpenFetch) -> bool:
         """Does this fetch wait for a disk, or for its turn?"""
@@ -48,56 +51,63 @@ class ColdReads:
         """What the fetch asks of the log; None where that has to be read first: the fetch is `ready` then. Raises as
         `Log.read`."""
         ticket = self._busy.pop(fetch, None)
+        self._called.pop(fetch, None)
         try:
             if fetch.cold_tries > TRIES_MAX:
                 return log.fetch(fetch.next_offset, fetch.max_bytes, fetch.isolation)
             found = log.try_fetch(fetch.next_offset, fetch.max_bytes, fetch.isolation, ticket)
+            if isinstance(found, LogRead):
+                self._queue.pop(fetch, None)
+                return found
+            if self._is_full:
+                found.release()
+                self._queue[fetch] = None
+            else:
+                self._begin(fetch, log, found)
+            return None
         finally:
             if ticket is not None:
                 ticket.release()
-                self._begin_next()
-        if isinstance(found, LogRead):
-            return found
-        if len(self._busy) >= AT_ONCE:
-            found.release()
-            self._queue[fetch] = None
-        else:
-            self._begin(fetch, log, found)
-        return None
+            self._call_next()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._busy) + len(self._called) >= AT_ONCE
 
     def _begin(self, fetch: OpenFetch, log: Log, ticket: ReadTicket) -> None:
+        self._queue.pop(fetch, None)
         self._busy[fetch] = None
         fetch.cold_tries += 1
         log.folder.reader.submit(ticket.run, lambda failure: self._done(fetch, ticket, failure))
 
     def _done(self, fetch: OpenFetch, ticket: ReadTicket, failure: BaseException | None) -> None:
-        if fetch.ended:
-            ticket.release()
-            del self._busy[fetch]
-            self._begin_next()
-            return
-        if failure is None:
+        if failure is None and not fetch.ended:
             self._busy[fetch] = ticket
-        else:
-            if not isinstance(failure, OSError | BrokenChain | CorruptIndex | TidelogError):
-                raise failure
-            ticket.release()
-            del self._busy[fetch]
+            self._ready(fetch)
+            return
+        ticket.release()
+        del self._busy[fetch]
+        self._call_next()
+        if not (failure is None or isinstance(failure, OSError | BrokenChain | CorruptIndex | TidelogError)):
+            raise failure
+        if not fetch.ended:
             fetch.cold_tries = TRIES_MAX + 1
-            self._begin_next()
-        self._ready(fetch)
+            self._ready(fetch)
 
-    def _begin_next(self) -> None:
-        if self._queue:
+    def _call_next(self) -> None:
+        """Every place is for somebody, while there are some who wait: it may have come free in any way."""
+        while self._queue and not self._is_full:
             fetch = next(iter(self._queue))
             del self._queue[fetch]
+            self._called[fetch] = None
             self._ready(fetch)
 
     def drop(self, fetch: OpenFetch) -> None:
         """The fetch has ended."""
         self._queue.pop(fetch, None)
+        self._called.pop(fetch, None)
         ticket = self._busy.get(fetch)
         if ticket is not None:
             ticket.release()
             del self._busy[fetch]
-            self._begin_next()
+        self._call_next()

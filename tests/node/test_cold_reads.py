@@ -133,3 +133,20 @@ def test_a_disk_that_fails_takes_the_folder_offline_as_ever(cluster: Cluster) ->
     cluster.until(slow.done)
     assert error_of(slow.result()) in ("KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER")
     assert cluster.folder(1).offline is not None
+
+
+def test_those_whose_turn_has_come_when_memory_has_it_after_all_let_the_next_have_theirs(cluster: Cluster) -> None:
+    """Another reader had the disk bring it meanwhile."""
+    everything = reading(cluster, *range(PARTITIONS), max_wait_ms=60_000)
+    cluster.machines[1].disk.is_cold = None
+    release(cluster)
+    cluster.until(everything.done, within=0.1)
+    assert values(everything.result()) == [[b"a", b"b"]] * PARTITIONS
+
+
+def test_those_that_are_refused_when_their_turn_has_come_let_the_next_have_theirs(cluster: Cluster) -> None:
+    everything = reading(cluster, *range(PARTITIONS), max_wait_ms=60_000)
+    for index in range(AT_ONCE, 2 * AT_ONCE):
+        cluster.log(1, index).delete_records(1)
+    release(cluster)
+    cluster.until(everything.done, within=0.1)
