@@ -37,6 +37,7 @@ class Proposing(Protocol):
     @property
     def key(self) -> PartitionKey: ...
 
+    def proposed(self, proposal: ProposeIsr) -> None: ...
     def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
     def proposal_failed(self, proposal: ProposeIsr) -> None: ...
 
@@ -57,6 +58,7 @@ class IsrProposer:
 
     def propose(self, partition: Proposing, proposal: ProposeIsr) -> None:
         """Send this with the next request."""
+        partition.proposed(proposal)
         self._queue[partition] = proposal
         self._wake.set()
 

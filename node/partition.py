@@ -101,6 +101,7 @@ from tidelog.types import (
     Millis,
     NodeId,
     Offset,
+    PartitionEpoch,
     PartitionKey,
     TopicPartition,
 )
@@ -156,6 +157,8 @@ class Partition:
         self.offline: TidelogError | None = None
         self.used_in = NO_LEADER_EPOCH
         """The last epoch in which it led or followed."""
+        self.proposed_on = PartitionEpoch(-1)
+        """Proposals of this node for the in-sync set may count as long as this is the partition epoch."""
         self.moves_here = False
         """A reassignment brings this replica here, and it is not in sync yet: what it fetches is throttled."""
         self._tickets = 0
@@ -212,13 +215,8 @@ class Partition:
         self.follower = PartitionFollower(
             name=self.name, leader_epoch=state.leader_epoch, log=view_of(self.log), rng=self._rng
         )
-        _log.info(
-            "%s: follows node %d in epoch %d from offset %d",
-            self,
-            state.leader,
-            state.leader_epoch,
-            self.log.log_end_offset,
-        )
+        at = state.leader, state.leader_epoch, self.log.log_end_offset
+        _log.info("%s: follows node %d in epoch %d from offset %d", self, *at)
         self._follow(self.follower.start(), None)
 
     def stop(self, reason: str, *, leader: NodeId, leader_epoch: LeaderEpoch) -> None:
@@ -513,6 +511,10 @@ class Partition:
                     self._host.propose(self, effect)
                 case _:
                     raise AssertionError(f"{effect} is the answer to a fetch, which nobody waits for here")
+
+    def proposed(self, proposal: ProposeIsr) -> None:
+        """This is on its way to the controller."""
+        self.proposed_on = max(self.proposed_on, proposal.partition_epoch)
 
     def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None:
         """The controller committed the proposal."""

@@ -90,6 +90,8 @@ class _Unmade:
 
     key: PartitionKey
 
+    def proposed(self, proposal: ProposeIsr) -> None: ...
+
     def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
 
     def proposal_failed(self, proposal: ProposeIsr) -> None: ...
@@ -353,15 +355,15 @@ class ReplicaManager:
             self._unopened[state.key] = None
             self._wake_opener.set()
             return
-        damage = partition.log.damage
+        damage, anew = partition.log.damage, False
         if damage is not None and not self._goes_on_with_the_rest(partition, state):
             if partition.offline is None:
                 self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
-            elif self._serves_on(partition):  # elected before the controller had heard of it
-                partition.offline = None
+            elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
+                partition.offline, anew = None, True  # elected, or left alone, before the controller had heard of it
                 self._bear(partition, damage)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
-        if partition.leader_epoch == state.leader_epoch:
+        if partition.leader_epoch == state.leader_epoch and not anew:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
         else:
             self._take_role(topic, state, partition)

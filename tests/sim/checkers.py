@@ -146,7 +146,7 @@ class Checkers:
             if seen is None:
                 seen = self._watched[node, replica.key] = Watched()
             log, led = replica.log, seen.leads
-            if log is not seen.log:
+            if log is not None and log is not seen.log:  # one that is out of use for a while may come back
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
                 self._epoch_moved(node, life, replica, seen)

@@ -402,6 +402,29 @@ def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def leader_is_damaged_as_its_follower_dies(sim: Simulation) -> None:
+    """A leader finds damage, and stops, since its follower could lead; that one is dead, and given up before it is
+    elected. The leader, alone in its set, goes on in its epoch with what it has, until the follower is back."""
+    rotten, follower = on_two_nodes(sim, 1, segment_bytes="1000")
+    write(sim, 0, "a" * 100, 12)
+    sim.run_until(lambda: held(sim, follower, 0) == 12, what="the follower has all")
+    log = log_of(sim, rotten, 0)
+    sim.kill(follower)
+    sim.run_for(1.5)
+    beats = sim.hold("Controller.Heartbeat", source=rotten)
+    resigning = sim.hold("Controller.AlterPartition", source=rotten)
+    sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
+    sim.scrub(rotten, TOPIC)
+    sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
+    beats.release()
+    resigning.release()
+    sim.run_until(lambda: leads(sim, rotten, 0), what="the damaged one leads with what it has")
+    write(sim, 0, "b", 3, acks="1")
+    sim.restart(follower)
+    sim.run_until(lambda: leads(sim, follower, 0), within=60, what="the follower leads")
+    sim.must_heal()
+
+
 ALL = (
     cut_below_what_the_checkpoint_says,
     cut_of_messages_without_epochs,
@@ -416,5 +439,6 @@ ALL = (
     one_corrupt_replica,
     rot_before_anybody_has_it,
     follower_is_damaged_as_its_leader_dies,
+    leader_is_damaged_as_its_follower_dies,
     sparse_epochs,
 )
