@@ -372,13 +372,17 @@ class Partition:
         if told is not None and told.session == follower.session:
             return
         self._told[follower.node_id] = _Told(follower.session, Offset(-1), Offset(-1))
-        for fetch in [each for each in self._followers_waiting if self._is_deaf(each)]:
-            fetch.refuse(InvalidRequest(f"node {follower.node_id} fetches partition {self} on a newer stream"))
+        for fetch in filter(self._is_deaf, list(self._followers_waiting)):
+            fetch.refuse(self._out_of_date())
 
     def _is_deaf(self, fetch: OpenFetch) -> bool:
-        """Does it wait on a stream that is not its follower's latest?"""
+        """Is it of a stream that is not its follower's latest, or of before this leadership?"""
         assert fetch.follower is not None, "consumers wait elsewhere"
-        return self._told[fetch.follower.node_id].session != fetch.follower.session
+        told = self._told.get(fetch.follower.node_id)
+        return told is None or told.session != fetch.follower.session
+
+    def _out_of_date(self) -> InvalidRequest:
+        return InvalidRequest(f"partition {self}: this fetch is out of date, a later one takes its place")
 
     def _check_own(self, fetch: OpenFetch) -> None:
         """A follower refused the bytes that it was sent: are they damaged here too?"""
@@ -435,14 +439,13 @@ class Partition:
             self._readable_in(fetch.leader_epoch)
         else:
             self.leading_in(fetch.leader_epoch)
-        log = self.log
-        offset = fetch.next_offset
+            if self._is_deaf(fetch):
+                raise self._out_of_date()
+        log, offset = self.log, fetch.next_offset
         up_to = log.end_for(fetch.isolation)
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise OffsetOutOfRange(
-                f"partition {self} has offsets from {log.log_start_offset} to {log.log_end_offset}, "
-                f"{offset} was asked for"
-            )
+            has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
+            raise OffsetOutOfRange(f"partition {self} has {has}, {offset} was asked for")
         waiting = self._waiting_with(fetch)
         if log.cut is not None or (fetch.cold_tries and fetch in fetch.desk.cold):
             waiting[fetch] = None
@@ -483,7 +486,7 @@ class Partition:
             fetch.wake()
 
     def _answer(self, fetch: OpenFetch, read: LogRead, *, waits: bool = False) -> PartitionFetched:
-        if fetch.follower is not None and not self._is_deaf(fetch):
+        if fetch.follower is not None:
             told = self._told[fetch.follower.node_id]
             told.watermark, told.log_start = self.log.high_watermark, self.log.log_start_offset
         return read_answer(fetch, self.log, self.leader_epoch, read, waits=waits)

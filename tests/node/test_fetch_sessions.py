@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from node.open_fetch import FetchDesk
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_fetcher import ReplicaFetcher
 from replication.follower_states import FollowerState
-from tests.node.wires import Cluster, batch
+from tests.node.wires import CALLER, Cluster, batch, fetch_request
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
 from tidelog.v1 import data_pb2
 
@@ -118,3 +119,39 @@ def test_a_new_stream_begins_with_the_watermark(cluster: Cluster) -> None:
     cluster.wires.break_streams()
     cluster.machines[1].executor.release()
     cluster.until(lambda: all(cluster.watermark(2, index) == 1 for index in range(MANY)), within=2)
+
+
+def of_follower(cluster: Cluster, offset: int, fetch_id: int) -> data_pb2.FetchRequest:
+    """A fetch of node 2 that nobody but the test knows of."""
+    request = fetch_request(offset, epoch=int(cluster.partition(1).leader_epoch), fetch_id=fetch_id, max_wait_ms=500)
+    request.partitions[0].held_offset = offset
+    request.replica.node_id, request.replica.incarnation = 2, cluster.machines[2].incarnation.bytes
+    return request
+
+
+def refusals(desk: FetchDesk) -> list[str]:
+    return ["" if answer.error is None else answer.error.name for answer in desk.collect(1 << 20)]
+
+
+def test_a_fetch_on_an_earlier_stream_that_nobody_has_looked_at_yet_is_refused(cluster: Cluster) -> None:
+    """It would wait there for news that go to the later one."""
+    cluster.produce(1, batch(b"a"))
+    cluster.run(0.5)
+    manager = cluster.manager(1)
+    early, late = manager.open_desk(CALLER), manager.open_desk(CALLER)
+    early.take(of_follower(cluster, 0, 1 << 40))
+    late.take(of_follower(cluster, 1, 1 << 41))
+    assert refusals(early) == ["INVALID_REQUEST"]
+
+
+def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"))
+    cluster.run(0.5)
+    manager, partition = cluster.manager(1), cluster.partition(1)
+    desk = manager.open_desk(CALLER)
+    desk.take(of_follower(cluster, 0, 1 << 40))
+    partition.lead(cluster.state(), 1, manager._views(cluster.state()), lag_ms_max=5_000)
+    assert refusals(desk) == ["INVALID_REQUEST"]
+    cluster.produce(1, batch(b"b"))
+    cluster.run(1)
+    assert cluster.watermark(2) == 2, "the follower has fetched anew"
