@@ -38,6 +38,7 @@ from node.replica_fetcher import ReplicaFetcher
 from node.ticker import Ticker
 from node.transport import Caller, Transport
 from replication.controller_events import DamagedReplica
+from replication.elections import electable
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from replication.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
 from replication.throttle import Throttle
@@ -520,12 +521,12 @@ class ReplicaManager:
         ]
 
     def _must_stay(self, partition: Partition) -> bool:
-        """Does this node lead, and is no other member of the in-sync or the eligible set there to take over?"""
-        state, nodes = self._image.partition(partition.key), self._image.nodes
+        """Does this node lead, and is no other member of the in-sync or the eligible set able to take over?"""
+        image, state = self._image, self._image.partition(partition.key)
         if state is None:
             return True
         others = (node for node in (*state.isr, *state.elr) if node != self._me)
-        return state.leader == self._me and not any(node in nodes and not nodes[node].fenced for node in others)
+        return state.leader == self._me and not any(electable(image, state, node) for node in others)
 
     def _resign(self, partition: Proposing) -> None:
         """Ask the controller to let others lead what this node cannot serve any more."""

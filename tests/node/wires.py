@@ -22,6 +22,7 @@ from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
 from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
+from replication.metadata import FolderState
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.executor import InlineExecutor
@@ -290,7 +291,7 @@ class Cluster:
             {"client": endpoint_of(number)},
             "",
             b"",
-            (),
+            (FolderState(ANYWHERE, NodeEpoch(-1)),),
             fenced=False,
             draining=False,
         )

@@ -5,7 +5,7 @@ folders serve on. Told as in stories.py; each node has two folders, the first ho
 from __future__ import annotations
 
 from storage.log import Log
-from tests.sim.stories import TOPIC, committed, write
+from tests.sim.stories import TOPIC, committed, leads, write
 from tests.sim.world import Simulation
 from tidelog.types import NO_NODE, NodeId
 
@@ -91,4 +91,31 @@ def folder_of_an_eligible_replica_fails(sim: Simulation) -> None:
     sim.must_heal()
 
 
-ALL = [folder_of_a_follower_fails, folder_of_a_leader_fails, folder_of_an_eligible_replica_fails]
+def leader_is_damaged_beside_a_failed_folder(sim: Simulation) -> None:
+    """The other replica's folder has failed, though its node is there: a leader that finds damage has nobody to hand
+    over to, and serves on what it can. The other one leads once its folder is back."""
+    sim.start(nodes=4, topics=(), folders=2)
+    sim.create_topic(TOPIC, partitions=24, replicas=2, min_insync=2)
+    p, (victim, rotten) = with_second_folders(sim, of_leader=False)
+    write(sim, p, "a" * 100, 3)
+    fails(sim, victim)
+    sim.produce(TOPIC, b"b", partition=p)
+    sim.run_until(lambda: set(sim.partition(TOPIC, p).elr) == {victim}, within=1, what="it is eligible")
+    log = sim.log(rotten, TOPIC, p)
+    assert isinstance(log, Log)
+    sim.machines[rotten].disk.flip_bit(log.active.path, 100)
+    sim.scrub(rotten, TOPIC, p)
+    sim.run_until(lambda: leads(sim, rotten, p), within=2, what="it serves what is sound")
+    sim.never(lambda: not leads(sim, rotten, p), seconds=2, what="nobody serves it")
+    sim.mend_disk(victim)
+    sim.run_until(lambda: leads(sim, victim, p), what="the other one leads")
+    assert committed(sim, p) >= 3
+    sim.must_heal()
+
+
+ALL = [
+    folder_of_a_follower_fails,
+    folder_of_a_leader_fails,
+    folder_of_an_eligible_replica_fails,
+    leader_is_damaged_beside_a_failed_folder,
+]
