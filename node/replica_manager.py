@@ -363,6 +363,7 @@ class ReplicaManager:
             elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
                 partition.offline, anew = None, True  # elected, or left alone, before the controller had heard of it
                 self._bear(partition, damage)
+                partition.folder.keep_damage(partition.log, borne=True)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
         if partition.leader_epoch == state.leader_epoch and not anew:
             partition.learn(state, topic.min_insync_replicas, self._views(state))
@@ -488,6 +489,7 @@ class ReplicaManager:
         _log.error("%s stops: %s", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
+        partition.folder.keep_damage(partition.log, borne=False)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
         """The scrub, or a follower, found that a log lost what it held. The replica leaves both sets and is fetched

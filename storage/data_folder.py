@@ -38,6 +38,7 @@ from storage.reserve import Reserve
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
     METADATA_TOPIC,
+    Durability,
     FolderId,
     NodeId,
     Offset,
@@ -528,7 +529,19 @@ class DataFolder:
         if self.offline is not None or not self._unwritten:
             return
         self._unwritten = False
-        write = self.claims.prepare(self.logs.values())
+        self._write_later(self.claims.prepare(self.logs.values()))
+
+    def keep_damage(self, log: Log, *, borne: bool) -> None:
+        """Have the next start find what a log has lost below its recovery point, should it come before the log is made
+        anew; or not, where that is `borne`, since nobody else could go on. In the background.
+
+        Not of a page-cache log: there nobody could tell then that it was no torn tail."""
+        damage = log.damage
+        if self.offline is None and damage is not None and log.config.durability is Durability.FSYNC:
+            offset = log.recovery_point if borne else min(damage.first_offset, log.recovery_point)
+            self._write_later(self.claims.recovering_from(log, offset))
+
+    def _write_later(self, write: Callable[[], None] | None) -> None:
         if write is None:
             return
 

@@ -102,6 +102,11 @@ class FolderClaims:
 
         return make_durable
 
+    def recovering_from(self, log: Log, offset: Offset) -> Callable[[], None]:
+        """The next start reads the log from `offset` on, which is not above its recovery point. Returns what makes that
+        durable, as `lowering`."""
+        return _writing(self._recovery_points, {**self._recovery_points.claimed, log.topic_partition: offset})
+
     def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
         """The log starts at `offset` now. Returns what makes that durable, as `lowering`."""
         return _writing(self._log_starts, {**self._log_starts.claimed, tp: offset})

@@ -425,6 +425,31 @@ def leader_is_damaged_as_its_follower_dies(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def known_damage_outlives_a_restart(sim: Simulation) -> None:
+    """A follower finds damage, and is started again before anybody has heard of it. Its log was durable long ago: no
+    start would read it. It knows of the damage still, is fetched anew, and leads with whole records."""
+    leader, rotten = on_two_nodes(sim, 1, segment_bytes="1000")
+    write(sim, 0, "a" * 100, 12)
+    sim.run_until(lambda: held(sim, rotten, 0) == 12, what="the follower has all")
+    log = log_of(sim, rotten, 0)
+    assert isinstance(log.folder, DataFolder)
+    log.folder.write_checkpoints()
+    sim.run_for(0.1)
+    beats = sim.hold("Controller.Heartbeat", source=rotten)
+    sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
+    sim.scrub(rotten, TOPIC)
+    sim.run_for(0.1)
+    sim.kill(rotten)
+    beats.let_pass()
+    sim.restart(rotten)
+    sim.run_for(2)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader, rotten}, what="it is in sync")
+    sim.kill(leader)
+    sim.run_until(lambda: leads(sim, rotten, 0), what="it leads")
+    assert len(sim.read_committed(TOPIC)) == 12
+    sim.must_heal()
+
+
 ALL = (
     cut_below_what_the_checkpoint_says,
     cut_of_messages_without_epochs,
@@ -440,5 +465,6 @@ ALL = (
     rot_before_anybody_has_it,
     follower_is_damaged_as_its_leader_dies,
     leader_is_damaged_as_its_follower_dies,
+    known_damage_outlives_a_restart,
     sparse_epochs,
 )

@@ -143,6 +143,11 @@ def rot_is_taken_for_a_torn_tail(patch: Patch) -> None:
     patch.setattr(loading_site.LoadingSite, "protected", property(lambda self: self.known.recovery_point))
 
 
+def known_damage_is_forgotten(patch: Patch) -> None:
+    """What was found damaged while the node ran is known only to that process."""
+    patch.setattr(data_folder.DataFolder, "keep_damage", lambda *_, **__: None)
+
+
 def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
     """Compaction takes what a later record of the key replaces, committed or not."""
     measure = cleanable.measure
