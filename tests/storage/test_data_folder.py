@@ -13,6 +13,7 @@ from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.fake_disk import FakeDisk
 from storage.files import read_file, write_file
+from storage.loaded import Damage
 from storage.os_files import OsFiles
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
@@ -341,3 +342,45 @@ def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
     executor.run_all()
     assert bench.folder.offline is None
     assert not [name for name in bench.disk.list("/data") if name.endswith("-delete")]
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed", "crashed"])
+@pytest.mark.parametrize("first", [0, 1, 40])
+@pytest.mark.parametrize("borne", [False, True])
+def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne(
+    stop: str, first: int, borne: bool
+) -> None:
+    """A start reads what is above the recovery point, and so would not come there."""
+    bench = Bench()
+    for number in range(60):
+        bench.lead(b"value %d" % number)
+    bench.commit()
+    bench.folder.write_checkpoints()
+    segment = next(each for each in reversed(bench.log.segments) if each.base_offset <= first)
+    found = segment.find(Offset(first))
+    assert found is not None
+    bench.disk.flip_bit(segment.path, found.position + 70)
+    bench.log.lost.note(Damage(segment.path, found.position, Offset(first), Offset(first + 1), "the test says so"))
+    bench.folder.keep_damage(bench.log, borne=False)
+    if borne:
+        bench.folder.keep_damage(bench.log, borne=True)
+    bench.folder.write_checkpoints()
+    log = {"clean": bench.restart_clean, "killed": bench.kill, "crashed": bench.crash}[stop]()
+    if borne:
+        assert log.damage is None
+    else:
+        assert log.damage is not None
+        assert (log.damage.first_offset, log.damage.end_offset) == (first, first + 1)
+    assert log.log_end_offset == 60
+
+
+def test_damage_of_a_page_cache_log_is_not_taken_for_a_torn_tail() -> None:
+    bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
+    for number in range(60):
+        bench.lead(b"value %d" % number)
+    bench.commit_log()
+    bench.folder.write_checkpoints()
+    bench.disk.flip_bit(bench.log.segments[0].path, 70)
+    bench.log.lost.note(Damage(bench.log.segments[0].path, 0, Offset(0), Offset(1), "the test says so"))
+    bench.folder.keep_damage(bench.log, borne=False)
+    assert bench.kill().log_end_offset == 60
