@@ -1,8 +1,8 @@
 """Metadata records as bytes: each is one `MetadataRecord` message, the value of one record of a batch v2.
 
 Kept true: what is encoded decodes to an equal value; a batch of records is one atomic change, a control batch changes
-nothing. Bytes that are no such thing are `CorruptLog`, a kind of record that this version does not know is
-`UnsupportedVersion`.
+nothing. Bytes that are no such thing are `CorruptLog`, a kind of record, or a feature level, that this version
+does not know is `UnsupportedVersion`.
 Left to others: what the records mean (replication/image.py), where they lie (metadata_log.py).
 """
 
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError
 
+from replication import features
 from replication.metadata import (
     ClusterRecord,
     FolderState,
@@ -158,7 +159,7 @@ def _record(message: pb.MetadataRecord) -> MetadataRecord:
         case "topic_removal":
             return TopicRemovalRecord(TopicId(UUID(bytes=message.topic_removal.topic_id)))
         case "cluster":
-            return ClusterRecord(message.cluster.cluster_id, message.cluster.feature_level)
+            return _read_cluster(message.cluster)
         case "voters":
             return VotersRecord(tuple(_read_voter(voter) for voter in message.voters.voters))
         case "producer_ids":
@@ -171,6 +172,16 @@ def _record(message: pb.MetadataRecord) -> MetadataRecord:
                 "the metadata log holds a kind of record that this version does not know: a newer version wrote it; "
                 "update this node"
             )
+
+
+def _read_cluster(message: pb.ClusterRecord) -> ClusterRecord:
+    """From a level on that this version does not know, records may have fields that it would pass over in silence."""
+    if message.feature_level > features.LATEST:
+        raise UnsupportedVersion(
+            f"the metadata log is at feature level {message.feature_level}, this version knows levels up to "
+            f"{features.LATEST}: a newer version wrote it; update this node"
+        )
+    return ClusterRecord(message.cluster_id, message.feature_level)
 
 
 # --- listeners, folders: also part of requests ------------------------------------------------------------------

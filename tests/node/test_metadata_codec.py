@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.metadata_codec import decode_batches, decode_record, encode_batch, encode_record
+from replication import features
 from replication.metadata import (
     ClusterRecord,
     FolderState,
@@ -39,7 +41,7 @@ folder_states = st.lists(st.builds(FolderState, ids, offsets), max_size=3).map(t
 folder_ids = st.lists(ids, max_size=3).map(tuple)
 maybe_nodes = st.none() | nodes
 records: st.SearchStrategy[MetadataRecord] = st.one_of(
-    st.builds(ClusterRecord, texts, numbers),
+    st.builds(ClusterRecord, texts, st.integers(0, features.LATEST)),
     st.builds(VotersRecord, st.lists(st.builds(Voter, numbers, ids, listeners), max_size=3).map(tuple)),
     st.builds(NodeRegistrationRecord, numbers, ids, listeners, texts, st.binary(max_size=16), folder_states),
     st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), folder_ids),
@@ -113,6 +115,14 @@ def test_a_kind_of_record_from_a_later_version_is_refused_by_that_name() -> None
         decode_record(bytes([0xFA, 0x3E, 0x00]))  # field 1007, empty
     with pytest.raises(UnsupportedVersion):
         decode_record(b"")
+
+
+def test_a_feature_level_of_a_later_version_is_refused_by_that_name() -> None:
+    """Its records may have fields that this version would pass over, to decide by the rest."""
+    newest = ClusterRecord("cluster", features.LATEST)
+    assert decode_record(encode_record(newest)) == newest
+    with pytest.raises(UnsupportedVersion, match=f"feature level {features.LATEST + 1}"):
+        decode_record(encode_record(replace(newest, feature_level=features.LATEST + 1)))
 
 
 @given(st.binary(max_size=60))

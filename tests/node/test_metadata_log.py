@@ -109,7 +109,7 @@ def test_what_was_fsynced_is_read_back_and_its_committed_part_is_the_first_image
 def test_the_image_after_replay_equals_the_live_one() -> None:
     replica = Replica()
     for number in range(5):
-        replica.log.append([ClusterRecord(f"cluster {number}", number)], EPOCH)
+        replica.log.append([ClusterRecord(f"cluster {number}", 1)], EPOCH)
     replica.executor.run()
     replica.log.commit(replica.log.end)
     again = replica.reopened()
