@@ -7,6 +7,7 @@ Kept true:
   3. The same seed gives the same run: tasks and futures hash by their number, not by their address, so that the sets
      inside asyncio (task groups, `asyncio.wait`) are walked in the same order each time.
   4. Nothing that belongs to a dead process runs; what belongs to a paused one waits (process.py).
+  5. A callback takes no time, but for one of a slow process: its next one waits until then, in its turn.
 
 A goal that cannot be reached because nothing is scheduled is a `Deadlock`; callbacks that go on for ever at one instant
 are a `Runaway`. What reaches the exception handler is a defect and ends the run.
@@ -209,9 +210,10 @@ class SimLoop(LoopInterface):
                 continue
             owner = handle.owner
             if owner is not None and owner.state is not ProcessState.RUNNING:
-                if owner.state is ProcessState.PAUSED:
-                    owner.held.append(handle)
-                continue
+                due = self._hold(owner, handle)
+                if due is None:
+                    continue
+                handle = due
             break
         self.callbacks_run += 1
         self._this_instant += 1
@@ -253,9 +255,43 @@ class SimLoop(LoopInterface):
 
     def resume(self, process: Process) -> None:
         """Let a paused process go on: what came due meanwhile becomes ready now, in its order."""
+        if process.step_us:
+            process.state = ProcessState.SLOW
+            self._call_its_turn(process)
+            return
         process.state = ProcessState.RUNNING
         self._ready.extend(process.held)
         process.held.clear()
+
+    def slow(self, process: Process, step_us: int) -> None:
+        """From now on a callback of a process takes up to twice so long, drawn for each; 0: none takes any time, and
+        what has waited for its turn becomes ready now."""
+        process.step_us = step_us
+        if process.state is ProcessState.SLOW and not step_us:
+            self.resume(process)
+        elif process.state is ProcessState.RUNNING and step_us:
+            process.state = ProcessState.SLOW
+
+    def _hold(self, process: Process, handle: SimHandle) -> SimHandle | None:
+        """What is to run now that a callback of a process comes due that is not simply running; mostly nothing."""
+        if process.state is ProcessState.DEAD:
+            return None
+        held = process.held
+        if handle._callback is not _turn:
+            held.append(handle)
+        if process.state is ProcessState.PAUSED or self.now_us < process.busy_until_us:
+            return None
+        while held and held[0]._cancelled:
+            held.popleft()
+        if not held:
+            return None
+        process.busy_until_us = self.now_us + 1 + int(self._rng.random() * 2 * process.step_us)
+        self._call_its_turn(process)
+        due: SimHandle = held.popleft()
+        return due
+
+    def _call_its_turn(self, process: Process) -> None:
+        self.call_at_us(process.busy_until_us, _turn, context=process.context())
 
     def run_until(self, reached: Callable[[], bool], *, within: float, what: str | Callable[[], str] = "") -> None:
         """Run until `reached()`; asked after every callback. `within` is in seconds of virtual time."""
@@ -407,9 +443,13 @@ class SimLoop(LoopInterface):
                 try:
                     task.context.copy().run(coro.close)
                     break
-                except Exception:  # noqa: BLE001 - whatever it says while it is being put away does not count
+                except (Exception, BaseExceptionGroup):  # noqa: BLE001 - what it says while it is put away counts not
                     continue
         self.close()
+
+
+def _turn() -> None:
+    """A slow process is done with a callback: the next one may run."""
 
 
 def _where(error: BaseException) -> str:

@@ -9,9 +9,14 @@ from typing import Final
 from tests.sim import operators
 from tests.sim.loop import MICROS
 from tests.sim.plan import Fault, Kind, Plan
+from tests.sim.volumes import Volumes
 from tests.sim.world import Simulation
 
 Act = Callable[[Simulation, Fault], object]
+
+STEP_MS: Final = (0.5, 200.0)
+"""What a callback of a slow process takes on average, at least and at most. A node has some hundred of them a second
+with nothing to do: with 50 ms each its followers are out of sync before long, with 100 ms it is fenced."""
 
 
 class Nemesis:
@@ -20,6 +25,7 @@ class Nemesis:
     def __init__(self, sim: Simulation, plan: Plan) -> None:
         self._sim = sim
         self._over = False
+        self._volumes = Volumes(sim)
         for fault in plan.faults:
             sim.loop.call_world_later_us(int(fault.at * MICROS), self._begin, fault)
             sim.loop.call_world_later_us(int((fault.at + fault.lasts) * MICROS), self._end, fault)
@@ -36,6 +42,9 @@ class Nemesis:
     def _end(self, fault: Fault) -> None:
         if not self._over and fault.kind in END:
             END[fault.kind](self._sim, fault)
+        elif not self._over and fault.kind is Kind.EMPTY:
+            self._volumes.empty_if_spare(fault.node)
+            self._sim.restart(fault.node)
 
 
 def _each(act: Callable[[Simulation, int], object]) -> Act:
@@ -54,9 +63,10 @@ def _make_room(sim: Simulation, fault: Fault) -> None:
     sim.restart(fault.node)
 
 
-def _replace_volume(sim: Simulation, fault: Fault) -> None:
-    sim.empty_if_spare(fault.node)
-    sim.restart(fault.node)
+def _slow_process(sim: Simulation, fault: Fault) -> None:
+    """As many worlds have a process that is a little slow as one that is very slow."""
+    least, most = STEP_MS
+    sim.slow_process(fault.node, least * (most / least) ** fault.amount)
 
 
 BEGIN: Final[dict[Kind, Act]] = {
@@ -65,6 +75,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.KILL_ALL: _each(Simulation.kill),
     Kind.POWER_OFF_ALL: _each(Simulation.power_off),
     Kind.PAUSE: lambda sim, fault: sim.pause(fault.node),
+    Kind.SLOW: _slow_process,
     Kind.ISOLATE: lambda sim, fault: sim.cut(fault.node),
     Kind.CUT: lambda sim, fault: sim.cut_link(fault.node, fault.other),
     Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
@@ -94,6 +105,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.KILL_ALL: _each(lambda sim, node: sim.restart(node, after=sim.rng.uniform(0, 2))),
     Kind.POWER_OFF_ALL: _each(lambda sim, node: sim.restart(node, after=sim.rng.uniform(0, 2))),
     Kind.PAUSE: lambda sim, fault: sim.resume(fault.node),
+    Kind.SLOW: lambda sim, fault: sim.slow_process(fault.node, 0),
     Kind.ISOLATE: lambda sim, fault: sim.heal(fault.node),
     Kind.CUT: lambda sim, fault: sim.heal_link(fault.node, fault.other),
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
@@ -101,7 +113,6 @@ END: Final[dict[Kind, Act]] = {
     Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),
     Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),
-    Kind.EMPTY: _replace_volume,
     Kind.REASSIGN: operators.end_reassignment,
     Kind.REMOVE_VOTER: lambda sim, fault: sim.restart(fault.node),
     Kind.LOSS: _everywhere(lambda fault: {"loss": 0.0}),

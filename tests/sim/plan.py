@@ -20,6 +20,7 @@ class Kind(Enum):
     KILL_ALL = "kill every process"
     POWER_OFF_ALL = "cut the power of all machines"
     PAUSE = "stop the process for a while"
+    SLOW = "make the process slow: each of its steps takes a while"
     ISOLATE = "cut it off from all others"
     CUT = "cut one direction of one link"
     CLOG = "let nothing through for a while, then all at once"
@@ -80,6 +81,7 @@ WEIGHTS: Final = {
     Kind.KILL_ALL: 1,
     Kind.POWER_OFF_ALL: 2,
     Kind.PAUSE: 4,
+    Kind.SLOW: 3,
     Kind.ISOLATE: 3,
     Kind.CUT: 4,
     Kind.CLOG: 3,

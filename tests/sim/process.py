@@ -4,13 +4,15 @@ All nodes and clients of a world share one event loop. What keeps them apart is 
 timer inherits the process in whose context it was made, so the loop knows the owner of each callback.
 
 Kept true: once a process is killed, no callback of it runs ever again, no `finally` either; while it is paused its
-callbacks wait in their order. Left to others: what a crash does to its disk and connections (world.py, network.py).
+callbacks wait in their order; while it is slow too, each for as long as those before it take. Left to others: what a
+crash does to its disk and connections (world.py, network.py).
 """
 
 from __future__ import annotations
 
 import contextvars
 import weakref
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, ParamSpec, TypeVar
@@ -21,6 +23,7 @@ T = TypeVar("T")
 
 class ProcessState(Enum):
     RUNNING = "running"
+    SLOW = "slow"
     PAUSED = "paused"
     DEAD = "dead"
 
@@ -28,7 +31,18 @@ class ProcessState(Enum):
 class Process:
     """One life of one process. A restart makes a new one."""
 
-    __slots__ = ("__weakref__", "_context", "held", "life", "name", "on_death", "state", "stirred")
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "busy_until_us",
+        "held",
+        "life",
+        "name",
+        "on_death",
+        "state",
+        "step_us",
+        "stirred",
+    )
 
     _all: ClassVar[weakref.WeakSet[Process]] = weakref.WeakSet()
 
@@ -37,7 +51,9 @@ class Process:
         self.life = life
         self.state = ProcessState.RUNNING
         self.stirred = False  # something that checkers watch was written since they looked last
-        self.held: list[Any] = []  # handles that came due while it was paused, in order
+        self.held: deque[Any] = deque()  # handles that came due while it was paused or busy, in order
+        self.step_us = 0  # what one callback takes while it is slow, on average
+        self.busy_until_us = 0  # with its last callback, while it is slow
         self.on_death: list[Callable[[], None]] = []
         self._context = contextvars.Context()
         self._context.run(CURRENT.set, self)

@@ -148,6 +148,108 @@ def test_a_paused_process_misses_nothing() -> None:
     assert seen == ["world", "a", "b"]
 
 
+def steps_of(loop: SimLoop, process: Process, count: int) -> list[tuple[int, float]]:
+    """Where the numbers of so many callbacks will stand, each with the time at which it ran; one is due every 10 ms."""
+    seen: list[tuple[int, float]] = []
+    for number in range(count):
+        process.run(loop.call_later, number / 100, lambda number=number: seen.append((number, loop.time())))
+    return seen
+
+
+def test_a_slow_process_falls_behind_in_its_order_and_is_not_stopped() -> None:
+    loop, process = new_loop(), Process("node-1")
+    loop.slow(process, 40_000)
+    seen = steps_of(loop, process, 20)
+    others = steps_of(loop, Process("node-2"), 20)
+    loop.run_for(10)
+    assert [number for number, _ in seen] == list(range(20))
+    late = [at - number / 100 for number, at in seen]
+    assert late[0] == 0
+    assert late[9] < late[19]
+    assert 0.3 < late[19] < 1.3
+    assert [at for _, at in others] == [number / 100 for number in range(20)]
+
+
+def test_a_slow_process_that_keeps_up_is_late_by_a_step_at_most() -> None:
+    loop, process = new_loop(), Process("node-1")
+    loop.slow(process, 4_000)
+    seen = steps_of(loop, process, 50)
+    loop.run_for(10)
+    assert all(0 <= at - number / 100 < 0.008 for number, at in seen)
+
+
+def test_each_callback_takes_its_time_also_one_that_is_ready_at_once() -> None:
+    loop, process = new_loop(), Process("node-1")
+    loop.slow(process, 1_000)
+
+    async def spin() -> None:
+        for _ in range(1000):
+            await sleep(0)
+
+    task = process.run(loop.create_task, spin())
+    loop.run_until(task.done, within=10)
+    assert 0.8 < loop.time() < 1.2
+
+
+def test_a_slow_process_becomes_fast_again_and_has_missed_nothing() -> None:
+    loop, process = new_loop(), Process("node-1")
+    loop.slow(process, 1_000_000)
+    seen = steps_of(loop, process, 20)
+    loop.run_for(1)
+    assert len(seen) < 20
+    loop.slow(process, 0)
+    assert process.state is ProcessState.RUNNING
+    loop.run_for(0)
+    loop.run_for(0.001)
+    assert [number for number, _ in seen] == list(range(20))
+
+
+def test_a_slow_process_that_was_paused_is_slow_again_and_a_dead_one_does_nothing() -> None:
+    loop, process = new_loop(), Process("node-1")
+    loop.slow(process, 40_000)
+    seen = steps_of(loop, process, 20)
+    loop.run_for(0.05)
+    before = len(seen)
+    process.state = ProcessState.PAUSED
+    loop.run_for(5)
+    assert len(seen) == before
+    loop.resume(process)
+    loop.run_for(0.2)
+    assert process.state is ProcessState.SLOW
+    assert before < len(seen) < 20
+    assert [number for number, _ in seen] == list(range(len(seen)))
+    process.state = ProcessState.DEAD
+    at_death = len(seen)
+    loop.run_for(10)
+    assert len(seen) == at_death
+
+
+def test_what_was_cancelled_while_it_waited_for_its_turn_does_not_run() -> None:
+    loop, process = new_loop(), Process("node-1")
+    loop.slow(process, 500_000)
+    seen: list[str] = []
+    process.run(loop.call_later, 0, seen.append, "a")
+    loop.run_for(0.01)
+    cancelled = process.run(loop.call_later, 0, seen.append, "b")
+    process.run(loop.call_later, 0.1, seen.append, "c")
+    loop.run_for(0.05)
+    cancelled.cancel()
+    loop.run_for(5)
+    assert seen == ["a", "c"]
+
+
+def test_how_slow_each_step_is_comes_from_the_seed() -> None:
+    def times(seed: int) -> list[tuple[int, float]]:
+        loop, process = new_loop(seed), Process("node-1")
+        loop.slow(process, 40_000)
+        seen = steps_of(loop, process, 20)
+        loop.run_for(10)
+        return seen
+
+    assert times(1) == times(1)
+    assert times(1) != times(2)
+
+
 def test_timers_of_one_instant_run_in_an_order_of_the_seed() -> None:
     def order(seed: int) -> list[int]:
         loop = new_loop(seed)

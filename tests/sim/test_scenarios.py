@@ -18,6 +18,7 @@ from tests.sim import (
     reader_stories,
     remade_stories,
     replication_stories,
+    slow_stories,
     stories,
     transaction_stories,
 )
@@ -35,6 +36,7 @@ STORIES = [
     *cut_stories.ALL,
     *remade_stories.ALL,
     *folder_stories.ALL,
+    *slow_stories.ALL,
     *transaction_stories.ALL,
 ]
 

@@ -72,7 +72,7 @@ def append_marker(
     machine = sim.machines.get(sim.leader(topic, partition))
     if machine is None or machine.node is None or machine.process is None:
         return
-    if machine.process.state is ProcessState.RUNNING:
+    if machine.process.state is not ProcessState.PAUSED:
         key = sim.partition(topic, partition).key
         machine.process.run(
             views.append_marker,

@@ -75,7 +75,6 @@ class Simulation:
         self._places = views.Places()
         self._newest = EMPTY
         self._caches = Caches()
-        self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
         self._logs = TraceHandler(self.trace)
         self.loop.after_callback = self._after_callback
 
@@ -283,31 +282,6 @@ class Simulation:
         self.machines[node].empty()
         return node
 
-    def empty_if_spare(self, node: int) -> None:
-        """As `empty`, unless it runs, or that would be more than a cluster survives: the last copy of something, or a
-        majority of the voters' folders."""
-        if not self.machines[node].up and self._is_spare(node):
-            self._emptied[node] = self.image().offset
-            self.empty(node)
-
-    def _is_spare(self, node: int) -> bool:
-        image = self.image()
-        self._emptied = {gone: since for gone, since in self._emptied.items() if not self._is_whole_again(gone, since)}
-        entry = image.nodes.get(NodeId(node))
-        if self._emptied or entry is None or not entry.fenced:
-            return False
-        if any(node in (*state.isr, *state.elr) for state in image.partitions()):
-            return False
-        keep = [voter for voter in image.voters if voter.node_id != node]
-        return len(keep) > len(image.voters) // 2
-
-    def _is_whole_again(self, node: int, since: int) -> bool:
-        """Has the node registered with its new folder, which has taken the old one's place among the voters?"""
-        image = self.image()
-        entry = image.nodes[NodeId(node)]
-        folders = {voter.folder_id for voter in image.voters if voter.node_id == node}
-        return entry.node_epoch >= since and not entry.fenced and folders <= {entry.folders[0].folder_id}
-
     def restart(self, node: int, *, after: float = 0.0) -> int:
         """Start the process again, on whatever the disk has; nothing happens where one runs."""
         if after > 0:
@@ -324,7 +298,7 @@ class Simulation:
     def pause(self, node: int) -> int:
         """Stop the process (SIGSTOP): its time stands still, the world's goes on."""
         process = self.machines[node].process
-        if process is not None and process.state is ProcessState.RUNNING:
+        if process is not None and process.alive:
             process.state = ProcessState.PAUSED
         return node
 
@@ -332,6 +306,14 @@ class Simulation:
         process = self.machines[node].process
         if process is not None and process.state is ProcessState.PAUSED:
             self.loop.resume(process)
+        return node
+
+    def slow_process(self, node: int, step_ms: float) -> int:
+        """Let each callback of the process take up to twice so long, in its present life: its timers come late, its
+        answers too. 0: none takes any time again."""
+        process = self.machines[node].process
+        if process is not None and process.alive:
+            self.loop.slow(process, int(step_ms * 1000))
         return node
 
     def cut(self, node: int) -> int:
@@ -579,6 +561,7 @@ class Simulation:
             self.slow_disk(node, 1)
             self.release_disk(node)
             self.fill_disk(node, room=None)
+            self.slow_process(node, 0)
             self.resume(node)
             self.mend_disk(node)
             self.restart(node)

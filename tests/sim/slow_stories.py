@@ -1,0 +1,109 @@
+"""What becomes of nodes whose process is slow: not silent, but late with everything, its timers too.
+
+Told as in stories.py. A step of 30 ms is fast enough for heartbeats, and too slow to be where the leader was a second
+ago; one of 150 ms is too slow for heartbeats as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node.config import ReplicationConfig
+from tests.sim.quorum_stories import wait_active
+from tests.sim.replication_stories import away_from_the_voter
+from tests.sim.stories import TOPIC, committed, epoch, fenced, held, leads
+from tests.sim.workload import Fate, Sent
+from tests.sim.world import Simulation
+from tidelog.types import Millis
+
+BEHIND_MS = 30.0
+LOST_MS = 150.0
+
+
+def go_on_writing(sim: Simulation, p: int) -> Callable[[], list[Sent]]:
+    """A client that writes a record every 50 ms until it is told to stop, which gives what it has sent."""
+    client = sim.client()
+    sent: list[Sent] = []
+    stopped: list[bool] = []
+
+    async def produce() -> None:
+        while not stopped:
+            one = Sent(TOPIC, p, f"on and on {len(sent)}".encode(), -1, drive=sim.run_until)
+            sim.checkers.sending(one)
+            sent.append(one)
+            await client.produce(one)
+            await client.sleep(0.05)
+
+    task = client.start(produce(), "writes on and on")
+
+    def stop() -> list[Sent]:
+        stopped.append(True)
+        sim.run_until(task.done, within=30, what="the last record has its answer")
+        return sent
+
+    return stop
+
+
+def slow_follower_falls_behind(sim: Simulation) -> None:
+    """Rule 4: a follower is too slow to keep up, but says that it lives. It leaves the set for its lag, the others go
+    on; once it is fast enough it catches up and comes back."""
+    sim.start(nodes=4, min_insync=2, partitions=12, replication=ReplicationConfig(lag_ms_max=Millis(1_000)))
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    stop = go_on_writing(sim, p)
+    sim.slow_process(follower, BEHIND_MS)
+    sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is taken out for its lag")
+    assert not fenced(sim, follower)
+    before = committed(sim, p)
+    sim.run_for(2)
+    assert committed(sim, p) > before + 10, "the others wait for a follower that has left"
+    assert held(sim, follower, p) < held(sim, leader, p)
+    sim.slow_process(follower, 0)
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is back")
+    assert {sent.fate for sent in stop()} == {Fate.ACKNOWLEDGED}
+    sim.must_heal()
+
+
+def slow_leader_is_fenced(sim: Simulation) -> None:
+    """Rules 1 and 5: a leader is too slow to be counted as living, and does not know yet that another leads. What it
+    still takes it acknowledges to nobody; nothing acknowledged is lost."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (slow, *others) = away_from_the_voter(sim)
+    stop = go_on_writing(sim, p)
+    sim.run_for(1)
+    sim.slow_process(slow, LOST_MS)
+    sim.run_until(lambda: fenced(sim, slow), what="the slow leader is fenced")
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    new = next(node for node in others if leads(sim, node, p))
+    assert epoch(sim, slow, p) < epoch(sim, new, p), "the slow one has heard of it"
+    before = committed(sim, p)
+    sim.run_until(lambda: committed(sim, p) > before + 20, what="the others go on")
+    sim.slow_process(slow, 0)
+    sim.run_until(lambda: slow in sim.isr(TOPIC, p), what="the old leader is back")
+    stop()
+    sim.must_heal()
+
+
+def slow_controller_is_replaced(sim: Simulation) -> None:
+    """The active controller is too slow for the other voters. They elect another; its own answers come too late to
+    count, and it follows once it hears of that."""
+    sim.start(nodes=4, voters=3, min_insync=2, partitions=12)
+    slow, no_voter = wait_active(sim), 3
+    p = sim.partition_where(TOPIC, lambda state: slow not in state.replicas and state.leader == no_voter)
+    stop = go_on_writing(sim, p)
+    sim.slow_process(slow, LOST_MS)
+    wait_active(sim, but=slow, within=30)
+    sim.kill(no_voter)
+    sim.run_until(lambda: sim.leader(TOPIC, p) not in (no_voter, -1), what="the new controller elects leaders")
+    before = committed(sim, p)
+    sim.run_until(lambda: committed(sim, p) > before + 20, what="writes go on")
+    sim.slow_process(slow, 0)
+    sim.restart(no_voter)
+    stop()
+    sim.must_heal()
+
+
+ALL = (
+    slow_follower_falls_behind,
+    slow_leader_is_fenced,
+    slow_controller_is_replaced,
+)

@@ -1,0 +1,42 @@
+"""Which volumes of a random world may be replaced by empty ones: only so many that its cluster survives it.
+
+Kept true: no last copy of anything goes, nor a majority of the voters' folders, and the next one goes only once the
+last one's node is whole again. Left to others: when (nemesis.py), and the replacing itself (world.py).
+"""
+
+from __future__ import annotations
+
+from tests.sim.world import Simulation
+from tidelog.types import NodeId
+
+
+class Volumes:
+    """See the module's words."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._emptied: dict[int, int] = {}  # nodes whose volume was replaced, and the metadata's end then
+
+    def empty_if_spare(self, node: int) -> None:
+        """Replace a volume by an empty one, unless its node runs, or is needed."""
+        if not self._sim.machines[node].up and self._is_spare(node):
+            self._emptied[node] = self._sim.image().offset
+            self._sim.empty(node)
+
+    def _is_spare(self, node: int) -> bool:
+        image = self._sim.image()
+        self._emptied = {gone: since for gone, since in self._emptied.items() if not self._is_whole_again(gone, since)}
+        entry = image.nodes.get(NodeId(node))
+        if self._emptied or entry is None or not entry.fenced:
+            return False
+        if any(node in (*state.isr, *state.elr) for state in image.partitions()):
+            return False
+        keep = [voter for voter in image.voters if voter.node_id != node]
+        return len(keep) > len(image.voters) // 2
+
+    def _is_whole_again(self, node: int, since: int) -> bool:
+        """Has the node registered with its new folder, which has taken the old one's place among the voters?"""
+        image = self._sim.image()
+        entry = image.nodes[NodeId(node)]
+        folders = {voter.folder_id for voter in image.voters if voter.node_id == node}
+        return entry.node_epoch >= since and not entry.fenced and folders <= {entry.folders[0].folder_id}
