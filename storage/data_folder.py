@@ -535,11 +535,17 @@ class DataFolder:
         """Have the next start find what a log has lost below its recovery point, should it come before the log is made
         anew; or not, where that is `borne`, since nobody else could go on. In the background.
 
-        Not of a page-cache log: there nobody could tell then that it was no torn tail."""
+        What a start has found the next one finds too. Nor is it done for a page-cache log: there nobody could tell then
+        that it was no torn tail."""
         damage = log.damage
-        if self.offline is None and damage is not None and log.config.durability is Durability.FSYNC:
-            offset = log.recovery_point if borne else min(damage.first_offset, log.recovery_point)
+        fsynced = log.config.durability is Durability.FSYNC
+        if self.offline is not None or damage is None or not fsynced or not log.lost.takes_appends:
+            return
+        offset = log.recovery_point if borne else min(damage.first_offset, log.recovery_point)
+        try:
             self._write_later(self.claims.recovering_from(log, offset))
+        except OSError as error:
+            self._flush_failed(self.fail("writing held marks", error))
 
     def _write_later(self, write: Callable[[], None] | None) -> None:
         if write is None:

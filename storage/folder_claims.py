@@ -104,8 +104,18 @@ class FolderClaims:
 
     def recovering_from(self, log: Log, offset: Offset) -> Callable[[], None]:
         """The next start reads the log from `offset` on, which is not above its recovery point. Returns what makes that
-        durable, as `lowering`."""
-        return _writing(self._recovery_points, {**self._recovery_points.claimed, log.topic_partition: offset})
+        durable, as `lowering`. Raises OSError."""
+        tp, claimed = log.topic_partition, self._recovery_points.claimed
+        key, held = PartitionKey(log.topic_id, tp.partition), max(log.held, claimed.get(tp, Offset(0)))
+        if self.marks.get(key) < held:
+            self.marks.put(key, held)
+        write = _writing(self._recovery_points, {**claimed, tp: offset})
+
+        def make_durable() -> None:
+            self.marks.sync()  # first: without its mark, what is damaged above the recovery point is a torn tail
+            write()
+
+        return make_durable
 
     def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
         """The log starts at `offset` now. Returns what makes that durable, as `lowering`."""

@@ -344,7 +344,7 @@ def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
     assert not [name for name in bench.disk.list("/data") if name.endswith("-delete")]
 
 
-@pytest.mark.parametrize("stop", ["clean", "killed", "crashed"])
+@pytest.mark.parametrize("stop", ["clean", "killed", *(f"crashed {seed}" for seed in range(10))])
 @pytest.mark.parametrize("first", [0, 1, 40])
 @pytest.mark.parametrize("borne", [False, True])
 def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne(
@@ -365,7 +365,8 @@ def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne
     if borne:
         bench.folder.keep_damage(bench.log, borne=True)
     bench.folder.write_checkpoints()
-    log = {"clean": bench.restart_clean, "killed": bench.kill, "crashed": bench.crash}[stop]()
+    crashed = stop.startswith("crashed")
+    log = bench.crash(int(stop.split()[1])) if crashed else bench.restart_clean() if stop == "clean" else bench.kill()
     if borne:
         assert log.damage is None
     else:
