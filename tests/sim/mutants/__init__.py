@@ -174,6 +174,12 @@ MUTANTS: Final = (
         "the damaged one leads",
     ),
     Mutant(
+        leaders.whoever_is_alive_is_a_successor,
+        "KIP-858",
+        folder_stories.leader_is_damaged_beside_a_failed_folder,
+        "it serves what is sound|nobody serves it",
+    ),
+    Mutant(
         leaders.news_goes_to_streams_of_earlier_lives,
         "found",
         reader_stories.follower_back_in_a_quiet_topic,

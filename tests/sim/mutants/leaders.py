@@ -121,6 +121,11 @@ def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
     patch.setattr(node_partition.Partition, "_is_deaf", lambda *_: False)
 
 
+def whoever_is_alive_is_a_successor(patch: Patch) -> None:
+    """A damaged leader stops where another member's node is alive, whether that has its log or not."""
+    patch.setattr(replica_manager, "electable", lambda image, state, node: not image.nodes[node].fenced)
+
+
 def who_stopped_for_damage_never_leads(patch: Patch) -> None:
     """A damaged replica that was elected before the controller heard of it stays away, and so does everybody else."""
     serves_on = replica_manager.ReplicaManager._serves_on
