@@ -87,12 +87,14 @@ class PartitionLeader:
         known: StateKnown,
         lag_ms_max: int,
     ) -> None:
-        """history: the epoch entries of the log, without this epoch's own, which starts at `log_end`."""
+        """history: the epoch entries of the log. This epoch's own starts at `log_end` where it is not among them; else
+        the node has led in it before, and begins again."""
         self.name: Final = name
         self.leader_epoch: Final = leader_epoch
         self._me = me
-        earlier = [entry for entry in history if entry.epoch < leader_epoch and entry.start_offset < log_end]
-        self._history: tuple[EpochStart, ...] = (*earlier, EpochStart(leader_epoch, log_end))
+        began = next((entry.start_offset for entry in history if entry.epoch == leader_epoch), log_end)
+        earlier = [entry for entry in history if entry.epoch < leader_epoch and entry.start_offset < began]
+        self._history: tuple[EpochStart, ...] = (*earlier, EpochStart(leader_epoch, began))
         self._log_start = log_start
         self._set = InSyncSet(
             me=me, log_end=log_end, held=held, high_watermark=high_watermark, known=known, lag_ms_max=lag_ms_max

@@ -103,6 +103,14 @@ def test_an_epoch_without_records_is_skipped() -> None:
     assert leader.core.epoch_end(LeaderEpoch(3)) == EpochEnd(LeaderEpoch(1), Offset(100))
 
 
+def test_a_leader_that_begins_again_in_its_epoch_knows_where_that_began() -> None:
+    """It led epoch 4 from 100 to 120 and stopped. A follower that was away since epoch 3 has other records there."""
+    leader = Leader(history=((1, 0), (3, 60), (4, 100)), log_end=120)
+    assert end_told([*leader.fetch(2, 110, last_epoch=3)]) == (3, 100)
+    assert agreed(leader.fetch(2, 110, last_epoch=4))
+    assert leader.core.epoch_end(LeaderEpoch(3)) == EpochEnd(LeaderEpoch(3), Offset(100))
+
+
 def test_a_new_leader_does_not_say_where_the_committed_log_ends_until_it_knows() -> None:
     """KIP-207: its watermark may still be below what readers of the old leader have seen."""
     leader = Leader(isr=(1, 2), watermark=80)

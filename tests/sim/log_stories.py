@@ -402,26 +402,56 @@ def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def alone_with_damage(sim: Simulation, p: int, rotten: int, follower: int) -> None:
+    """A leader finds damage and stops, since its follower could lead, which is dead already: once that is fenced, the
+    damaged one leads again."""
+    log = log_of(sim, rotten, p)
+    sim.kill(follower)
+    sim.run_for(1.5)
+    beats = sim.hold("Controller.Heartbeat", source=rotten)
+    resigning = sim.hold("Controller.AlterPartition", source=rotten)
+    sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
+    sim.scrub(rotten, TOPIC, p)
+    assert not leads(sim, rotten, p)
+    sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
+    beats.release()
+    resigning.release()
+    sim.run_until(lambda: leads(sim, rotten, p), what="the damaged one leads with what it has")
+
+
 def leader_is_damaged_as_its_follower_dies(sim: Simulation) -> None:
     """A leader finds damage, and stops, since its follower could lead; that one is dead, and given up before it is
     elected. The leader, alone in its set, goes on in its epoch with what it has, until the follower is back."""
     rotten, follower = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
     sim.run_until(lambda: held(sim, follower, 0) == 12, what="the follower has all")
-    log = log_of(sim, rotten, 0)
-    sim.kill(follower)
-    sim.run_for(1.5)
-    beats = sim.hold("Controller.Heartbeat", source=rotten)
-    resigning = sim.hold("Controller.AlterPartition", source=rotten)
-    sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
-    sim.scrub(rotten, TOPIC)
-    sim.run_until(lambda: fenced(sim, follower), what="the follower is fenced")
-    beats.release()
-    resigning.release()
-    sim.run_until(lambda: leads(sim, rotten, 0), what="the damaged one leads with what it has")
+    alone_with_damage(sim, 0, rotten, follower)
     write(sim, 0, "b", 3, acks="1")
     sim.restart(follower)
     sim.run_until(lambda: leads(sim, follower, 0), within=60, what="the follower leads")
+    sim.must_heal()
+
+
+def leader_begins_again_in_its_epoch(sim: Simulation) -> None:
+    """A damaged leader that had stopped is left alone, and goes on in its epoch. The leader before it comes back with
+    records of its own, where that epoch began; they are cut, though the log reaches further by now."""
+    p, old, rotten, other = three_replicas(sim, segment_bytes="1000")
+    write(sim, p, "a" * 100, 12)
+    sim.run_until(lambda: held(sim, rotten, p) == held(sim, other, p) == 12, what="all have the first records")
+    lost = [
+        sim.hold("Data.FetchStream", source=old, target=node, part="answer", when=with_records_of(p))
+        for node in (rotten, other)
+    ]
+    write(sim, p, "only the old leader has ", 3, acks="1")
+    sim.kill(old)
+    sim.run_until(lambda: leads(sim, rotten, p), what="another leads")
+    write(sim, p, "b", 5)
+    alone_with_damage(sim, p, rotten, other)
+    for one in lost:
+        one.let_pass()
+    sim.restart(old)
+    sim.run_until(lambda: leads(sim, old, p), within=60, what="the old leader has all and leads")
+    sim.restart(other)
     sim.must_heal()
 
 
@@ -465,6 +495,7 @@ ALL = (
     rot_before_anybody_has_it,
     follower_is_damaged_as_its_leader_dies,
     leader_is_damaged_as_its_follower_dies,
+    leader_begins_again_in_its_epoch,
     known_damage_outlives_a_restart,
     sparse_epochs,
 )

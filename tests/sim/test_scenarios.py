@@ -49,6 +49,7 @@ NEED_ONE_VOTER = {
     cut_stories.elected_in_the_middle_of_a_cut,
     log_stories.cut_below_what_the_checkpoint_says,
     log_stories.cut_of_messages_without_epochs,
+    log_stories.leader_begins_again_in_its_epoch,
     log_stories.messages_without_their_epoch,
     log_stories.one_corrupt_replica,
     log_stories.one_of_two_folders_is_gone,

@@ -173,6 +173,7 @@ MUTANTS: Final = (
         log_stories.follower_is_damaged_as_its_leader_dies,
         "the damaged one leads",
     ),
+    Mutant(leaders.a_leader_begins_its_epoch_twice, "rule 2", log_stories.leader_begins_again_in_its_epoch, MIXED),
     Mutant(
         leaders.whoever_is_alive_is_a_successor,
         "KIP-858",

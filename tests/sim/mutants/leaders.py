@@ -121,6 +121,17 @@ def news_goes_to_streams_of_earlier_lives(patch: Patch) -> None:
     patch.setattr(node_partition.Partition, "_is_deaf", lambda *_: False)
 
 
+def a_leader_begins_its_epoch_twice(patch: Patch) -> None:
+    """A leader that had stopped and goes on in its epoch takes its log end for where that epoch began."""
+
+    def begin(self: Any, *, history: Any, leader_epoch: Any, **rest: Any) -> None:
+        earlier = [entry for entry in history if entry.epoch != leader_epoch]
+        begin_with(self, history=earlier, leader_epoch=leader_epoch, **rest)
+
+    begin_with = partition_leader.PartitionLeader.__init__
+    patch.setattr(partition_leader.PartitionLeader, "__init__", begin)
+
+
 def whoever_is_alive_is_a_successor(patch: Patch) -> None:
     """A damaged leader stops where another member's node is alive, whether that has its log or not."""
     patch.setattr(replica_manager, "electable", lambda image, state, node: not image.nodes[node].fenced)
