@@ -63,8 +63,11 @@ class ReplicaView(NamedTuple):
 
 @dataclass(slots=True)
 class Watched:
-    """What was last seen of one replica within one life of its node."""
+    """What was last seen of one replica within one life of its node. at_us: when its log was, in whatever life; hidden:
+    it is out of use since then, and may have lost records at any moment."""
 
+    at_us: int = 0
+    hidden: bool = False
     log: ReadableLog | None = None
     epoch: int = -1
     leads: bool = False
@@ -79,8 +82,9 @@ class Checkers:
 
     read: the bytes of a log's range, without disturbing its node. members: the in-sync set of a partition by the newest
     committed metadata: each member's node, and its replicas by now where the node runs and acts on the metadata; a
-    member that has no such replica then holds nothing. configs: the settings of a partition's topic now. wall_ms: the
-    latest time that the clock of a node has shown: what is seen to be gone now may have gone before it was set back.
+    member that has no such replica then holds nothing. configs: the settings of a partition's topic now. now_us: the
+    moment of virtual time. wall_ms: the latest time that the clock of a node has shown from a moment on: what is first
+    seen to be gone when a log is back in use may have gone before the clock was set back.
     has: whether what the ledger has of a range lies in a log byte for byte, where that is known without reading; else
     it is read.
     """
@@ -92,7 +96,8 @@ class Checkers:
         members: Callable[[PartitionKey], list[tuple[str, ReplicaView | None]]],
         note: Callable[[str], None],
         configs: Callable[[PartitionKey], Mapping[str, str]] = lambda key: {},
-        wall_ms: Callable[[str], int] = lambda node: 0,
+        now_us: Callable[[], int] = lambda: 0,
+        wall_ms: Callable[[str, int], int] = lambda node, since_us: 0,
         has: Callable[[str, ReadableLog, Ledger, int, int], bool] = lambda *_: False,
     ) -> None:
         self.ledgers: dict[PartitionKey, Ledger] = {}
@@ -104,6 +109,7 @@ class Checkers:
         self._members = members
         self._note = note
         self._configs = configs
+        self._now_us = now_us
         self._wall_ms = wall_ms
         self._has = has
         self._cleanups: dict[TopicId, Cleanup] = {}
@@ -136,16 +142,20 @@ class Checkers:
 
     def node_began(self, node: str) -> None:
         """A new life: what was seen of the old one is no measure for it."""
-        for key in [key for key in self._watched if key[0] == node]:
-            del self._watched[key]
+        for key, seen in self._watched.items():
+            if key[0] == node:
+                self._watched[key] = Watched(seen.at_us)
 
     def look(self, node: str, life: str, replicas: Iterable[ReplicaView]) -> None:
         """See what moved on one node since the last look."""
+        now_us = self._now_us()
         for replica in replicas:
             seen = self._watched.get((node, replica.key))
             if seen is None:
                 seen = self._watched[node, replica.key] = Watched()
             log, led = replica.log, seen.leads
+            since_us = seen.at_us if seen.hidden or log is not seen.log else now_us
+            seen.hidden = log is None
             if log is not None and log is not seen.log:  # one that is out of use for a while may come back
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
             if replica.leader_epoch != seen.epoch or replica.leads != seen.leads:
@@ -162,7 +172,8 @@ class Checkers:
                 if log.log_start_offset != seen.log_start:
                     if ended != log.log_end_offset == log.log_start_offset:
                         self._made_anew[node, replica.key] = log.log_start_offset
-                    self._start_moved(node, replica, log, seen)
+                    self._start_moved(node, replica, log, seen, since_us)
+                seen.at_us = now_us
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
 
@@ -205,8 +216,9 @@ class Checkers:
         if ledger is not None:
             ledger.lossy = True
 
-    def _start_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched) -> None:
-        """Only what is committed goes from the beginning of a log, and only where something allows it."""
+    def _start_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, since_us: int) -> None:
+        """Only what is committed goes from the beginning of a log, and only where something allows it. since_us: it
+        went then, or later."""
         start, seen.log_start = log.log_start_offset, log.log_start_offset
         ledger = self.ledger(replica.key, replica.name)
         if start <= ledger.start or ledger.lossy:
@@ -215,16 +227,17 @@ class Checkers:
             raise Violation(
                 f"{replica.name} on {node}: its log starts at {start}, but only what is below {ledger.end} is committed"
             )
-        if not (ledger.is_metadata or start <= ledger.deleted_to or self._has_expired(node, log, ledger)):
+        if not (ledger.is_metadata or start <= ledger.deleted_to or self._has_expired(node, log, ledger, since_us)):
             raise Violation(f"{replica.name} on {node}: what was below {start} is gone, and nothing lets it go")
         ledger.start = start
 
-    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger) -> bool:
+    def _has_expired(self, node: str, log: ReadableLog, ledger: Ledger, since_us: int) -> bool:
         """Do the topic's limits of age or size let go what the log has just lost?"""
         begin = max(ledger.start, ledger.deleted_to)
         if log.size >= ledger.cleanup.retention_bytes:
             return True
-        return ledger.youngest_ms(begin, log.log_start_offset) < self._wall_ms(node) - ledger.cleanup.retention_ms
+        youngest, latest = ledger.youngest_ms(begin, log.log_start_offset), self._wall_ms(node, since_us)
+        return youngest < latest - ledger.cleanup.retention_ms
 
     def look_again(self, node: str, replica: ReplicaView) -> None:
         """Hold a whole log against the ledger once more: compaction may have changed it anywhere."""

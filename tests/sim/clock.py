@@ -16,16 +16,16 @@ class SimClock:
     def __init__(self, loop: SimLoop, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
         self._loop, self._rate = loop, rate
         self._wall_offset_ms = wall_offset_ms
-        self._furthest_ms = Millis(0)
+        self._jumps: list[tuple[int, Millis]] = []  # when it was set, and what it said just before
 
     def jump(self, ms: int) -> None:
         """Set the wall clock forward, or back."""
-        self._furthest_ms = self.furthest_ms()
+        self._jumps.append((self._loop.now_us, self.wall_ms()))
         self._wall_offset_ms += ms
 
-    def furthest_ms(self) -> Millis:
-        """The latest wall clock time that it has ever shown."""
-        return max(self._furthest_ms, self.wall_ms())
+    def latest_ms(self, since_us: int) -> Millis:
+        """The latest wall clock time that it has shown from that moment of virtual time on."""
+        return max([self.wall_ms(), *(said for at_us, said in self._jumps if at_us >= since_us)])
 
     def wall_ms(self) -> Millis:
         return Millis(WORLD_BEGAN_MS + self.monotonic_ms() + self._wall_offset_ms)

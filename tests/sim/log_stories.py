@@ -381,6 +381,25 @@ def sparse_epochs(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def clocks_were_wrong_for_a_while(sim: Simulation) -> None:
+    """All clocks are a minute ahead, and are set right again: what was old by them is gone. What is written from then
+    on stays for as long as the topic says."""
+    retention_s = 20
+    sim.start(min_insync=2, segment_bytes="1000", retention_ms=str(retention_s * 1_000), cleaning=True)
+    log = log_of(sim, sim.leader(TOPIC), 0)
+    write(sim, 0, "a" * 400, 6)
+    for node in sim.nodes:
+        sim.jump_clock(node, 60_000)
+    sim.run_until(lambda: log.log_start_offset == 6, within=5, what="what is old by these clocks goes")
+    for node in sim.nodes:
+        sim.jump_clock(node, -60_000)
+    write(sim, 0, "b" * 400, 6)
+    began = sim.loop.time()
+    sim.run_until(lambda: log.log_start_offset > 6, within=2 * retention_s, what="what is old goes")
+    assert sim.loop.time() - began > retention_s * 0.95, "records went before their time"
+    sim.must_heal()
+
+
 def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
     """A follower finds damage, and stops; before the controller hears of that, its leader is given up and it is
     elected, the only member. It leads with what it has, until the old leader is back with everything and takes over."""
@@ -493,6 +512,7 @@ ALL = (
     page_cache_is_gone_with_the_power,
     one_corrupt_replica,
     rot_before_anybody_has_it,
+    clocks_were_wrong_for_a_while,
     follower_is_damaged_as_its_leader_dies,
     leader_is_damaged_as_its_follower_dies,
     leader_begins_again_in_its_epoch,

@@ -225,8 +225,11 @@ class Machine:
 
     @property
     def has_offline_folder(self) -> bool:
-        """Does the node run without one of its data folders?"""
-        return self.node is not None and bool(self.node.figures().offline_folders)
+        """Does the node run without one of its data folders, or may it soon, since it was starting when it failed?"""
+        if self.node is None:
+            return False
+        figures = self.node.figures()
+        return bool(figures.offline_folders) or (self.disk_broken and not figures.ready)
 
     def _is_cold(self, _path: str) -> bool:
         """Has memory lost something that is to be read? Not while the disk hangs: what was read or written last is

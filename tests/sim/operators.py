@@ -135,9 +135,9 @@ def delete(sim: Simulation, fault: Fault) -> None:
             return
         ledger = sim.ledger(topic.name, state.partition)
         offset = rng.randint(ledger.start, ledger.end)
-        ledger.deleted_to = max(ledger.deleted_to, offset)
         sim.note(f"operator: deletes the records of {ledger.name} below {offset}")
-        machine.process.run(views.delete_records, machine.node, state.key, offset)
+        gone = machine.process.run(views.delete_records, machine.node, state.key, offset)
+        ledger.deleted_to = max(ledger.deleted_to, gone)
 
 
 def _loses_records(topic: TopicState) -> bool:

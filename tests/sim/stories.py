@@ -34,8 +34,8 @@ def delete_below(sim: Simulation, leader: int, p: int, offset: int) -> None:
     """An operator has the leader delete the records of a partition below an offset."""
     node = sim.machines[leader].node
     assert node is not None
+    assert views.delete_records(node, sim.partition(TOPIC, p).key, offset) == offset
     sim.ledger(TOPIC, p).deleted_to = offset
-    views.delete_records(node, sim.partition(TOPIC, p).key, offset)
 
 
 def end(sim: Simulation, node: int, partition: int) -> int:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from tests.sim.checkers import Checkers, ReplicaView
+from tests.sim.clock import WORLD_BEGAN_MS, SimClock
 from tests.sim.ledger import Violation
 from tests.sim.workload import Fate, Sent
 from tidelog.records import build_batch
@@ -64,10 +65,15 @@ class Cluster:
         self.epochs = dict.fromkeys("abc", 0)
         self.leader = "a"
         self.lives = dict.fromkeys("abc", 1)
+        self.now_us = 0
+        self.clock = SimClock(self)  # type: ignore[arg-type]
         self.checkers = Checkers(
             read=lambda node, log, start, end: b"".join(log.batches[start:end]),  # type: ignore[attr-defined]
             members=lambda key: [(name, self.view(name)) for name in self.members],
             note=lambda words: None,
+            configs=lambda key: {"retention.ms": str(WORLD_BEGAN_MS + 60_000)},  # the records are of the year 1970
+            now_us=lambda: self.now_us,
+            wall_ms=lambda node, since_us: self.clock.latest_ms(since_us),
         )
         for letter in string.ascii_lowercase:
             self.checkers.sending(Sent("t", 0, letter.encode(), -1))
@@ -225,6 +231,23 @@ def test_a_log_that_loses_its_beginning_without_leave(cluster: Cluster) -> None:
     cluster.logs["c"].log_start_offset = Offset(3)
     with pytest.raises(Violation, match="only what is below 2 is committed"):
         cluster.look("c")
+
+
+def test_records_go_by_what_the_clock_says_when_they_go(cluster: Cluster) -> None:
+    """It was an hour ahead once. That allows no more than what went then; what is seen of it late, since the log was
+    out of use, is told from what went later."""
+    out_of_use = cluster.view("c")._replace(log=None)
+    cluster.checkers.look("c", "c.1", [out_of_use])
+    cluster.now_us = 1_000_000
+    cluster.clock.jump(3_600_000)
+    cluster.now_us = 2_000_000
+    cluster.clock.jump(-3_600_000)
+    cluster.now_us = 3_000_000
+    cluster.logs["b"].log_start_offset = Offset(1)
+    with pytest.raises(Violation, match="what was below 1 is gone, and nothing lets it go"):
+        cluster.look("b")
+    cluster.logs["c"].log_start_offset = Offset(1)
+    cluster.look("c")
 
 
 def test_an_unclean_election_ends_the_questions_about_what_is_committed(cluster: Cluster) -> None:

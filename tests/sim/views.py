@@ -279,14 +279,18 @@ def append_marker(
         part.sync()
 
 
-def delete_records(node: Node, key: PartitionKey, offset: int) -> None:
-    """What an operator has a leader do: let the log start there, or where it is committed up to. Nothing happens where
-    the node does not lead."""
+def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
+    """What an operator has a leader do: let the log start there, or where it is committed up to. Returns below which
+    offset records may be gone by that: 0 where the node does not lead, so that nothing happens. A disk that fails over
+    it may have taken it or not."""
     part = _led(node, key)
-    if part is not None:
-        with contextlib.suppress(TidelogError):
-            part.log.delete_records(min(Offset(offset), part.log.high_watermark))
-            part.log_start_moved()
+    if part is None:
+        return 0
+    start = min(Offset(offset), part.log.high_watermark)
+    with contextlib.suppress(TidelogError):
+        part.log.delete_records(start)
+        part.log_start_moved()
+    return start
 
 
 def _led(node: Node, key: PartitionKey) -> Partition | None:

@@ -63,7 +63,8 @@ class Simulation:
             members=self._members,
             note=self.note,
             configs=self._configs,
-            wall_ms=lambda node: self._machine_named[node].clock.furthest_ms(),
+            now_us=lambda: self.loop.now_us,
+            wall_ms=lambda node, since_us: self._machine_named[node].clock.latest_ms(since_us),
             has=self._has,
         )
         self.machines: dict[int, Machine] = {}
@@ -372,10 +373,11 @@ class Simulation:
         self.break_disk(node, operation, path=f"{folders[number % len(folders)]}/{name}")
 
     def mend_disk(self, node: int) -> None:
-        """The disk works again, and the node is started again where it runs: a folder stays offline for its life."""
+        """The disk works again. As an operator must, the node is started again where it runs without a folder: that
+        stays offline for the life of its process."""
         machine = self.machines[node]
         machine.disk.heal()
-        if machine.up and (machine.disk_broken or machine.has_offline_folder):
+        if machine.up and machine.has_offline_folder:
             self.kill(node)
             self.restart(node)
         machine.disk_broken = machine.first_folder_broken = False

@@ -496,6 +496,12 @@ MUTANTS: Final = (
         replication_stories.retention_stops_at_the_watermark,
         "deleted that were not committed",
     ),
+    Mutant(
+        disks.records_go_before_their_time,
+        "retention",
+        log_stories.clocks_were_wrong_for_a_while,
+        "is gone, and nothing lets it go",
+    ),
     Mutant(disks.a_damaged_log_leads_on, "rule 6", stories.rot_found_by_the_scrub, "out of use"),
     Mutant(
         disks.a_cut_leaves_the_checkpoint,

@@ -82,6 +82,12 @@ def retention_takes_what_is_not_committed(patch: Patch) -> None:
     patch.setattr(log_start, "count_deletable", counting)
 
 
+def records_go_before_their_time(patch: Patch) -> None:
+    """Retention takes records for twice as old as they are."""
+    age = retention._age
+    patch.setattr(retention, "_age", lambda *given: 2 * age(*given))
+
+
 def a_cut_is_not_synced(patch: Patch) -> None:
     """A cut reaches the disk when it likes."""
     patch.setattr(log_cut, "sync_all", lambda _: None)

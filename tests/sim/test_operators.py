@@ -1,0 +1,40 @@
+"""What an operator asked for counts as allowed only as far as a leader has done it: the checkers go by that."""
+
+from __future__ import annotations
+
+from tests.sim import operators
+from tests.sim.plan import Fault, Kind
+from tests.sim.stories import TOPIC, leads, write
+from tests.sim.world import Simulation
+
+DELETIONS = [Fault(0.0, Kind.DELETE, node=0, other=0, lasts=0.0, amount=number / 10) for number in range(10)]
+
+
+def world(sim: Simulation) -> int:
+    """Five records in one partition of a topic that retention may take from. Returns its leader."""
+    sim.start(nodes=4, min_insync=1, file_delete_delay_ms="60000")
+    write(sim, 0, "a", 5)
+    return sim.leader(TOPIC)
+
+
+def test_records_may_be_gone_as_far_as_the_leader_has_deleted_them() -> None:
+    with Simulation(1) as sim:
+        leader = world(sim)
+        for fault in DELETIONS:
+            operators.delete(sim, fault)
+            assert sim.ledger(TOPIC).deleted_to == sim.log(leader, TOPIC).log_start_offset
+        assert sim.ledger(TOPIC).deleted_to > 0
+        sim.must_heal()
+
+
+def test_nothing_may_be_gone_where_nobody_obeyed() -> None:
+    """The next leader is elected, and has not heard of it."""
+    with Simulation(3) as sim:
+        leader = world(sim)
+        sim.kill(leader)
+        sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another is elected")
+        assert not leads(sim, sim.leader(TOPIC), 0)
+        for fault in DELETIONS:
+            operators.delete(sim, fault)
+        assert sim.ledger(TOPIC).deleted_to == 0
+        sim.must_heal()
