@@ -120,8 +120,9 @@ class PartitionFollower:
                 assert_never(event)
 
     def _move(self, cause: FollowerCause) -> None:
-        assert (self.state, cause) in TRANSITIONS, f"a follower is not moved from {self.state.name} by {cause.name}"
-        self.state = TRANSITIONS[self.state, cause]
+        state = TRANSITIONS.get((self.state, cause))
+        assert state is not None, f"a follower is not moved from {self.state.name} by {cause.name}"
+        self.state = state
 
     # --- asking ---
 

@@ -170,8 +170,10 @@ class FlushState:
                 ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
         ticket.closed = list(self.rolled)
         # A ticket relies on no other: what one under way syncs is synced by this one too, which may end before it.
-        new_names = self.new_names or any(other.new_names for other in self.tickets)
-        new_folder = self.new_folder or any(other.new_folder for other in self.tickets)
+        new_names, new_folder = self.new_names, self.new_folder
+        for other in self.tickets:
+            new_names |= other.new_names
+            new_folder |= other.new_folder
         if new_folder:
             ticket.handles.append(self._files.open(f"{self._path}/{PARTITION_METADATA}"))
             ticket.folders = [self._path, folder_of(self._path)]

@@ -67,7 +67,7 @@ class GroupCommit:
 
     def _begin(self) -> None:
         """Begin as many flushes as may be under way."""
-        while len(self._flushing) < self._at_once:
+        while self._wanted and len(self._flushing) < self._at_once:
             log = next((log for log in self._wanted if self._may_begin(log)), None)
             if log is None:
                 return
