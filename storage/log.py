@@ -349,7 +349,7 @@ class Log:
         CorruptLog, KafkaStorageError.
         """
         self._ensure_usable()
-        up_to = min(up_to, self.log_end_offset)
+        up_to = min(up_to, end := self.log_end_offset)
         if not self.log_start_offset <= offset <= up_to:
             raise OffsetOutOfRange(
                 f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be "
@@ -362,7 +362,7 @@ class Log:
             return LogRead(b"", offset, ())
         try:
             found = ready if isinstance(ready, BytesRead) else None
-            return self._reader.read(offset, max_bytes, up_to, min_one_batch, wait=wait, ready=found)
+            return self._reader.read(offset, max_bytes, up_to, min_one_batch, wait=wait, ready=found, end=end)
         except BrokenChain as broken:
             raise self._damaged(broken, offset, asked=True) from broken
         except OSError as error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from storage.batch_walk import Hole
+from storage.batch_walk import BrokenChain, Hole
 from storage.cold_read import BytesRead
 from storage.config import INT32_MAX
 from storage.epoch_cache import LeaderEpochCache
 from storage.files import Buffer, Files
-from storage.segment import LogSegment
+from storage.segment import LogSegment, SegmentRead
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from tidelog.types import EpochStart, Offset
@@ -80,10 +80,11 @@ class LogReader:
         *,
         wait: bool = True,
         ready: BytesRead | None = None,
+        end: Offset,
     ) -> LogRead:
         """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment. wait: for
-        the disk; else raises WouldBlock where it would have to. ready: what has been read for that. Raises BrokenChain,
-        OSError."""
+        the disk; else raises WouldBlock where it would have to. ready: what has been read for that. end: of the log.
+        Raises BrokenChain, OSError."""
         hint = self._hints.get(offset)
         if ready is not None and ready.generation == self.generation and ready.file is not None:
             ready.segment.take_file(ready.file)
@@ -94,7 +95,7 @@ class LogReader:
             segment, at = hint
             found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at, wait=wait)
             if found is not None:
-                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+                return self._found(segment, found, offset, end)
             del self._hints[offset]  # the next segment has it
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
@@ -113,7 +114,7 @@ class LogReader:
                     exact=ready.exact,
                 )
             if found is not None:
-                return self._found(segment, found.records, offset, found.next_offset, found.next_position)
+                return self._found(segment, found, offset, end)
             if segment is holder and behind and self.is_hole(holder, behind[0].base_offset):
                 raise Hole(holder.size, offset, behind[0].base_offset)
         return LogRead(b"", offset, ())
@@ -123,10 +124,20 @@ class LogReader:
         for what no segment can hold; compaction does."""
         return self.holes_below < base_offset <= last.base_offset + INT32_MAX
 
-    def _found(
-        self, segment: LogSegment, records: Buffer, offset: Offset, next_offset: Offset, position: int
-    ) -> LogRead:
-        if not records:
+    def _found(self, segment: LogSegment, found: SegmentRead, offset: Offset, end: Offset) -> LogRead:
+        if not found.records:
+            self._check_reach(segment, found.next_position, offset, end)
             return LogRead(b"", offset, ())
-        self.note(next_offset, segment, position)
-        return LogRead(records, next_offset, self._epochs.over(offset, next_offset))
+        self.note(found.next_offset, segment, found.next_position)
+        return LogRead(found.records, found.next_offset, self._epochs.over(offset, found.next_offset))
+
+    def _check_reach(self, segment: LogSegment, position: int, offset: Offset, end: Offset) -> None:
+        """The batch at `position` reaches beyond what may be read. Into the next segment or beyond the log's end none
+        does, and who waited for that would wait for ever. Raises BrokenChain, OSError."""
+        header = next(segment.walk(position), None)
+        behind = self._segments.behind(segment)
+        bound = behind[0].base_offset if behind else end
+        if header is not None and header.last_offset >= bound:
+            raise BrokenChain(
+                position, offset, f"the batch claims offsets up to {header.last_offset}, not below {bound}"
+            )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.batch_walk import BrokenChain
 from storage.config import LogConfig
+from storage.log_reader import LogReader
 from storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange, UnsupportedForMessageFormat
@@ -110,6 +114,34 @@ def test_the_epochs_over_what_is_read() -> None:
     assert bench.log.read(Offset(1), 1, up_to=ALL).epochs == (one,)
     assert bench.log.read(Offset(3), 1 << 20, up_to=ALL).epochs == (four, six)
     assert bench.log.read(Offset(3), 1 << 20, up_to=Offset(4)).epochs == (four,)
+
+
+@pytest.mark.parametrize("config", [SMALL, LogConfig()], ids=["several segments", "one segment"])
+def test_no_flipped_bit_leaves_a_reader_without_an_answer(config: LogConfig) -> None:
+    """A batch that claims to reach beyond what may be read looks like one that is not decided yet: whoever waits for
+    that hears nothing, and nobody makes the log anew."""
+    bench = filled(6, config)
+    log, end = bench.log, bench.log.log_end_offset
+    for segment in log.segments:
+        for byte, bit in product(range(segment.size), range(8)):
+            bench.disk.flip_bit(segment.path, byte, bit)
+            for start in range(0, end, 2):
+                reader = LogReader(log._segments, log._epochs, holes_below=0)
+                with suppress(BrokenChain):
+                    read = reader.read(Offset(start), 1 << 20, end, min_one_batch=True, end=end)
+                    assert read.next_offset > start, f"bit {bit} of byte {byte} of {segment.path}"
+            bench.disk.flip_bit(segment.path, byte, bit)
+
+
+def test_a_batch_that_claims_to_reach_beyond_the_log_is_damage() -> None:
+    bench = filled(3, LogConfig())
+    bench.disk.flip_bit(bench.segment_path, 2 * len(bench.contents()[0]) + 25, 5)  # the third batch's last offset
+    read = bench.log.read(Offset(0), 1 << 20, up_to=ALL)
+    assert read.next_offset == 4
+    with pytest.raises(CorruptLog, match=r"lost offsets 4\.\.5 .* the batch at offset 4 has checksum"):
+        bench.log.read(read.next_offset, 1 << 20, up_to=ALL)
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (4, 6)
 
 
 def test_damage_met_by_a_read_is_told_and_appends_go_on_in_another_segment() -> None:
