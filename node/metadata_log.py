@@ -105,6 +105,8 @@ class MetadataLog:
         self.on_full: Callable[[DiskFull], None] = _ignore
         """A flush found no room for a file beside the log: the next append asks for another."""
         self._clock = clock
+        self._one_snapshot = asyncio.Lock()
+        """One at a time is written and takes its place: the node's own, or the leader's."""
         self._commit = GroupCommit(executor, self._held_moved, self._flush_failed)
         self._pending: deque[MetadataBatch] = deque()
         self._subscribers: list[Callable[[ClusterImage], None]] = []
@@ -289,13 +291,16 @@ class MetadataLog:
 
     async def write_snapshot(self) -> None:
         """Put what is committed into a snapshot and drop the log before it. Raises KafkaStorageError, DiskFull."""
+        async with self._one_snapshot:
+            if self.wants_snapshot:  # the leader's may have come meanwhile
+                await self._write_own()
+
+    async def _write_own(self) -> None:
         image, stamped = self.image, self._clock.wall_ms()
         entries = [entry for entry in self.log.epoch_entries() if entry.start_offset < image.offset]
         latest = self.snapshots.latest
         snapshot = SnapshotId(image.offset, entries[-1].epoch if entries or latest is None else latest.epoch)
         await self._write(snapshot, lambda: encode_snapshot(image, snapshot.epoch, stamped))
-        if self.snapshots.latest is not None and self.snapshots.latest.end_offset >= snapshot.end_offset:
-            return  # a newer one was fetched meanwhile
         self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
         self._bytes_since_snapshot = 0
         self.log.delete_records(snapshot.end_offset)
@@ -312,11 +317,14 @@ class MetadataLog:
         agrees with the leader's log. wanted: asked once the snapshot is on the disk; the log stays as it is where that
         leader leads no more. Raises CorruptLog, UnsupportedVersion, KafkaStorageError, DiskFull."""
         image = decode_snapshot(data, snapshot)
-        if image.offset < self.image.offset:
-            return
-        await self._write(snapshot, lambda: data)
-        if not wanted():
-            return
+        async with self._one_snapshot:
+            if image.offset < self.image.offset:
+                return
+            await self._write(snapshot, lambda: data)
+            if wanted():
+                self._begin_behind(snapshot, image)
+
+    def _begin_behind(self, snapshot: SnapshotId, image: ClusterImage) -> None:
         self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
         self.log.truncate_fully_and_start_at(snapshot.end_offset)
         self._pending.clear()

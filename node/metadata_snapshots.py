@@ -98,7 +98,8 @@ class MetadataSnapshots:
         """It is the newest; older ones are removed. Raises OSError."""
         self.latest = snapshot
         for name in self._files.list(self._folder):
-            if NAME.fullmatch(name) and name != self._name(snapshot):
+            found = NAME.fullmatch(name)
+            if found is not None and int(found["end"]) <= snapshot.end_offset and name != self._name(snapshot):
                 self._files.remove(f"{self._folder}/{name}")
 
     def _path(self, snapshot: SnapshotId) -> str:

@@ -161,10 +161,13 @@ class _Judge:
     def _report_loss(self, state: PartitionState) -> None:
         name, folder, damage = name_of(self._image, state), state.folder_of(self._me), self._damaged.get(state.key)
         who = f"node {self._me}, the last in-sync replica of {name},"
+        nobody = f"nobody leads {name}; `tidelog partition why-unavailable {name}` says what to do"
         if damage is not None:
-            self.reports.append(f"{who} found its log damaged ({damage}): nobody leads {name}")
+            self.reports.append(f"{who} found its log damaged ({damage}): {nobody}")
         elif folder in self._older:
-            self.reports.append(f"{who} came with an older copy of data folder {folder}: nobody leads {name}")
+            self.reports.append(f"{who} came with an older copy of data folder {folder}: {nobody}")
+        elif folder == LOST_FOLDER:
+            self.reports.append(f"{who} has come with less than it had, by what it said before: {nobody}")
         elif folder not in self._named:
             self.reports.append(f"{who} came without data folder {folder}: nobody leads {name} until it is given back")
         elif self._rebooted and self._durability[state.topic_id] is Durability.PAGE_CACHE:

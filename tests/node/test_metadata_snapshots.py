@@ -167,6 +167,34 @@ def test_a_snapshot_is_not_installed_by_a_node_that_was_elected_meanwhile() -> N
     assert small.log.end == asked + 1
 
 
+def test_a_snapshot_of_its_own_and_the_leaders_do_not_take_each_other_away() -> None:
+    """Method: the leader's, which is newer, comes while the node's own waits for the disk. The log begins behind the
+    newer one, and that must still be there."""
+    ahead, behind = Small(), Small()
+    ahead.write(40)
+    behind.write(30)
+    snapshot = SnapshotId(ahead.log.image.offset, EPOCH)
+    data = encode_snapshot(ahead.log.image, EPOCH, STAMP)
+    own = behind.loop.create_task(behind.log.write_snapshot())
+    leaders = behind.loop.create_task(behind.log.install_snapshot(snapshot, data, lambda: True))
+    while not (own.done() and leaders.done()):
+        behind.loop.run_for(0.001)
+        behind.executor.run()
+    assert behind.names() == [f"{80:020d}-{1:010d}.checkpoint"]
+    behind.disk.crash(random.Random(1))
+    assert Small(behind.disk).log.image == ahead.log.image
+
+
+def test_only_older_snapshots_are_removed() -> None:
+    small = Small()
+    snapshots = MetadataSnapshots(small.disk, "/data/__cluster_metadata-0")
+    older, kept, newer = (SnapshotId(Offset(end), EPOCH) for end in (10, 20, 30))
+    for each in (older, kept, newer):
+        snapshots.write(each, b"")
+    snapshots.keep(kept)
+    assert small.names() == [f"{end:020d}-{1:010d}.checkpoint" for end in (20, 30)]
+
+
 def test_a_crash_between_a_fetched_snapshot_and_the_new_log_loses_nothing() -> None:
     ahead = Small()
     ahead.write(40)

@@ -234,6 +234,11 @@ def test_a_copy_put_back_leads_nothing() -> None:
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
     assert state.folder_of(1) == LOST_FOLDER  # type: ignore[arg-type]
     assert any("older copy" in report for report in world.reports)
+    world.kill(1, alive=(2,))
+    world.start(1, life=3)
+    assert world.partition().leader == NO_NODE
+    assert "less than it had, by what it said before" in world.reports[-1]
+    assert "why-unavailable" in world.reports[-1]
 
 
 def test_a_late_copy_of_an_earlier_lifes_registration_counts_for_nothing() -> None:
