@@ -6,6 +6,7 @@ Left to others: what damage means for the replica (replica_manager.py), the rest
 
 from __future__ import annotations
 
+from storage.epoch_notes import ensure_agreed
 from storage.loaded import Damage
 from storage.log import Log
 from tidelog.errors import CorruptLog, CorruptRecord
@@ -14,13 +15,14 @@ from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
 
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
-    """What is damaged in the bytes that a fetch of `offset` is answered with, checksums included: they have just been
-    read, so that looking again costs no disk. Raises KafkaStorageError, OffsetOutOfRange."""
+    """What is damaged in the bytes that a fetch of `offset` is answered with, checksums and epochs included: they have
+    just been read, so that looking again costs no disk. Raises KafkaStorageError, OffsetOutOfRange."""
     try:
         read = log.read(offset, max_bytes, up_to=log.log_end_offset)
         for batch in iter_batches(read.records):
             try:
                 batch.ensure_valid()
+                ensure_agreed([batch.header], read.epochs)
             except CorruptRecord as error:
                 return _damage(log, batch.base_offset, batch.next_offset, error.message)
     except CorruptLog:

@@ -92,6 +92,18 @@ def test_a_partial_tail_is_left_out() -> None:
     assert bench.log.log_end_offset == 11
 
 
+@pytest.mark.parametrize("wrong", [0, 17, 1 << 30])
+def test_an_epoch_that_the_leader_does_not_know_there_is_refused(wrong: int) -> None:
+    """Flipped bits of the leader's disk: the checksum is right, and the next replica's epoch cache would be wrong."""
+    bench = with_ten(epoch=0)
+    epochs = [EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(1), Offset(11))]
+    data = stamped(10, b"a") + stamped(11, b"b", epoch=wrong)
+    with pytest.raises(CorruptRecord, match=f"offset 11 has leader epoch {wrong}, but epoch 1 is in force there"):
+        bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(1), epochs=epochs)
+    assert bench.log.log_end_offset == 10
+    assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(0), Offset(0)),)
+
+
 def test_the_batches_own_epochs_build_the_cache() -> None:
     bench = Bench()
     bench.follow(stamped(0, b"a", epoch=2), stamped(1, b"b", epoch=2), stamped(2, b"c", epoch=7))
