@@ -7,6 +7,8 @@ Kept true:
   3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
      as on Linux: only writing them again does that. Its size is the file system's own, and not lost with them.
   4. Same calls, same generator: same disk.
+  5. Bits flip where a test says so, in what is there for readers and after a crash alike; the disk knows which they are
+     for as long as nobody writes something else there.
 Left to others: time. A slow call says how long it takes (`on_wait`), a test's clock moves; in the simulator an executor
 says how long a sync takes.
 Source: the experience collected in scenarios 3 and 14 of the design; hashicorp/raft-wal's types/vfs.go for the look.
@@ -14,14 +16,15 @@ Source: the experience collected in scenarios 3 and 14 of the design; hashicorp/
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from storage.fake_tree import BLOCK_BYTES, Folder, Inode
+from storage.fake_tree import BLOCK_BYTES, Folder, Inode, Memo
 from storage.files import Buffer, File, FolderLock, Mapping, Room, WouldBlock
 
 _ENDLESS: Final = 1 << 60
@@ -179,13 +182,16 @@ class FakeDisk:
         self.is_cold: Callable[[str], bool] | None = None
         """Asked, with the path, before a read that is not to wait: is something of it not in memory? None: all is."""
         self._root = Folder()
+        self._rotten: list[Inode] = []
 
     def twin(self) -> FakeDisk:
         """Another disk in the very state of this one, without its handles, locks and planned failures: to let power
         fail there, and see what would come back here."""
         other = FakeDisk(capacity=self.capacity)
         other.used = self.used
-        other._root = self._root.twin({})
+        memo: Memo = {}
+        other._root = self._root.twin(memo)
+        other._rotten = [node for inode in self._rotten if isinstance(node := memo.get(id(inode)), Inode)]
         return other
 
     # --- faults ---------------------------------------------------------------------------------------------------
@@ -232,9 +238,29 @@ class FakeDisk:
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot: one bit of the file changes, on the disk and for readers."""
         inode = self._file(path)
+        if inode not in self._rotten:
+            self._rotten.append(inode)
         for image in (inode.seen, inode.durable):
             if position < len(image.data):
-                image.data[position] ^= 1 << bit
+                image.flip(position, 1 << bit)
+
+    @property
+    def rots(self) -> bool:
+        """Has any bit flipped that may not have been written again?"""
+        return bool(self._rotten)
+
+    @contextlib.contextmanager
+    def as_written(self) -> Iterator[None]:
+        """All that has rotted is as it was written, for a look that disturbs nobody: nothing is written meanwhile."""
+        self._rotten = [inode for inode in self._rotten if inode.seen.rot or inode.durable.rot]
+        images = [image for inode in self._rotten for image in (inode.seen, inode.durable)]
+        for image in images:
+            image.turn_rot()
+        try:
+            yield
+        finally:
+            for image in images:
+                image.turn_rot()
 
     def safe_end(self, path: str, start: int, end: int) -> int:
         """Where the bytes of a file from `start` on stop being safe: those before it are what readers see now after any

@@ -1,6 +1,8 @@
 """What a fake disk is made of: files and folders that know what programs see, what the disk has, and what is between.
 
-Kept true: changes are applied to the disk in whole, in part or not at all only by `sync` and `crash`.
+Kept true: changes are applied to the disk in whole, in part or not at all only by `sync` and `crash`. Which bits have
+been flipped is known until something else is written there, or it is cut: a rotten byte that is read and written back
+is rotten still.
 Left to others: handles, faults, room (fake_disk.py).
 """
 
@@ -16,25 +18,45 @@ Memo = dict[int, "Inode | Folder"]
 
 
 class Image:
-    """Bytes that end in as many zeros as `size` says: an empty file of 10 MiB takes no memory."""
+    """Bytes that end in as many zeros as `size` says: an empty file of 10 MiB takes no memory.
 
-    __slots__ = ("data", "size")
+    rot: by position, the bits that are not as they were written.
+    """
+
+    __slots__ = ("data", "rot", "size")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.size = 0
+        self.rot: dict[int, int] = {}
 
     def write(self, position: int, data: bytes) -> None:
         have = len(self.data)
         if have < position:
             self.data.extend(bytes(position - have))
         end = position + len(data)
+        if self.rot:
+            kept = (at for at in self.rot if not position <= at < end or data[at - position] == self.data[at])
+            self.rot = {at: self.rot[at] for at in kept}
         self.data[position:end] = data
         self.size = max(self.size, end)
 
     def resize(self, size: int) -> None:
         del self.data[size:]
         self.size = size
+        if self.rot:
+            self.rot = {at: bits for at, bits in self.rot.items() if at < size}
+
+    def flip(self, position: int, bits: int) -> None:
+        """Rot: these bits of a byte that is there change, or change back."""
+        self.data[position] ^= bits
+        if left := self.rot.pop(position, 0) ^ bits:
+            self.rot[position] = left
+
+    def turn_rot(self) -> None:
+        """All bits that have rotted change back, and are still known: to be called again."""
+        for position, bits in self.rot.items():
+            self.data[position] ^= bits
 
     def read(self, size: int, position: int) -> bytes:
         end = min(position + size, self.size)
@@ -43,7 +65,7 @@ class Image:
 
     def copy(self) -> Image:
         other = Image()
-        other.data, other.size = bytearray(self.data), self.size
+        other.data, other.size, other.rot = bytearray(self.data), self.size, dict(self.rot)
         return other
 
 

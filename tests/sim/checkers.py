@@ -155,6 +155,7 @@ class Checkers:
                 seen = self._watched[node, replica.key] = Watched()
             log, led = replica.log, seen.leads
             since_us = seen.at_us if seen.hidden or log is not seen.log else now_us
+            self._led_last(node, replica, seen, led=led)
             seen.hidden = log is None
             if log is not None and log is not seen.log:  # one that is out of use for a while may come back
                 seen.log, seen.high_watermark, seen.log_start, seen.log_end, seen.compared = log, -1, 0, 0, 0
@@ -176,6 +177,12 @@ class Checkers:
                 seen.at_us = now_us
                 if log.high_watermark != seen.high_watermark:
                     self._watermark_moved(node, replica, log, seen, led=led)
+
+    def _led_last(self, node: str, replica: ReplicaView, seen: Watched, *, led: bool) -> None:
+        """A leader's log has just gone out of use: what it committed at the same go is committed."""
+        log = seen.log
+        if led and replica.log is None and log is not None and log.high_watermark > seen.high_watermark:
+            self._watermark_moved(node, replica, log, seen, led=True)
 
     def sets_published(self, before: ClusterImage, after: ClusterImage) -> None:
         """How large each in-sync set is, and has to be, by its partition epoch; how many vote."""

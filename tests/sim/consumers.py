@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tests.sim.clock import SimClock
 from tests.sim.readings import Reading
-from tests.sim.workload import Client
+from tests.sim.workload import CORRUPT, Client
 from tidelog.consumer import Consumer
 from tidelog.records.record import Record
 from tidelog.types import Isolation
@@ -22,7 +22,7 @@ class SimConsumer:
 
     def __init__(self, client: Client, readings: Mapping[Place, Reading], *, decided: bool, rack: str) -> None:
         """decided: it reads what is decided only. rack: where it is; empty: it reads from leaders."""
-        self._readings = readings
+        self._client, self._readings = client, readings
         self.consumer = Consumer(
             [str(endpoint) for endpoint in client.bootstrap],
             max_wait_ms=client.rng.choice((50, 500)),
@@ -41,6 +41,16 @@ class SimConsumer:
         await self.consumer.start()
         self.consumer.assign(list(self._readings))
         while True:
-            for found in await self.consumer.poll():
-                reading = self._readings[found.topic, int(found.partition)]
-                reading.got(Record(found.offset, found.timestamp, found.key, found.value, found.headers))
+            try:
+                for found in await self.consumer.poll():
+                    reading = self._readings[found.topic, int(found.partition)]
+                    reading.got(Record(found.offset, found.timestamp, found.key, found.value, found.headers))
+            except CORRUPT:
+                await self._ask_again()
+
+    async def _ask_again(self) -> None:
+        """What it was to read has rotted where it asked: it goes on from where it is, and asks until somebody leads who
+        has it whole."""
+        await self._client.pause()
+        for place in self._readings:
+            await self.consumer.seek(place, await self.consumer.position(place))

@@ -1,6 +1,7 @@
 """Is what a replica says it holds really safe? Asked of the fake disk itself, without waiting for a crash.
 
-Kept true: the bytes of every offset below `held`, and the names of the files they lie in, survive any crash.
+Kept true: the bytes of every offset below `held`, and the names of the files they lie in, survive any crash; rot apart,
+which is asked of nobody.
 Left to others: epoch entries and marks, which only a crash puts to the test.
 """
 
@@ -33,6 +34,12 @@ class Safety:
         """What the log says it holds and could lose; None where all is well."""
         if log.closed:  # deleted, or set aside
             return None
+        if self._disk.rots:
+            with self._disk.as_written():
+                return self._lie_of(log)
+        return self._lie_of(log)
+
+    def _lie_of(self, log: Log) -> str | None:
         seen = self._verified.get(log)
         if seen is None:
             seen = self._verified[log] = Verified()

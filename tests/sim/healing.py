@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replication.image import PartitionState, TopicState
+from storage.log import Log
+from tests.sim import views
 from tests.sim.ledger import Violation
 
 if TYPE_CHECKING:
@@ -33,7 +35,20 @@ def unhealed(sim: Simulation) -> list[str]:
             marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
             if None in there or len(ends) != 1 or ends != marks:
                 missing.append(f"{name}: ends {ends}, watermarks {marks}")
-    return missing
+    return missing or rotten(sim)
+
+
+def rotten(sim: Simulation) -> list[str]:
+    """The segments in use in which a bit is not as it was written."""
+    return [
+        f"{segment.path} of {machine.name}: its bytes {sorted(inode.seen.rot)} are rotten"
+        for machine in sim.machines.values()
+        if machine.disk.rots
+        for view in machine.replicas()
+        if isinstance(view.log, Log)
+        for segment in view.log.segments
+        if (inode := views.inode_at(machine.disk, segment.path)) is not None and inode.seen.rot
+    ]
 
 
 def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState) -> None:

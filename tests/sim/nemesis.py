@@ -8,7 +8,8 @@ from typing import Final
 
 from tests.sim import operators
 from tests.sim.loop import MICROS
-from tests.sim.plan import Fault, Kind, Plan
+from tests.sim.plan import POWER_FAULTS, Fault, Kind, Plan
+from tests.sim.rot import Rot
 from tests.sim.volumes import Volumes
 from tests.sim.world import Simulation
 
@@ -26,6 +27,7 @@ class Nemesis:
         self._sim = sim
         self._over = False
         self._volumes = Volumes(sim)
+        self._rot = Rot(sim)
         for fault in plan.faults:
             sim.loop.call_world_later_us(int(fault.at * MICROS), self._begin, fault)
             sim.loop.call_world_later_us(int((fault.at + fault.lasts) * MICROS), self._end, fault)
@@ -37,7 +39,12 @@ class Nemesis:
     def _begin(self, fault: Fault) -> None:
         if not self._over:
             self._sim.note(f"fault: {fault}")
-            BEGIN[fault.kind](self._sim, fault)
+            if fault.kind is Kind.ROT:
+                self._rot.strike(fault)
+            else:
+                BEGIN[fault.kind](self._sim, fault)
+            if fault.kind in POWER_FAULTS:
+                self._rot.power_lost()
 
     def _end(self, fault: Fault) -> None:
         if not self._over and fault.kind in END:
@@ -45,6 +52,8 @@ class Nemesis:
         elif not self._over and fault.kind is Kind.EMPTY:
             self._volumes.empty_if_spare(fault.node)
             self._sim.restart(fault.node)
+        elif not self._over and fault.kind is Kind.ROT:
+            self._rot.scrub(fault)
 
 
 def _each(act: Callable[[Simulation, int], object]) -> Act:

@@ -30,6 +30,7 @@ class Kind(Enum):
     DISK_ERROR = "fail one sync or write of the disk; the node is started again afterwards"
     DISK_FULL = "leave almost no room on the disk"
     STOP = "stop the process gracefully, then start it again"
+    ROT = "flip a bit in a log of the one node of the world that rots; the scrub comes by afterwards, at times"
     EMPTY = "kill the process and replace its volume by an empty one, if the others can do without it"
     LOSS = "lose messages everywhere"
     LATE = "deliver requests late and twice"
@@ -90,6 +91,7 @@ WEIGHTS: Final = {
     Kind.DISK_ERROR: 2,
     Kind.DISK_FULL: 2,
     Kind.STOP: 2,
+    Kind.ROT: 3,
     Kind.EMPTY: 2,
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,
@@ -264,10 +266,10 @@ def _faults(rng: random.Random, nodes: int, seconds: float, cleanings: set[Clean
     lengths: Callable[[], float] = rng.choice(
         (lambda: rng.uniform(0.05, 1.0), lambda: rng.uniform(0.5, 8.0), lambda: rng.expovariate(0.7))
     )
-    faults, at = [], rng.expovariate(1 / pace)
+    faults, at, rots = [], rng.expovariate(1 / pace), rng.randrange(nodes)
     while at < seconds:
         kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
-        node = rng.randrange(nodes)
+        node = rng.randrange(nodes) if kind is not Kind.ROT else rots
         other = (node + rng.randrange(1, nodes)) % nodes
         faults.append(Fault(round(at, 3), kind, node, other, round(_length(kind, lengths), 3), round(rng.random(), 2)))
         at += rng.expovariate(1 / pace)

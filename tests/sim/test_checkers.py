@@ -270,6 +270,15 @@ def test_a_set_that_is_too_small_commits(cluster: Cluster) -> None:
         cluster.look("a")
 
 
+def test_a_leader_that_commits_and_goes_out_of_use_at_once(cluster: Cluster) -> None:
+    for name in "abc":
+        cluster.logs[name].add(b"z")
+    cluster.look("a", "b", "c")
+    cluster.logs["a"].commit(3)
+    cluster.checkers.look("a", "a.1", [cluster.view("a")._replace(log=None, leads=False)])
+    assert cluster.checkers.ledgers[KEY].end == 3
+
+
 def test_metadata_that_too_few_hold() -> None:
     cluster = Cluster()
     cluster.checkers._voters = 3

@@ -61,6 +61,16 @@ def test_what_a_failed_sync_lost_is_not_safe() -> None:
     assert disk.safe_end(PATH, 0, 13) == 10
 
 
+def test_rot_makes_nothing_unsafe_and_neither_does_putting_it_right() -> None:
+    disk = a_file(b"0123456789")
+    disk.flip_bit(PATH, 4)
+    assert disk.safe_end(PATH, 0, 10) == 10
+    disk.open(PATH).pwritev([b"4"], 4)
+    assert disk.safe_end(PATH, 0, 10) < 10, "a crash brings the rotten byte back"
+    with disk.as_written():
+        assert disk.safe_end(PATH, 0, 10) == 10, "that is rot, not a lie"
+
+
 def do_something(file: File, rng: random.Random) -> None:
     match rng.randrange(3):
         case 0:

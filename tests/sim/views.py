@@ -15,6 +15,7 @@ from replication.image import EMPTY, ClusterImage
 from replication.leader_events import Appended
 from storage.append_info import Origin
 from storage.fake_disk import FakeDisk
+from storage.fake_tree import Inode
 from storage.log import Log
 from storage.segment import LogSegment
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
@@ -243,14 +244,36 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
 
 
 def scrub(node: Node, key: PartitionKey) -> None:
-    """What the scrub does every few minutes: look at the log of a partition, here at its first batches alone."""
+    """What the scrub does every few minutes: look at the log of a partition, here at its newest segment too; all of its
+    folder that it has read before is due again. Nothing happens where the node has no log that it uses."""
     manager = node.replicas
     part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
-    assert manager is not None
-    assert part is not None
-    damage = damage_at(part.log, part.log.log_start_offset, READ_BYTES)
-    if damage is not None:
-        manager.damage_found(part.log, damage)
+    if manager is None or part is None or part.offline is not None or part.log.closed or part.log.cut is not None:
+        return
+    log = part.log
+    if node._care is not None:
+        closed = node._care.upkeep.scrubs[part.folder]
+        closed._checked.clear()
+        closed._look_at = closed._ticked
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        damage = damage_at(log, offset, READ_BYTES)
+        if damage is not None:
+            manager.damage_found(log, damage)
+            return
+        offset = log.read(offset, READ_BYTES, up_to=log.log_end_offset).next_offset
+
+
+def files_in(disk: FakeDisk, folder: str) -> list[str]:
+    """The paths of the files in a folder, without the disk's planned failures noticing; none where it is not there."""
+    return [f"{folder}/{name}" for name in sorted(disk._folder(folder).entries)] if disk.is_folder(folder) else []
+
+
+def inode_at(disk: FakeDisk, path: str) -> Inode | None:
+    """The file of that name, None where there is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return disk._file(path)
+    return None
 
 
 def append_marker(

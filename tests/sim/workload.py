@@ -26,6 +26,8 @@ from tests.sim.process import Process
 from tidelog._wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.errors import (
     ConnectionLost,
+    CorruptLog,
+    CorruptRecord,
     LeaderNotAvailable,
     OffsetOutOfRange,
     RequestTimedOut,
@@ -46,6 +48,10 @@ CALL_MS = 3_000
 IDENTITY = "sent as"
 """The header by which a record without a value, a tombstone, is known."""
 LATEST, EARLIEST = -1, -2
+
+
+CORRUPT = (CorruptRecord, CorruptLog)
+"""What a reader is told, or sees, where bytes have rotted: by another leader they can be read."""
 
 
 class Fate(Enum):
@@ -456,8 +462,9 @@ class Client:
             told.reached(max(start, told.position))
             await self.pause()
         except TidelogError as error:
-            if error.retry is Retry.NEVER:
+            if error.retry is Retry.NEVER and not isinstance(error, CORRUPT):
                 raise
+            self.forget(topic, partition)
             await self.pause()
         else:
             for record in records:

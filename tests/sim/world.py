@@ -20,6 +20,7 @@ from node.config import SNAPSHOT_BYTES, ReplicationConfig
 from node.methods import Answer, Method, Request
 from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from storage.fake_disk import FakeDisk
 from storage.isolation import FetchIsolation
 from storage.log import Log
 from tests.sim import views
@@ -654,15 +655,22 @@ class Simulation:
             self.restart(machine.node_id)
 
     def _has(self, node: str, log: ReadableLog, ledger: Ledger, start: int, end: int) -> bool:
-        return isinstance(log, Log) and self._places.has(log, self._machine_named[node].disk, ledger, start, end)
+        disk = self._machine_named[node].disk
+        with disk.as_written() if disk.rots else contextlib.nullcontext():
+            return isinstance(log, Log) and self._places.has(log, disk, ledger, start, end)
 
     def read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
-        """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing."""
+        """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing, and as they were
+        written where they have rotted: whose bytes rot is to find that itself."""
         disk = self._machine_named[node].disk
+        with disk.as_written() if disk.rots else contextlib.nullcontext():
+            return self._read_as_written(node, disk, log, start, end)
+
+    def _read_as_written(self, node: str, disk: FakeDisk, log: ReadableLog, start: int, end: int) -> bytes:
         read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
         if read is not None:
             return read
-        with self._unwatched(disk):
+        with self.unwatched(disk):
             try:
                 return views.read(log, start, end)
             except CorruptLog as error:
@@ -670,10 +678,11 @@ class Simulation:
 
     @staticmethod
     @contextlib.contextmanager
-    def _unwatched(disk: object) -> Iterator[None]:
-        faults, calls, crash_at = disk._faults, disk.calls, disk._crash_at  # type: ignore[attr-defined]
-        disk._faults, disk._crash_at = [], None  # type: ignore[attr-defined]
+    def unwatched(disk: FakeDisk) -> Iterator[None]:
+        """A look at a disk of which nobody takes notice."""
+        faults, calls, crash_at = disk._faults, disk.calls, disk._crash_at
+        disk._faults, disk._crash_at = [], None
         try:
             yield
         finally:
-            disk._faults, disk.calls, disk._crash_at = faults, calls, crash_at  # type: ignore[attr-defined]
+            disk._faults, disk.calls, disk._crash_at = faults, calls, crash_at

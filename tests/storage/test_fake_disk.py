@@ -209,3 +209,37 @@ def test_a_flipped_bit_is_there_for_readers_and_after_a_crash() -> None:
     assert after_crash(disk, "/a", 1) == b"aBc"
     disk.flip_bit("/a", 1, 5)
     assert read_file(disk, "/a") == b"abc"
+
+
+def test_a_disk_knows_what_has_rotted_until_something_else_is_written_there() -> None:
+    disk = FakeDisk()
+    write_file(disk, "/a", b"abcdef")
+    assert not disk.rots
+    for position in (1, 3, 5):
+        disk.flip_bit("/a", position, 5)
+    with disk.as_written():
+        assert read_file(disk, "/a") == b"abcdef"
+    assert read_file(disk, "/a") == b"aBcDeF"
+    file = disk.open("/a")
+    file.pwritev([b"x"], 1)
+    file.pwritev([b"cDe"], 2)
+    file.truncate(5)
+    with disk.as_written():
+        assert read_file(disk, "/a") == b"axcde"
+    assert read_file(disk, "/a") == b"axcDe"
+    with disk.twin().as_written():
+        assert read_file(disk, "/a") == b"axcDe", "a twin's bits are its own"
+
+
+def test_rot_that_was_written_over_and_not_synced_may_come_back_with_a_crash() -> None:
+    found = set()
+    for seed in SEEDS:
+        disk = FakeDisk()
+        write_file(disk, "/a", b"abc")
+        disk.flip_bit("/a", 1, 5)
+        disk.open("/a").pwritev([b"b"], 1)
+        assert read_file(disk, "/a") == b"abc"
+        found.add(after_crash(disk, "/a", seed))
+        with disk.as_written():
+            assert read_file(disk, "/a") == b"abc"
+    assert found == {b"abc", b"aBc"}

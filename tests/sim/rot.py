@@ -1,0 +1,174 @@
+"""Bits that flip in the logs of one node of a random world, and what an operator does about it.
+
+What is promised needs one sound copy: a replica that counts, in the in-sync set or the eligible one, with the right
+bytes. So one node alone is struck, and only where another counts too. Where other faults let the struck replica be the
+last one that counts and runs, the promise is over: an operator puts the right bytes back, as from a backup, with the
+process down. Nor is more promised of a machine without power than its files can tell: what it held beyond them looks
+like a torn tail if it rots, and is put right as well.
+The scrub comes to the newest segment only when that is full, and to the others in their turn. Worlds are short, so an
+operator has it look at all of a log a while after it was struck, and again and again when all faults are over.
+
+Kept true: what a byte was is known until another is written there (fake_disk.py), so that checkers see a log as it was
+written; what is spread, read or acknowledged of flipped bits they see as it is.
+Left to others: when (plan.py, nemesis.py), that a log is healed (healing.py).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from replication.image import PartitionState
+from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
+from storage.fake_tree import Inode
+from storage.files import read_file
+from storage.held_marks import HELD_MARKS, parse_marks
+from tests.sim import views
+from tests.sim.loop import MICROS
+from tests.sim.machine import Machine
+from tests.sim.plan import Fault
+from tests.sim.world import Simulation
+from tidelog.records import walk_headers
+from tidelog.types import Durability, NodeId, PartitionKey
+
+LOOK_US: Final = MICROS // 10
+LOOKS_A_SCRUB: Final = 20
+"""Once all faults are over."""
+RECENT_BYTES: Final = 300
+"""Half of the bits flip among the last ones: what recovery reads, and followers fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flipped:
+    """A bit that was flipped in a file of a replica's log."""
+
+    machine: Machine
+    key: PartitionKey
+    path: str
+    inode: Inode
+    position: int
+
+    @property
+    def there(self) -> bool:
+        """Is it still in the log, and flipped for readers, or on the disk?"""
+        found = views.inode_at(self.machine.disk, self.path)
+        return found is self.inode and any(self.position in image.rot for image in (found.seen, found.durable))
+
+    def put_right(self) -> None:
+        """As it was written."""
+        for image in (self.inode.seen, self.inode.durable):
+            if self.position in image.rot:
+                image.flip(self.position, image.rot[self.position])
+
+
+class Rot:
+    """See the module's words."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._flipped: list[Flipped] = []
+        self._looks = 0
+
+    @property
+    def flipped(self) -> list[Flipped]:
+        """The bits that are not as they were written, in logs that are still there."""
+        return [flipped for flipped in self._flipped if flipped.there]
+
+    def strike(self, fault: Fault) -> None:
+        """Flip a bit on the fault's node, whether it runs or not; nothing happens where it has nothing to lose."""
+        rng = random.Random(str(fault))
+        machine = self._sim.machines[fault.node]
+        logs = list(self._logs_on(machine))
+        if not logs:
+            return
+        state, folder = rng.choice(logs)
+        files = [path for path in views.files_in(machine.disk, folder) if path.endswith(".log")]
+        path = rng.choice(files) if files else ""
+        inode = views.inode_at(machine.disk, path)
+        if inode is None:
+            return
+        size = min(len(inode.seen.data), len(inode.durable.data))
+        if size == 0:
+            return
+        position = rng.randrange(max(0, size - RECENT_BYTES) if fault.amount < 0.5 else 0, size)
+        if any(data is None or at <= position < at + len(data) for at, data in inode.pending):
+            return
+        flipped = Flipped(machine, state.key, path, inode, position)
+        if not self._is_known(flipped):
+            return
+        bit = rng.randrange(8)
+        self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
+        machine.disk.flip_bit(path, position, bit)
+        if not self._flipped:
+            self._sim.loop.call_world_later_us(LOOK_US, self._look)
+        self._flipped.append(flipped)
+
+    def power_lost(self) -> None:
+        """Machines have lost power, and some of what their files said with it."""
+        for flipped in self.flipped:
+            if flipped.machine.name in self._sim.network.machines_off and not self._is_known(flipped):
+                flipped.put_right()
+
+    def _is_known(self, flipped: Flipped) -> bool:
+        """Do the files beside the log tell that what lies there was held?"""
+        disk, (folder, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
+        with self._sim.unwatched(disk), disk.as_written():
+            points = read_offsets(disk, f"{folder}/{RECOVERY_POINT_CHECKPOINT}")
+            marks = dict(mark for mark in parse_marks(read_file(disk, f"{folder}/{HELD_MARKS}") or b"") if mark)
+            batches = walk_headers(bytes(flipped.inode.seen.data))
+            offset = next((batch.base_offset for batch in batches if batch.end > flipped.position), None)
+        point = next((point for tp, point in points.items() if f"{tp.topic}-{tp.partition}" == log), 0)
+        return offset is not None and offset < max(point, marks.get(flipped.key, 0))
+
+    def scrub(self, fault: Fault) -> None:
+        """Some while later: the scrub comes by, in half of the cases."""
+        if random.Random(f"{fault} is found").random() < 0.5:
+            self._scrub_all()
+
+    def _scrub_all(self) -> None:
+        """Wherever a bit has flipped the log is looked at, from its beginning to its end."""
+        for machine, key in dict.fromkeys((flipped.machine, flipped.key) for flipped in self.flipped):
+            if machine.up and machine.node is not None and machine.process is not None:
+                machine.process.run(views.scrub, machine.node, key)
+
+    def _logs_on(self, machine: Machine) -> list[tuple[PartitionState, str]]:
+        """The logs of a node that may lose a bit: there is another replica that counts."""
+        node = NodeId(machine.node_id)
+        return [
+            (state, folder)
+            for topic in sorted(self._sim.image().topics.values(), key=lambda topic: topic.name)
+            if topic.durability is Durability.FSYNC
+            for state in topic.partitions
+            if node in state.replicas and any(other != node for other in state.counted_on)
+            for folder in (f"{path}/{topic.name}-{state.partition}" for path in machine.folders)
+            if machine.disk.is_folder(folder)
+        ]
+
+    def _look(self) -> None:
+        """Is a struck replica the last one there that counts? Then its bytes are put right, all of them."""
+        self._flipped = self.flipped
+        if not self._flipped:
+            return
+        machine = self._flipped[0].machine
+        alone = {flipped.key for flipped in self._flipped if self._counts_alone(flipped)}
+        if alone:
+            self._sim.note(f"operator: nobody else has what rots on {machine.name}: it is put right")
+            was_up = machine.up
+            self._sim.kill(machine.node_id)
+            for flipped in self._flipped:
+                if flipped.key in alone:
+                    flipped.put_right()
+            if was_up:
+                self._sim.restart(machine.node_id)
+        self._looks += 1
+        if self._sim.healing and self._looks % LOOKS_A_SCRUB == 0:
+            self._scrub_all()
+        self._sim.loop.call_world_later_us(LOOK_US, self._look)
+
+    def _counts_alone(self, flipped: Flipped) -> bool:
+        state = self._sim.image().partition(flipped.key)
+        if state is None or flipped.machine.node_id not in state.counted_on:
+            return False
+        others = state.counted_on - {flipped.machine.node_id}
+        return not any(self._sim.machines[node].up for node in others)

@@ -1,0 +1,121 @@
+"""Flipped bits in a random world: who is struck, what is put right, and that none is left in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from storage.log import Log
+from tests.sim import random_world
+from tests.sim.plan import Fault, Kind, make_plan
+from tests.sim.replication_stories import away_from_the_voter
+from tests.sim.rot import Rot
+from tests.sim.stories import TOPIC, write
+from tests.sim.world import Simulation
+from tidelog.errors import CorruptRecord
+
+
+@pytest.fixture
+def world() -> Iterator[Simulation]:
+    """Three nodes that all have the one partition, with some segments of it."""
+    with Simulation(5) as sim:
+        sim.start(nodes=3, min_insync=1, segment_bytes="1000")
+        write(sim, 0, "a" * 100, 30)
+        sim.run_for(1)
+        yield sim
+
+
+def strikes(sim: Simulation, rot: Rot, node: int, count: int = 1) -> list[str]:
+    """So many strikes, and what was noted of bits that flipped."""
+    before = len(sim.trace.lines)
+    for number in range(count):
+        rot.strike(Fault(float(number), Kind.ROT, node, 0, 1.0, number % 2))
+    return [line for line in sim.trace.lines[before:] if "flips" in line]
+
+
+def log_of(sim: Simulation, node: int) -> Log:
+    log = sim.log(node, TOPIC)
+    assert isinstance(log, Log)
+    return log
+
+
+def test_a_struck_member_is_fetched_anew_and_spreads_nothing(world: Simulation) -> None:
+    node, rot = world.leader(TOPIC), Rot(world)
+    assert strikes(world, rot, node, 5)
+    log = log_of(world, node)
+    rot.scrub(Fault(0.0, Kind.ROT, node, 0, 1.0, 0.0))
+    world.must_heal()
+    assert log.closed, "the rotten log is still in use"
+    assert len(world.read_committed(TOPIC)) == 31
+
+
+def test_a_world_is_not_healed_while_a_flipped_bit_is_in_use(world: Simulation) -> None:
+    node = world.any_follower(TOPIC)
+    world.machines[node].disk.flip_bit(log_of(world, node).active.path, 70)
+    world.run_for(1)
+    assert "rotten" in world._what_is_missing()
+    world.scrub(node, TOPIC)
+    world.must_heal()
+
+
+def test_the_last_member_is_not_struck_and_one_that_becomes_it_is_put_right() -> None:
+    with Simulation(6) as sim:
+        sim.start(nodes=4, min_insync=1, partitions=4)
+        p, (last, *others) = away_from_the_voter(sim)
+        write(sim, p, "a" * 100, 30)
+        sim.run_for(1)
+        rot, disk = Rot(sim), sim.machines[last].disk
+        for other in others:
+            sim.kill(other)
+        sim.run_until(lambda: sim.isr(TOPIC, p) == {last}, what="it is the last one")
+        assert strikes(sim, rot, last, 12) == []
+        for other in others:
+            sim.restart(other)
+        sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 3, what="it is one of three again")
+        struck = strikes(sim, rot, last, 12)
+        assert struck
+        assert all(f"/{TOPIC}-{p}/" in line for line in struck), "an empty log has no bits to lose"
+        for other in others:
+            sim.kill(other)
+        sim.run_until(lambda: not rot.flipped, what="its bytes are put right")
+        with disk.as_written():
+            assert not disk.rots
+        sim.must_heal()
+        written = [f"{'a' * 100}{number}".encode() for number in range(30)]
+        assert sim.read_committed(TOPIC, p)[:30] == written
+
+
+def test_a_machine_that_loses_power_keeps_no_rot_that_it_could_not_name(world: Simulation) -> None:
+    node, rot = world.any_follower(TOPIC), Rot(world)
+    assert strikes(world, rot, node, 10)
+    world.power_off(node, forget_all=True)
+    rot.power_lost()
+    assert all(rot._is_known(flipped) for flipped in rot.flipped)
+    world.restart(node)
+    world.must_heal()
+
+
+def test_a_reader_is_refused_what_has_rotted_and_is_given_it_by_the_next_leader(world: Simulation) -> None:
+    node = world.leader(TOPIC)
+    log = log_of(world, node)
+    world.machines[node].disk.flip_bit(log.segments[0].path, 90)
+    client = world.client()
+    task = client.start(client.fetch(TOPIC, 0, 0), "reads")
+    world.run_until(task.done, what="it is answered")
+    assert isinstance(task.exception(), CorruptRecord)
+    world.scrub(node, TOPIC)
+    assert len(world.read_committed(TOPIC)) == 30
+    world.must_heal()
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_worlds_full_of_rot_heal(seed: int) -> None:
+    plan = make_plan(seed, 3, 8.0)
+    rots = tuple(Fault(1.0 + number / 2, Kind.ROT, seed % 3, 0, 0.7, number / 12) for number in range(12))
+    kept = tuple(fault for fault in plan.faults if fault.kind is not Kind.ROT)
+    lines: list[str] = []
+    outcome = random_world.run(replace(plan, faults=(*kept, *rots)), show=lines.append)
+    assert outcome.failure is None
+    assert any("flips" in line for line in lines)
