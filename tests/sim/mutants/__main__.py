@@ -2,6 +2,7 @@
 
     python -m tests.sim.mutants --worlds 20 --jobs 2       all, with so many random worlds each at most
     python -m tests.sim.mutants --worlds 0 NAME            one, its story alone
+    python -m tests.sim.mutants --table rows.md            and the rows of docs/planted-bugs.md
 
 The exit code is 1 where one survives both, or where its story does not say what it should.
 """
@@ -14,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from tests.sim.mutants import MUTANTS
 from tests.sim.mutants.examined import Found, examine
@@ -25,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worlds", type=int, default=20, help="random worlds for each, at most (20)")
     parser.add_argument("--first", type=int, default=1, help="seed of the first world (1)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="side by side (one for each core)")
+    parser.add_argument("--table", type=Path, help="write what was found into this file, as rows of Markdown")
     given = parser.parse_args(arguments)
     wanted = [number for number, each in enumerate(MUTANTS) if not given.names or each.name in given.names]
     judge = partial(examine, seeds=range(given.first, given.first + given.worlds))
@@ -33,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in pool.imap_unordered(judge, wanted):
             found.append(one)
             print(f"{len(found):3}/{len(wanted)} {line(one)}", flush=True)
+    if given.table is not None:
+        given.table.write_text("".join(map(row, sorted(found))), encoding="utf-8")
     survivors = sorted(MUTANTS[one.number].name for one in found if not one.by_story and one.noticed is None)
     wrong = sorted(str(MUTANTS[one.number]) for one in found if not one.by_story)
     in_worlds = sum(one.noticed is not None for one in found)
@@ -55,6 +60,13 @@ def line(found: Found) -> str:
     else:
         world = f"\n        in random world {found.tried}: {found.noticed[:200]}"
     return f"{'caught  ' if found.by_story else 'SURVIVED'} {mutant.name} ({mutant.rule})\n        {story[:240]}{world}"
+
+
+def row(found: Found) -> str:
+    mutant = MUTANTS[found.number]
+    story = f"`{mutant.story.__name__}`" if found.by_story else "**no**"
+    world = str(found.tried) if found.noticed is not None else f"not in {found.tried}"
+    return f"| `{mutant.name}` | {mutant.rule} | {story} | {world} |\n"
 
 
 if __name__ == "__main__":
