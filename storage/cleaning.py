@@ -144,6 +144,9 @@ class Cleaning:
         try:
             for scanned in scan_file(file, 0, source.size, source.base_offset):
                 self._check_cancelled()
+                if scanned.batch.last_offset >= source.end:  # no checksum covers where it begins
+                    reason = f"the batch claims offsets up to {scanned.batch.last_offset}, not below {source.end}"
+                    raise BrokenChain(scanned.position, scanned.batch.base_offset, reason)
                 yield scanned
         except BrokenChain:
             self._check_cancelled()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from replication.image import PartitionState, TopicState
 from storage.log import Log
+from storage.segment import LogSegment
 from tests.sim import views
 from tests.sim.ledger import Violation
 
 if TYPE_CHECKING:
+    from tests.sim.machine import Machine
     from tests.sim.world import Simulation
 
 
@@ -39,16 +41,27 @@ def unhealed(sim: Simulation) -> list[str]:
 
 
 def rotten(sim: Simulation) -> list[str]:
-    """The segments in use in which a bit is not as it was written."""
+    """The segments in use in which a bit is not as it was written, but for what is below the log's start."""
     return [
-        f"{segment.path} of {machine.name}: its bytes {sorted(inode.seen.rot)} are rotten"
+        f"{segment.path} of {machine.name}: its bytes {found} are rotten"
         for machine in sim.machines.values()
         if machine.disk.rots
         for view in machine.replicas()
         if isinstance(view.log, Log)
         for segment in view.log.segments
-        if (inode := views.inode_at(machine.disk, segment.path)) is not None and inode.seen.rot
+        if (found := _rotten_in(machine, view.log, segment))
     ]
+
+
+def _rotten_in(machine: Machine, log: Log, segment: LogSegment) -> list[int]:
+    """The positions of flipped bits in the part of a segment that can be read."""
+    inode = views.inode_at(machine.disk, segment.path)
+    if inode is None or not inode.seen.rot:
+        return []
+    with machine.disk.as_written():
+        first = segment.find(log.log_start_offset)
+    begin = segment.size if first is None else first.position
+    return sorted(position for position in inode.seen.rot if position >= begin)
 
 
 def replicas_are_equal(sim: Simulation, topic: TopicState, state: PartitionState) -> None:

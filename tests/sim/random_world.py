@@ -234,7 +234,9 @@ class CleaningWatch:
         for machine in sim.machines.values():
             for replica in machine.replicas() if self._topics else ():
                 log = replica.log
-                if replica.name.rpartition("-")[0] in self._topics and isinstance(log, Log) and not log.closed:
+                if replica.name.rpartition("-")[0] not in self._topics or not isinstance(log, Log):
+                    continue
+                if not log.closed and log.damage is None:
                     shape = [(int(segment.base_offset), segment.size) for segment in log.segments[:-1]]
                     if self._seen.get(log) != shape:
                         self._seen[log] = shape

@@ -60,6 +60,21 @@ def test_a_log_that_cannot_be_read_is_reported_once_and_others_go_on() -> None:
     assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
 
 
+def test_a_batch_that_reaches_into_the_next_segment_is_not_cleaned() -> None:
+    """No checksum covers where a batch begins: in one file with the next segment's it would break the chain."""
+    bench = CleaningBench()
+    for _ in range(3):
+        bench.put((A, b"1"))
+        bench.settle()
+    before = [segment.size for segment in bench.log.segments]
+    bench.disk.flip_bit(bench.log.segments[1].path, 7, 7)  # the least byte of its base offset
+    troubles: list[TidelogError] = []
+    clean(bench.log, cleaner=make_cleaner(troubles))
+    assert len(troubles) == 1
+    assert "the batch claims offsets up to 129, not below 2" in troubles[0].message
+    assert [segment.size for segment in bench.log.segments] == before
+
+
 def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:
     bench = CleaningBench()
     for n in range(30):
