@@ -45,7 +45,7 @@ from tidelog.types import (
 
 SILENT_MS: Final = 1_000
 """How long past `max_wait_ms` an answer may stay out before the leader is looked up although nothing failed."""
-UNKNOWN_TOPIC_MS: Final = 10_000
+UNKNOWN_TOPIC_MS: Final = 30_000
 """How long nodes may say "no such topic" before it is believed: metadata of a new topic need a moment to reach all, and
 longer where the controller has just died."""
 NEAREST_MS: Final = 60_000
