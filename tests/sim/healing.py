@@ -37,10 +37,10 @@ def unhealed(sim: Simulation) -> list[str]:
             marks = {view.log.high_watermark for view in there if view is not None and view.log is not None}
             if None in there or len(ends) != 1 or ends != marks:
                 missing.append(f"{name}: ends {ends}, watermarks {marks}")
-    return missing or rotten(sim)
+    return missing or rotten_segments(sim)
 
 
-def rotten(sim: Simulation) -> list[str]:
+def rotten_segments(sim: Simulation) -> list[str]:
     """The segments in use in which a bit is not as it was written, but for what is below the log's start."""
     return [
         f"{segment.path} of {machine.name}: its bytes {found} are rotten"

@@ -14,6 +14,7 @@ from storage.fake_disk import FakeDisk
 from storage.log import Log
 from storage.log_cleaner import LogCleaner
 from tests.sim.controller_stories import eligible, on_two_nodes
+from tests.sim.healing import rotten_segments
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import (
     TOPIC,
@@ -491,6 +492,8 @@ def known_damage_outlives_a_restart(sim: Simulation) -> None:
     sim.kill(rotten)
     beats.let_pass()
     sim.restart(rotten)
+    sim.run_for(0.2)  # the scrub comes later
+    assert rotten_segments(sim) == [], "it goes on with a flipped bit"
     sim.run_for(2)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader, rotten}, what="it is in sync")
     sim.kill(leader)

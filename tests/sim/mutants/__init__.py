@@ -513,7 +513,9 @@ MUTANTS: Final = (
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "counts that does not know its epochs"),
     Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
-    Mutant(disks.known_damage_is_forgotten, "S8", log_stories.known_damage_outlives_a_restart, MIXED),
+    Mutant(
+        disks.known_damage_is_forgotten, "S8", log_stories.known_damage_outlives_a_restart, "goes on with a flipped bit"
+    ),
     Mutant(
         disks.the_cleaner_goes_to_the_log_end, "S10", log_stories.compaction_stops_at_the_watermark, "is missing, below"
     ),
