@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from storage.data_folder import DataFolder
+from storage.epoch_notes import ensure_agreed
 from storage.log import Log
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from tests.storage.kafka_vectors import (
@@ -34,6 +35,7 @@ from tests.storage.kafka_vectors import (
     unpack,
 )
 from tidelog.errors import UnsupportedForMessageFormat
+from tidelog.records import iter_batches
 from tidelog.types import LeaderEpoch
 
 WHEN_WRITTEN = 1_700_000_000_000
@@ -76,6 +78,20 @@ def first_record_at(archive: str, partition: str, timestamp: int) -> list[int]:
 
 
 # --- opening --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("archive", ROOTS)
+def test_a_follower_is_told_the_epochs_that_the_batches_have(archive: str, folder: OpenFolder) -> None:
+    """It refuses a batch of any other as damaged: of what a broker wrote that may be none."""
+    for log in folder(archive).logs.values():
+        offset, batches_seen = log.log_start_offset, 0
+        while offset < log.log_end_offset:
+            read = log.read(offset, 1 << 16, up_to=log.log_end_offset)
+            headers = [batch.header for batch in iter_batches(read.records)]
+            ensure_agreed(headers, read.epochs)
+            assert read.next_offset > offset
+            offset, batches_seen = read.next_offset, batches_seen + len(headers)
+        assert batches_seen > 0 or log.log_start_offset == log.log_end_offset
 
 
 @pytest.mark.parametrize("archive", sorted(ROOTS))
