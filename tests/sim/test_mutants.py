@@ -23,6 +23,7 @@ from tests.sim.mutants import (
     leaders,
     producers,
     quorum,
+    transactions,
 )
 from tests.sim.mutants.mutant import Plant, is_caught, told
 
@@ -40,7 +41,7 @@ def test_there_are_enough_planted_bugs() -> None:
 
 def plants() -> set[Plant]:
     """Every planted bug that is written down, registered or not."""
-    modules = (controller_rules, controllers, disks, followers, leaders, producers, quorum)
+    modules = (controller_rules, controllers, disks, followers, leaders, producers, quorum, transactions)
     return {
         each
         for module in modules
