@@ -45,6 +45,7 @@ class Nemesis:
                 BEGIN[fault.kind](self._sim, fault)
             if fault.kind in POWER_FAULTS:
                 self._rot.power_lost()
+            self._rot.put_right_where_alone()
 
     def _end(self, fault: Fault) -> None:
         if not self._over and fault.kind in END:

@@ -2,9 +2,9 @@
 
 What is promised needs one sound copy: a replica that counts, in the in-sync set or the eligible one, with the right
 bytes. So one node alone is struck, and only where another counts too. Where other faults let the struck replica be the
-last one that counts and runs, the promise is over: an operator puts the right bytes back, as from a backup, with the
-process down. Nor is more promised of a machine without power than its files can tell: what it held beyond them looks
-like a torn tail if it rots, and is put right as well.
+last one that counts and runs, or that will once those have registered which are back, the promise is over: an operator
+puts the right bytes back, as from a backup, with the process down. Nor is more promised of a machine without power than
+its files can tell: what it held beyond them looks like a torn tail if it rots, and is put right as well.
 The scrub comes to the newest segment only when that is full, and to the others in their turn. Worlds are short, so an
 operator has it look at all of a log a while after it was struck, and again and again when all faults are over.
 
@@ -19,7 +19,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from replication.image import PartitionState
+from replication.image import PartitionState, TopicState
 from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from storage.fake_tree import Inode
 from storage.files import read_file
@@ -146,6 +146,16 @@ class Rot:
         ]
 
     def _look(self) -> None:
+        """From time to time, for as long as a bit is flipped."""
+        self.put_right_where_alone()
+        if not self._flipped:
+            return
+        self._looks += 1
+        if self._sim.healing and self._looks % LOOKS_A_SCRUB == 0:
+            self._scrub_all()
+        self._sim.loop.call_world_later_us(LOOK_US, self._look)
+
+    def put_right_where_alone(self) -> None:
         """Is a struck replica the last one there that counts? Then its bytes are put right, all of them."""
         self._flipped = self.flipped
         if not self._flipped:
@@ -161,14 +171,18 @@ class Rot:
                     flipped.put_right()
             if was_up:
                 self._sim.restart(machine.node_id)
-        self._looks += 1
-        if self._sim.healing and self._looks % LOOKS_A_SCRUB == 0:
-            self._scrub_all()
-        self._sim.loop.call_world_later_us(LOOK_US, self._look)
 
     def _counts_alone(self, flipped: Flipped) -> bool:
         state = self._sim.image().partition(flipped.key)
         if state is None or flipped.machine.node_id not in state.counted_on:
             return False
-        others = state.counted_on - {flipped.machine.node_id}
-        return not any(self._sim.machines[node].up for node in others)
+        topic = self._sim.image().topics[flipped.key.topic_id]
+        others = (self._sim.machines[node] for node in state.counted_on - {flipped.machine.node_id})
+        return not any(_carries_on(other, topic) for other in others)
+
+
+def _carries_on(machine: Machine, topic: TopicState) -> bool:
+    """Is a member there, and goes on to count? One that has come back leaves the set to the others when it registers;
+    where that makes the set too small it stays eligible."""
+    registered = machine.node is not None and views.acts(machine.node)
+    return machine.up and (registered or topic.min_insync_replicas > 1)

@@ -119,3 +119,28 @@ def test_worlds_full_of_rot_heal(seed: int) -> None:
     outcome = random_world.run(replace(plan, faults=(*kept, *rots)), show=lines.append)
     assert outcome.failure is None
     assert any("flips" in line for line in lines)
+
+
+def test_who_is_left_by_all_that_come_back_is_put_right_before_it_can_tell() -> None:
+    """All stop, and come back while nobody decides. The struck one comes last: by then the others have left the set to
+    it, though they have all that it had."""
+    with Simulation(6) as sim:
+        sim.start(nodes=4, min_insync=1, partitions=4)
+        p, (struck, *others) = away_from_the_voter(sim)
+        write(sim, p, "a" * 100, 30)
+        sim.run_for(1)
+        rot = Rot(sim)
+        assert strikes(sim, rot, struck, 12)
+        sim.kill(0)
+        sim.kill(struck)
+        for other in others:
+            sim.kill(other)
+            sim.restart(other)
+        sim.run_for(0.2)
+        last = sim.hold("Controller.RegisterNode", source=struck)
+        sim.restart(struck)
+        sim.restart(0)
+        sim.run_until(lambda: sim.isr(TOPIC, p) == {struck} and last.count > 0, what="the others have left the set")
+        last.release()
+        sim.must_heal()
+        assert len(sim.read_committed(TOPIC, p)) == 31

@@ -243,6 +243,18 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
+def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
+    """As `read`, from the files themselves: of a log whose folder has failed, and which nobody may use any more."""
+    pieces = []
+    for segment in log.segments:
+        content, position = bytes(memoryview(disk._file(segment.path).seen.data)[: segment.size]), 0
+        for header in walk_headers(content):
+            if header.last_offset >= start and header.base_offset < end:
+                pieces.append(content[position : header.end])
+            position = header.end
+    return b"".join(pieces)
+
+
 def scrub(node: Node, key: PartitionKey) -> None:
     """What the scrub does every few minutes: look at the log of a partition, here at its newest segment too; all of its
     folder that it has read before is due again. Nothing happens where the node has no log that it uses."""

@@ -670,6 +670,8 @@ class Simulation:
         read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
         if read is not None:
             return read
+        if isinstance(log, Log) and log.folder.offline is not None:
+            return views.read_files(log, disk, start, end)
         with self.unwatched(disk):
             try:
                 return views.read(log, start, end)

@@ -1,0 +1,26 @@
+"""What checkers see of a log: its bytes, also where its node may not read them any more."""
+
+from __future__ import annotations
+
+import errno
+
+from storage.log import Log
+from tests.sim.stories import TOPIC, write
+from tests.sim.views import Places
+from tests.sim.world import Simulation
+
+
+def test_a_log_whose_folder_has_just_failed_is_read_from_its_files() -> None:
+    """A leader may have committed in the very step in which its folder failed: the checkers still want to see what."""
+    with Simulation(1) as sim:
+        sim.start(nodes=3, min_insync=2, segment_bytes="1000")
+        write(sim, 0, "a" * 100, 30)
+        node = sim.leader(TOPIC)
+        name, log = sim.machines[node].name, sim.log(node, TOPIC)
+        assert isinstance(log, Log)
+        assert log.segment_count > 2
+        whole = sim.read_quietly(name, log, 0, 30)
+        part = sim.read_quietly(name, log, 7, 25)
+        log.folder.fail("a test", OSError(errno.EIO, "an error"))
+        sim._places = Places()  # nobody remembers where the batches lie
+        assert (sim.read_quietly(name, log, 0, 30), sim.read_quietly(name, log, 7, 25)) == (whole, part)
