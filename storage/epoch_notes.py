@@ -25,8 +25,8 @@ def note_epochs(
     """Enter the epochs of an append at `log_end` into the cache. leader_epoch: None for a follower; epochs: what its
     leader says. Returns the entries before, None where nothing changes.
 
-    A follower believes its leader, or the batches: an epoch that it once began itself and that has no records goes.
-    Raises CorruptRecord where the two do not agree.
+    A follower believes its leader, or the batches, which agree (`ensure_agreed`): an epoch that it once began itself
+    and that has no records goes.
     """
     if leader_epoch is not None:
         if leader_epoch == cache.latest:
@@ -34,7 +34,6 @@ def note_epochs(
         before = cache.entries
         cache.assign(leader_epoch, log_end)
         return before
-    ensure_agreed(prepared.headers, epochs)
     end = prepared.info.last_offset
     starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
     if not starts:

@@ -18,7 +18,7 @@ from typing import Protocol
 from storage.append_info import LogAppendInfo
 from storage.config import INT32_MAX, LogConfig
 from storage.epoch_cache import LeaderEpochCache
-from storage.epoch_notes import note_epochs
+from storage.epoch_notes import ensure_agreed, note_epochs
 from storage.files import Files
 from storage.flush import FlushState
 from storage.log_producers import LogProducers
@@ -76,8 +76,11 @@ class LogWriter:
     ) -> None:
         """Roll where it is due, note epochs, write, move the log end, enter what producers did.
 
-        epochs: what a follower's leader says. leader_epoch: None for a follower. batches: those with a producer.
+        epochs: what a follower's leader says. leader_epoch: None for a follower. batches: those with a producer. Raises
+        CorruptRecord, and then nothing has changed, where a follower's batches have other epochs than these.
         """
+        if leader_epoch is None:
+            ensure_agreed(prepared.headers, epochs)
         log, info, headers = self._log, prepared.info, prepared.headers
         if leader_epoch is None and len(headers) > 1 and info.valid_bytes > log.config.segment_bytes:
             self._write_apart(prepared, now, epochs, batches)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage.config import INT32_MAX
 from tests.storage.workbench import NOW, Bench, stamped
 from tidelog.errors import CorruptRecord, OffsetsNotMonotonic, TidelogError
 from tidelog.types import Codec, EpochStart, LeaderEpoch, Offset
@@ -102,6 +103,18 @@ def test_an_epoch_that_the_leader_does_not_know_there_is_refused(wrong: int) -> 
         bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(1), epochs=epochs)
     assert bench.log.log_end_offset == 10
     assert bench.log.epoch_entries() == (EpochStart(LeaderEpoch(0), Offset(0)),)
+
+
+def test_who_refuses_an_epoch_has_begun_no_segment_and_kept_no_batch_before_it() -> None:
+    """Where a segment is due, one cannot take them all, or the next would begin behind a hole that none can hold."""
+    epochs, far = [EpochStart(LeaderEpoch(0), Offset(0))], 10 + INT32_MAX
+    too_many = b"".join(stamped(10 + i, b"x" * 300, epoch=9 * (i == 7)) for i in range(8))
+    for data in (stamped(10, b"x" * 1_500, epoch=9), too_many, stamped(far, b"x", epoch=9)):
+        bench = with_ten(epoch=0)
+        with pytest.raises(CorruptRecord, match="epoch 0 is in force there"):
+            bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(0), epochs=epochs)
+        assert bench.log.log_end_offset == 10
+        assert [segment.base_offset for segment in bench.log.segments] == [0]
 
 
 def test_the_batches_own_epochs_build_the_cache() -> None:
