@@ -7,7 +7,8 @@
 Kept true:
   1. A log whose batches cannot be read is reported once and left alone until it is opened anew; the others go on.
   2. The log that a round is about can be appended to, read, flushed, cut, emptied, closed and deleted meanwhile: what
-     changes its old segments cancels the round.
+     changes its old segments cancels the round. So does damage that is found in it: the start after this one is to look
+     for that again, which a swap would have it forget.
   3. Which transactions were aborted is known, not guessed: where this life of the process has not compared a segment's
      transaction index with its batches, they are read first, a segment in one piece.
   4. Where the log is clean up to is written down behind the last swap: a crash in between costs another round.
@@ -208,7 +209,7 @@ class LogCleaner:
             return self._settle_reading(self._reading, outcome, now, started, ended)
         assert self._round is not None, "no round is under way"
         log, cleaning = self._round
-        if isinstance(outcome, BaseException) or cleaning.cancelled:
+        if isinstance(outcome, BaseException) or cleaning.cancelled or log.damage is not None:
             self._give_up(log, cleaning, CleaningCancelled() if isinstance(outcome, int) else outcome)
             return None
         if self._try(lambda: self._advance(log, cleaning, now)) is None:

@@ -107,10 +107,10 @@ class SegmentCheck:
         if link is None:
             return True
         try:
-            next(scan_file(self.segment.file, link.position, self.size, link.next_offset, link.epoch), None)
+            found = next(scan_file(self.segment.file, link.position, self.size, link.next_offset, link.epoch), None)
         except BrokenChain:
             return True
-        return False
+        return found is not None and found.batch.last_offset >= self.end_offset
 
     def close(self) -> None:
         """Let go of the file."""
@@ -128,6 +128,9 @@ class SegmentCheck:
             link = self._link
             for batch, position in scan_file(self._handle, began, self.size, link.next_offset, link.epoch):
                 header = batch.header._replace(position=position)
+                if header.last_offset >= self.end_offset:
+                    self._reaches_beyond(header)
+                    break
                 self._indexes.take(header)
                 if header.magic == _V2 and batch.is_control and self._transactions is not None:
                     self._transactions.take(batch)
@@ -141,11 +144,18 @@ class SegmentCheck:
             self._finish(self._indexes)
         return self._link.position - began
 
+    def _reaches_beyond(self, header: BatchHeader) -> None:
+        """Into the next segment: no checksum covers where a batch begins. It follows the one before it, so its records
+        are at the next offset or later."""
+        first = Offset(self._link.next_offset)
+        end = Offset(min(first + header.last_offset_delta + 1, self.end_offset))
+        reason = f"the batch reaches to offset {header.last_offset}, the next segment begins at {self.end_offset}"
+        self._breaks[header.position] = self._link
+        self._add(FindingKind.LOG, header.position, first, end, reason)
+        self._link = self._link.behind(header)._replace(next_offset=end, epoch=self._link.epoch)
+
     def _compare(self, header: BatchHeader) -> LeaderEpoch:
         """A batch with what is known beside the file. Returns its epoch, put right where it was wrong."""
-        if header.last_offset >= self.end_offset:
-            reason = f"the batch reaches to offset {header.last_offset}, the next segment begins at {self.end_offset}"
-            self._add(FindingKind.LOG, header.position, header.base_offset, Offset(header.last_offset + 1), reason)
         epoch, known = header.leader_epoch, self._epoch_at(header.base_offset)
         agreed, self._agrees = self._agrees, epoch == known
         if header.magic != _V2 or known < 0 or epoch == known:

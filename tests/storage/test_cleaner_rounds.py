@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from storage.cleaning import CleaningCancelled
+from storage.loaded import Damage
 from storage.log_cleaner import PIECE_BYTES, LogCleaner, Piece, begin_cleaning, measure_log
 from tests.storage.cleaning_bench import (
     COMPACTED,
@@ -73,6 +74,34 @@ def test_a_batch_that_reaches_into_the_next_segment_is_not_cleaned() -> None:
     assert len(troubles) == 1
     assert "the batch claims offsets up to 129, not below 2" in troubles[0].message
     assert [segment.size for segment in bench.log.segments] == before
+
+
+def test_a_round_ends_when_its_log_is_found_damaged() -> None:
+    """What takes a place in the log says that all before it is on the disk: no start would look at the damage again."""
+    bench = CleaningBench()
+    for n in range(30):
+        bench.put((A, b"%d" % n), (B, b"." * 40))
+    bench.settle()
+    bench.folder.write_checkpoints()
+    log, troubles = bench.log, list[TidelogError]()
+    before = [segment.base_offset for segment in log.segments]
+    cleaner = make_cleaner(troubles)
+    piece = cleaner.begin([log], NOW)
+    assert piece is not None
+    outcome = piece.work()
+    segment = log.segments[-2]
+    bench.disk.flip_bit(segment.path, 70)
+    first = segment.base_offset
+    log.lost.note(Damage(segment.path, 0, first, Offset(first + 2), "a scrub has found it"))
+    bench.folder.keep_damage(log, borne=False)
+    assert cleaner.settle(outcome, NOW, started=Millis(0), ended=Millis(0)) is None
+    assert cleaner.busy_with is None
+    assert [segment.base_offset for segment in log.segments] == before
+    assert not [name for name in bench.files.list(log.path) if name.endswith(".cleaned")]
+    assert troubles == []
+    found = bench.kill().damage
+    assert found is not None
+    assert found.first_offset == first
 
 
 def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:

@@ -12,6 +12,7 @@ import pytest
 from storage.data_folder import DataFolder
 from storage.fake_disk import FakeDisk
 from storage.files import read_file
+from storage.loaded import Damage
 from storage.log import Log
 from storage.scrub import Scrub
 from storage.scrub_segment import Finding, FindingKind
@@ -129,6 +130,28 @@ def test_a_broken_length_is_damage_to_the_end_of_the_segment() -> None:
     [finding] = world.one_round()
     assert finding.kind is FindingKind.LOG
     assert finding.end_offset == world.log.segments[3].base_offset
+
+
+@pytest.mark.parametrize("which", [0, 3, -1])
+@pytest.mark.parametrize(("byte", "bit"), [(0, 0), (5, 3), (7, 4), (7, 7)])
+def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(which: int, byte: int, bit: int) -> None:
+    """No checksum covers where it begins. What it claims is not believed: neither is its epoch compared with another
+    offset's and written over, nor does a start after this one look for the damage there."""
+    world = World()
+    world.bench.folder.write_checkpoints()
+    whole = world.data(1)
+    batch = list(world.log.segments[1].walk())[which]
+    world.rot(1, batch.position + byte, bit=bit)
+    rotten = world.data(1)
+    [finding] = world.one_round()
+    assert (finding.kind, finding.position, finding.repaired) == (FindingKind.LOG, batch.position, False)
+    assert (finding.first_offset, finding.end_offset) == (batch.base_offset, batch.last_offset + 1)
+    assert world.data(1) == rotten
+    damage = Damage(finding.path, finding.position, finding.first_offset, finding.end_offset, finding.reason)
+    world.log.lost.note(damage)
+    world.bench.folder.keep_damage(world.log, borne=False)
+    world.bench.kill()
+    assert world.data(1) == whole, "it is put between its neighbours"
 
 
 @pytest.mark.parametrize("bit", [0, 1])
