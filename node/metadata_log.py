@@ -346,7 +346,7 @@ class MetadataLog:
         snapshot = self.snapshots.latest
         if snapshot is not None:
             self.image = self._guard("reading a snapshot in", lambda: self.snapshots.load(snapshot))
-            if self.end < snapshot.end_offset:  # it was fetched, and the log not begun anew behind it yet
+            if not self._reaches(snapshot):  # it was fetched, and the log not begun anew behind it yet
                 self.log.truncate_fully_and_start_at(snapshot.end_offset)
             self.log.advance_high_watermark(snapshot.end_offset)
         position = max(self.log.log_start_offset, self.image.offset)
@@ -361,6 +361,15 @@ class MetadataLog:
             self._bytes_since_snapshot += len(read.records)
             position = read.next_offset
         self._apply_committed()
+
+    def _reaches(self, snapshot: SnapshotId) -> bool:
+        """Does the log hold what is in a snapshot, or begin behind it? One that does not may be the longer one, of
+        records that nobody else has."""
+        log, end = self.log, snapshot.end_offset
+        if log.log_end_offset < end or log.log_start_offset >= end or log.damage is not None:
+            return log.log_end_offset >= end
+        below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
+        return below[-1:] == [snapshot.epoch]
 
     def _guard(self, doing: str, work: Callable[[], T]) -> T:
         try:

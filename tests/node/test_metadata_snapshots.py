@@ -69,11 +69,12 @@ class Small:
             open_log(folder), clock=SimClock(self.loop), executor=self.executor, snapshot_bytes=1_000
         )
 
-    def write(self, count: int) -> None:
+    def write(self, count: int, epoch: LeaderEpoch = EPOCH, *, committed: bool = True) -> None:
         for number in range(count):
-            self.log.append([ClusterRecord(f"cluster {number}", 1), VotersRecord(())], EPOCH)
+            self.log.append([ClusterRecord(f"cluster {number}", 1), VotersRecord(())], epoch)
         self.executor.run()
-        self.log.commit(self.log.end)
+        if committed:
+            self.log.commit(self.log.end)
 
     def snapshot(self) -> None:
         task = self.loop.create_task(self.log.write_snapshot())
@@ -208,6 +209,31 @@ def test_a_crash_between_a_fetched_snapshot_and_the_new_log_loses_nothing() -> N
     again = Small(behind.disk)
     assert again.log.image == ahead.log.image
     assert again.log.end == 80
+
+
+@pytest.mark.parametrize("stop", ["the node dies first", "its leader leads no more"])
+def test_a_fetched_snapshot_outlives_a_longer_log_that_disagrees(stop: str) -> None:
+    """A leader that was cut off has records of its own, beyond the end of the snapshot that the next leader gives it.
+    Its log is not begun anew behind that yet: the next start must not take those records for committed."""
+    ahead, old = Small(), Small()
+    ahead.write(10)
+    old.write(10)
+    old.write(40, committed=False)
+    ahead.write(20, LeaderEpoch(2))
+    snapshot = SnapshotId(ahead.log.image.offset, LeaderEpoch(2))
+    data = encode_snapshot(ahead.log.image, LeaderEpoch(2), STAMP)
+    if stop == "the node dies first":
+        MetadataSnapshots(old.disk, "/data/__cluster_metadata-0").write(snapshot, data)
+    else:
+        installing = old.loop.create_task(old.log.install_snapshot(snapshot, data, lambda: False))
+        while not installing.done():
+            old.loop.run_for(0.001)
+            old.executor.run()
+    assert old.log.end == 100
+    old.disk.crash(random.Random(1))
+    again = Small(old.disk)
+    assert (again.log.end, again.log.high_watermark) == (60, 60)
+    assert again.log.image == again.log.replayed() == ahead.log.image
 
 
 def test_a_node_below_the_log_start_fetches_the_snapshot() -> None:
