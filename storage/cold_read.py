@@ -39,13 +39,21 @@ class ReadTicket(Protocol):
 
 
 class BytesRead:
-    """The bytes of a segment from the batch that holds `offset` on. `at`: where that begins, None where the segment has
-    nothing at or above `offset`; `data`: once it has run."""
+    """The bytes of a segment from the batch that holds `offset` on. Once it has run: `segment`, which has that batch,
+    none before it has; `at`, where it begins, None where there is none; `data`."""
 
     def __init__(
-        self, files: Files, segment: LogSegment, offset: Offset, at: int | None, max_bytes: int, generation: int
+        self,
+        files: Files,
+        segment: LogSegment,
+        behind: LogSegment | None,
+        offset: Offset,
+        at: int | None,
+        max_bytes: int,
+        generation: int,
     ) -> None:
-        """at: where the batch begins, None where that is not known."""
+        """at: where the batch begins, None where that is not known. behind: the next segment that has any batches; it
+        begins with that one where compaction has taken all from `offset` on of the first, or is None."""
         self.segment, self.offset, self.at, self.generation = segment, offset, at, generation
         self.file: File | None = segment.shared_file()
         self.data: Buffer = b""
@@ -54,13 +62,20 @@ class BytesRead:
         self._files, self._path, self._size, self._max_bytes = files, segment.path, segment.size, max_bytes
         self._base, self._entries = segment.base_offset, segment.index_entries
         self._index_path = segment_path(segment.folder, segment.base_offset, INDEX_SUFFIX)
+        self._behind = None if behind is None else (behind, behind.path, behind.size)
 
     def run(self) -> None:
         if self.file is None:
             self.file = self._files.open(self._path)
         if self.at is None:
             self.at = self._find(self.file)
+        if self.at is None and self._behind is not None:
+            self.release()
+            self.segment, self._path, self._size = self._behind
+            self.file = self._files.open(self._path)
+            self.at, self.exact = 0, True
         if self.at is not None:
+            assert self.file is not None
             self.data = self._read(self.file, self.at)
 
     def _find(self, file: File) -> int | None:

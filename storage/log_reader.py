@@ -17,6 +17,7 @@ from storage.files import Buffer, Files
 from storage.segment import LogSegment, SegmentRead
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
+from tidelog.records.header import BatchHeader
 from tidelog.types import EpochStart, Offset
 
 _HINTS_MAX: Final = 64
@@ -67,9 +68,10 @@ class LogReader:
         segment, at = self._hints.get(offset) or (self._segments.from_offset(offset)[0], None)
         if at is not None and at >= segment.size:
             segment, at = self._segments.from_offset(offset)[0], None
-        if offset <= segment.base_offset:
+        if offset <= segment.base_offset and segment.size:
             at = 0
-        return BytesRead(files, segment, offset, at, max_bytes, self.generation)
+        behind = next((each for each in self._segments.behind(segment) if each.size), None)
+        return BytesRead(files, segment, behind, offset, at, max_bytes, self.generation)
 
     def read(
         self,
@@ -100,7 +102,9 @@ class LogReader:
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
             found = None
-            if ready is None or segment is not ready.segment:
+            if ready is not None and segment.base_offset < ready.segment.base_offset:
+                pass  # it has been looked through
+            elif ready is None or segment is not ready.segment:
                 found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None, wait=wait)
             elif ready.at is not None:
                 found = segment.read(
@@ -125,19 +129,16 @@ class LogReader:
         return self.holes_below < base_offset <= last.base_offset + INT32_MAX
 
     def _found(self, segment: LogSegment, found: SegmentRead, offset: Offset, end: Offset) -> LogRead:
-        if not found.records:
-            self._check_reach(segment, found.next_position, offset, end)
+        if found.left is not None:
+            self._check_reach(segment, found.next_position, found.left, offset, end)
             return LogRead(b"", offset, ())
         self.note(found.next_offset, segment, found.next_position)
         return LogRead(found.records, found.next_offset, self._epochs.over(offset, found.next_offset))
 
-    def _check_reach(self, segment: LogSegment, position: int, offset: Offset, end: Offset) -> None:
+    def _check_reach(self, segment: LogSegment, position: int, left: BatchHeader, offset: Offset, end: Offset) -> None:
         """The batch at `position` reaches beyond what may be read. Into the next segment or beyond the log's end none
-        does, and who waited for that would wait for ever. Raises BrokenChain, OSError."""
-        header = next(segment.walk(position), None)
+        does, and who waited for that would wait for ever. Raises BrokenChain."""
         behind = self._segments.behind(segment)
         bound = behind[0].base_offset if behind else end
-        if header is not None and header.last_offset >= bound:
-            raise BrokenChain(
-                position, offset, f"the batch claims offsets up to {header.last_offset}, not below {bound}"
-            )
+        if left.last_offset >= bound:
+            raise BrokenChain(position, offset, f"the batch claims offsets up to {left.last_offset}, not below {bound}")

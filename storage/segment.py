@@ -47,11 +47,13 @@ def segment_path(folder: str, base_offset: int, suffix: str) -> str:
 
 
 class SegmentRead(NamedTuple):
-    """Whole batches out of one segment. `next_offset`, `next_position`: where the batch behind them would start."""
+    """Whole batches out of one segment. `next_offset`, `next_position`: where the batch behind them would start.
+    `left`: where there are none, the batch that may not be read, or is too large."""
 
     records: Buffer
     next_offset: Offset
     next_position: int
+    left: BatchHeader | None
 
 
 class LogSegment:
@@ -403,13 +405,13 @@ class LogSegment:
             pread = self.file.pread if wait else self.file.pread_now
             data = pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
         link = Link(at, self.size, least)
-        end, next_offset, missing = _whole_batches(data, link, offset, up_to, max_bytes)
-        if end == 0 and min_one and missing:
-            if missing > len(data):
-                data = self.file.pread(missing, at) if wait else self.file.pread_now(missing, at)
-            end, next_offset, _ = _whole_batches(data, link, offset, up_to, missing)
+        end, next_offset, left = _whole_batches(data, link, offset, up_to, max_bytes)
+        if left is not None and min_one and left.last_offset < up_to:
+            if left.size > len(data):
+                data = self.file.pread(left.size, at) if wait else self.file.pread_now(left.size, at)
+            end, next_offset, left = _whole_batches(data, link, offset, up_to, left.size)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
-        return SegmentRead(records, next_offset, at + end)
+        return SegmentRead(records, next_offset, at + end, left)
 
     # --- cut and repair -------------------------------------------------------------------------------------------
 
@@ -569,17 +571,19 @@ def _add_entry(
         times.maybe_append(largest.timestamp, largest.offset)
 
 
-def _whole_batches(data: Buffer, link: Link, offset: Offset, up_to: Offset, max_bytes: int) -> tuple[int, Offset, int]:
+def _whole_batches(
+    data: Buffer, link: Link, offset: Offset, up_to: Offset, max_bytes: int
+) -> tuple[int, Offset, BatchHeader | None]:
     """How many bytes of `data`, which starts where the chain has come to, are whole batches below `up_to`.
 
-    Returns their length, the offset behind them, and the size of the batch that did not fit where it is the first.
-    Checks the chain of headers: raises BrokenChain.
+    Returns their length, the offset behind them, and where there is none, the batch that comes next. Checks the chain
+    of headers: raises BrokenChain.
     """
     at, next_offset = link.position, offset
     before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
     if link.position > at:
         next_offset = Offset(link.next_offset)
-    while link.position - at < len(data):  # older formats, and what ends the chain
+    while link.position == at or link.position - at < len(data):  # older formats, and what ends the chain
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:
@@ -593,13 +597,11 @@ def _whole_batches(data: Buffer, link: Link, offset: Offset, up_to: Offset, max_
             if link.position == at:
                 raise link.broken(f"{len(data)} bytes are left, less than a batch header")
             break
-        if header.last_offset >= up_to:
-            break
-        if link.position - at + header.size > max_bytes:
-            return link.position - at, next_offset, header.size if link.position == at else 0
+        if header.last_offset >= up_to or link.position - at + header.size > max_bytes:
+            return link.position - at, next_offset, header if link.position == at else None
         before, link = link, link.behind(header)
         next_offset = Offset(link.next_offset)
-    return link.position - at, next_offset, 0
+    return link.position - at, next_offset, None
 
 
 def _leads_on(data: Buffer, at: int, link: Link, offset: Offset) -> bool:

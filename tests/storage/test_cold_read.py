@@ -19,6 +19,7 @@ from storage.log_reader import LogRead
 from storage.segment import INDEX_SUFFIX, LogSegment, segment_path
 from storage.segments import LogSegments
 from storage.transaction_index import TransactionIndex
+from tests.storage.cleaning_bench import CleaningBench, clean
 from tests.storage.test_log_producers import eventful
 from tests.storage.workbench import NOW, SMALL, Bench, stamped
 from tidelog.errors import OffsetOutOfRange
@@ -119,6 +120,40 @@ def test_the_end_of_a_log_with_holes_is_read_as_well() -> None:
     bench.disk.is_cold = lambda _: True
     for offset in (5, 20, 21, 29, 30):
         assert fetch(bench.log, offset)[0] == bench.log.fetch(Offset(offset), 300, EVERYTHING)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_compaction_took_from_the_end_of_a_segment_is_passed_beside_the_owner(restarted: bool) -> None:
+    """Segments that end with a hole, and some that are empty: what comes next is in one behind, and cold too."""
+    bench = CleaningBench()
+    for keys in (b"ax", b"x", b"x", b"bx", b"cx", b"d"):
+        for number in keys:
+            bench.put((bytes([number]), b"v" * 400))
+        bench.settle()
+    clean(bench.log)
+    if restarted:
+        bench.restart_clean()
+    log = bench.log
+    assert [segment.base_offset for segment in log.segments if not segment.size][:-1], "some are empty"
+    bench.disk.is_cold = lambda _: True
+    for offset in (*range(log.log_end_offset), *reversed(range(log.log_end_offset))):
+        found, tickets = fetch(log, offset, 1_000)
+        assert len(tickets) == 1
+        assert found == log.fetch(Offset(offset), 1_000, EVERYTHING)
+
+
+def test_what_may_not_be_seen_yet_is_not_read_again_to_look_why() -> None:
+    bench = Bench()
+    bench.follow(stamped(0, b"a"), stamped(1, b"b", b"c"))
+    bench.log.advance_high_watermark(Offset(2))
+    bench.disk.is_cold = lambda _: True
+    ticket = begin(bench.log, 1, isolation=FetchIsolation.HIGH_WATERMARK)
+    ticket.run()
+    calls: list[str] = []
+    bench.disk.on_call = calls.append
+    found = bench.log.try_fetch(Offset(1), 300, FetchIsolation.HIGH_WATERMARK, ticket)
+    assert found == LogRead(b"", Offset(1), ())
+    assert calls == []
 
 
 def test_a_file_opened_beside_the_owner_stays_open_for_the_next_read() -> None:
