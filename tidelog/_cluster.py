@@ -53,8 +53,9 @@ AGE_MS_MAX: Final = 300_000
 """Metadata are asked for again after this time without any cause (Kafka's `metadata.max.age.ms`)."""
 STALE_MS: Final = 4_000
 """A node that has no news for so long, while somebody looks for some, may be cut off: another one is asked next."""
-UNKNOWN_TOPIC_MS: Final = 3_000
-"""How long "unknown topic" may be the answer of a node that has not yet heard of a new topic."""
+NEW_TOPIC_MS: Final = 3_000
+"""How long a call that asks about a topic takes "unknown topic" for the answer of a node that has not yet heard of a
+new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class Cluster:
         if known is not None:
             return known
         start = self.clock.monotonic_ms()
-        grace = min(timeout_ms, UNKNOWN_TOPIC_MS)
+        grace = min(timeout_ms, NEW_TOPIC_MS)
         said: TidelogError | None = None
         while True:
             error: TidelogError

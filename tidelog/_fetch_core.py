@@ -45,9 +45,9 @@ from tidelog.types import (
 
 SILENT_MS: Final = 1_000
 """How long past `max_wait_ms` an answer may stay out before the leader is looked up although nothing failed."""
-UNKNOWN_TOPIC_MS: Final = 30_000
-"""How long nodes may say "no such topic" before it is believed: metadata of a new topic need a moment to reach all, and
-longer where the controller has just died."""
+GONE_TOPIC_MS: Final = 30_000
+"""How long nodes may say "no such topic" of an assigned one before it is believed: metadata of a new one need a moment
+to reach all, and longer where the controller has just died."""
 NEAREST_MS: Final = 60_000
 """How long a node that the leader named as nearest is read from before the leader is asked again."""
 NO_HINT_MS: Final = 10_000
@@ -389,13 +389,13 @@ class FetchCore:
         cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
 
     def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
-        """Nobody knows the topic (or no node answers): believed after a while."""
+        """Nobody knows the topic: believed once nodes have said so for a while. Where none answers, none says so."""
         self._put_off(cursor, event.at)
         if not isinstance(event.cause, UnknownTopicOrPartition):
-            return
-        if cursor.unknown_since is None:
+            cursor.unknown_since = None
+        elif cursor.unknown_since is None:
             cursor.unknown_since = event.at
-        elif event.at - cursor.unknown_since >= UNKNOWN_TOPIC_MS:
+        elif event.at - cursor.unknown_since >= GONE_TOPIC_MS:
             self._fail(cursor, event.cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:

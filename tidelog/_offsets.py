@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog import _methods as methods
-from tidelog._cluster import BACKOFF_MS, UNKNOWN_TOPIC_MS, Cluster
+from tidelog._cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
 from tidelog._isolation import LEVELS
 from tidelog._status import from_proto
 from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
@@ -42,7 +42,7 @@ async def list_offsets(
         failures = await _round(cluster, left, found, left_ms, isolation)
         passed = clock.monotonic_ms() - start
         for error in failures:
-            grace = UNKNOWN_TOPIC_MS if isinstance(error, UnknownTopicOrPartition) else timeout_ms
+            grace = NEW_TOPIC_MS if isinstance(error, UnknownTopicOrPartition) else timeout_ms
             if error.retry is Retry.NEVER or passed + BACKOFF_MS >= min(grace, timeout_ms):
                 raise error
         if failures:

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from tidelog._fetch_core import (
+    GONE_TOPIC_MS,
     NEAREST_MS,
     NEAREST_SILENT_MS,
     NO_HINT_MS,
     SILENT_MS,
-    UNKNOWN_TOPIC_MS,
     CheckEpoch,
     Cursor,
     Doing,
@@ -33,6 +33,7 @@ from tidelog._fetch_core import (
     Ticked,
 )
 from tidelog.errors import (
+    ConnectionFailed,
     ConnectionLost,
     CorruptRecord,
     InconsistentTopicId,
@@ -258,7 +259,22 @@ def test_an_unknown_topic_is_believed_after_a_while() -> None:
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
     desk.lead(NO_NODE, topic_id=None, cause=gone)
     assert desk.cursor().error is None
-    desk.tick(UNKNOWN_TOPIC_MS)
+    desk.tick(GONE_TOPIC_MS)
+    desk.lead(NO_NODE, topic_id=None, cause=gone)
+    assert desk.cursor().error is gone
+
+
+def test_silence_does_not_count_as_word_of_a_topic_that_is_gone() -> None:
+    """A topic has just been made, and then no node answers for long: the first that does again may not know it yet."""
+    desk = Desk()
+    desk.tick()
+    gone = UnknownTopicOrPartition("there is no topic 'orders'")
+    desk.lead(NO_NODE, topic_id=None, cause=gone)
+    desk.tick(GONE_TOPIC_MS)
+    desk.lead(NO_NODE, topic_id=None, cause=ConnectionFailed("no node of the cluster answers"))
+    desk.lead(NO_NODE, topic_id=None, cause=gone)
+    assert desk.cursor().error is None
+    desk.tick(GONE_TOPIC_MS)
     desk.lead(NO_NODE, topic_id=None, cause=gone)
     assert desk.cursor().error is gone
 
