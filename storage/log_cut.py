@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from storage.agreed_indexes import remove_agreements
+from storage.batch_walk import BrokenChain, Hole
 from storage.config import LogConfig
 from storage.epoch_cache import EpochFile, LeaderEpochCache
 from storage.files import File, Files, sync_all
@@ -178,9 +179,11 @@ class LogCutter:
             return self.begin_anew(min(offset, log.log_end_offset))
         last = self._segments.last_below(offset)
         end = last.end_below(offset)
+        kept, position = self._epochs.below(end), last.cut_position(end)
+        if end < offset and damage is None:
+            self._check_reach(last, position, end, offset)
         if end < log.log_start_offset:  # the log starts within the batch that goes
             return self.begin_anew(log.log_start_offset)
-        kept, position = self._epochs.below(end), last.cut_position(end)
         producers = ProducersAfterCut(
             log.files,
             log.path,
@@ -208,6 +211,19 @@ class LogCutter:
             handle=last.file.share(),
             producers=producers,
         )
+
+    def _check_reach(self, last: LogSegment, position: int, end: Offset, offset: Offset) -> None:
+        """More goes than was asked for: a batch that holds `offset`, or a hole lies before it; or a batch below it says
+        that it were above, since its base offset has rotted, which no checksum covers. That one is not to go unnoticed:
+        it may be committed. Raises Hole, OSError."""
+        behind = self._segments.behind(last)
+        bound = behind[0].base_offset if behind else self._log.log_end_offset
+        try:
+            sound = all(header.last_offset < bound for header in last.walk(position, end))
+        except BrokenChain:
+            sound = False
+        if not sound:
+            raise Hole(position, end, offset)
 
     def begin_anew(self, offset: Offset) -> CutTicket:
         """Empty the log and let it start at `offset`."""

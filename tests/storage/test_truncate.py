@@ -10,7 +10,7 @@ import pytest
 
 from storage.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, stamped
-from tidelog.errors import KafkaStorageError
+from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, EpochStart, LeaderEpoch, Offset
 
 
@@ -53,6 +53,30 @@ def test_a_batch_that_holds_the_offset_goes_whole() -> None:
     bench.log.truncate_to(Offset(3))
     assert bench.log.log_end_offset == 1
     assert bench.contents() == [stamped(0, b"a")]
+
+
+@pytest.mark.parametrize("bit", [1, 2, 47])
+def test_a_batch_whose_offset_has_rotted_is_not_cut_as_one_of_those_above(bit: int) -> None:
+    """No checksum covers a batch's base offset. The batch at 4 says that it is at 6, at 0, or far beyond the end: the
+    log is not cut at 5, which would take 4 as well, and the damage is named."""
+    bench = Bench()
+    bench.follow(*(stamped(i, b"record %03d" % i) for i in range(9)))
+    bench.commit()
+    position = sum(len(data) for data in bench.contents()[:4])
+    bench.disk.flip_bit(bench.log.active.path, position + 7 - bit // 8, bit % 8)
+    with pytest.raises(CorruptLog, match=r"lost offsets 4\.\."):
+        bench.log.truncate_to(Offset(5))
+    assert bench.log.damage is not None
+    assert bench.log.log_end_offset == 9
+
+
+def test_the_last_batch_of_a_segment_whose_offset_has_rotted_is_not_cut_either() -> None:
+    bench = filled()
+    first, second = bench.log.segments[:2]
+    last = list(first.walk())[-1]
+    bench.disk.flip_bit(first.path, last.position + 6, 0)
+    with pytest.raises(CorruptLog, match=f"lost offsets {last.last_offset}"):
+        bench.log.truncate_to(second.base_offset)
 
 
 def test_behind_a_hole_the_log_ends_where_its_bytes_end() -> None:
