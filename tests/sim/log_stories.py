@@ -311,6 +311,31 @@ def page_cache_is_gone_with_the_power(sim: Simulation) -> None:
     assert len(sim.read_committed(TOPIC)) == 6
 
 
+# --- 14. an fsync fails, then succeeds ------------------------------------------------------------------------------
+
+
+def failed_sync_is_not_believed_by_the_next_life(sim: Simulation) -> None:
+    """Scenario 14: an fsync fails, the process is started again on the same machine. Its recovery finds the records in
+    the page cache, where they are called clean: an fsync alone would succeed and save nothing. They are written again
+    first, and a power failure then takes nothing that is held."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, follower, _) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    sim.run_until(lambda: held(sim, follower, p) == 3, what="the follower holds the first records")
+    sim.break_disk(follower, "sync", path=f"/data/{TOPIC}-{p}")
+    write(sim, p, "b", 1)
+    sim.run_until(lambda: not sim.machines[follower].up, what="its only folder fails, and it ends")
+    sim.mend_disk(follower)
+    sim.restart(follower)
+    sim.run_until(lambda: sim.replica(follower, TOPIC, p) is not None, what="it has recovered")
+    assert end(sim, follower, p) == 4, "the page cache has what the fsync was to save"
+    sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is in sync")
+    write(sim, p, "c", 2)
+    for node in (leader, follower):
+        sim.power_off(node, forget_all=True)
+    sim.must_heal()
+
+
 # --- rot --------------------------------------------------------------------------------------------------------------
 
 
@@ -503,6 +528,7 @@ def known_damage_outlives_a_restart(sim: Simulation) -> None:
 
 
 ALL = (
+    failed_sync_is_not_believed_by_the_next_life,
     cut_below_what_the_checkpoint_says,
     cut_of_messages_without_epochs,
     messages_without_their_epoch,

@@ -12,8 +12,9 @@ import pytest
 from tests.sim.checkers import Checkers, ReplicaView
 from tests.sim.clock import WORLD_BEGAN_MS, SimClock
 from tests.sim.ledger import Violation
-from tests.sim.workload import Fate, Sent
+from tests.sim.workload import Fate, Sent, Transaction
 from tidelog.records import build_batch
+from tidelog.records.control import EndTxnMarker, control_batch
 from tidelog.records.record import Record
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
 
@@ -286,3 +287,58 @@ def test_metadata_that_too_few_hold() -> None:
     view = ReplicaView(KEY, "__cluster_metadata-0", log, LeaderEpoch(0), leads=True, durability=Durability.FSYNC)
     with pytest.raises(Violation, match="commits everything below 1, which only a of 3 voters hold"):
         cluster.checkers.look("a", "a.1", [view])
+
+
+def metadata_of(log: FakeLog, epoch: int = 0, *, leads: bool = False) -> ReplicaView:
+    return ReplicaView(KEY, "__cluster_metadata-0", log, LeaderEpoch(epoch), leads, Durability.FSYNC)
+
+
+def test_logs_of_metadata_that_do_not_match() -> None:
+    """Raft's log matching: of one epoch at one offset there is one record, committed or not."""
+    checkers = Cluster().checkers
+    checkers.look("a", "a.1", [metadata_of(FakeLog().add(b"a", epoch=2))])
+    checkers.look("b", "b.1", [metadata_of(FakeLog().add(b"b", epoch=1))])
+    with pytest.raises(Violation, match="offset 0 of epoch 2 has other bytes elsewhere"):
+        checkers.look("c", "c.1", [metadata_of(FakeLog().add(b"c", epoch=2))])
+
+
+def test_metadata_of_an_older_epoch_that_are_committed_by_count() -> None:
+    checkers = Cluster().checkers
+    log = FakeLog().add(b"a", epoch=1).commit(1)
+    with pytest.raises(Violation, match="leading in epoch 3 it commits what is of an older epoch, 1"):
+        checkers.look("a", "a.1", [metadata_of(log, 3, leads=True)])
+
+
+def test_a_watermark_above_the_end(cluster: Cluster) -> None:
+    cluster.logs["a"].commit(3)
+    with pytest.raises(Violation, match="high watermark 3 above log end 2"):
+        cluster.look("a")
+
+
+def test_an_acknowledgement_from_nowhere(cluster: Cluster) -> None:
+    with pytest.raises(Violation, match="nothing was ever committed in that partition"):
+        cluster.checkers._answered(Sent("t", 1, b"z", -1, Fate.ACKNOWLEDGED, 0, TOPIC.bytes))
+
+
+def test_what_is_acknowledged_and_nowhere_to_be_found_in_the_end(cluster: Cluster) -> None:
+    cluster.checkers.sent.append(Sent("t", 0, b"z", -1, Fate.ACKNOWLEDGED, 2, TOPIC.bytes))
+    with pytest.raises(Violation, match="acknowledged and lost"):
+        cluster.checkers.all_sent_are_accounted_for()
+
+
+def test_a_transaction_that_is_decided_otherwise(cluster: Cluster) -> None:
+    """The coordinator has aborted it; the marker that is committed commits it."""
+    transaction = Transaction(7, 0, committed=False)
+    cluster.checkers.sending(Sent("t", 0, b"of a transaction", -1, transaction=transaction))
+    record = Record(Offset(2), Millis(0), None, b"of a transaction")
+    sent = build_batch(
+        [record], base_offset=2, leader_epoch=0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    marker = control_batch(
+        EndTxnMarker(committed=True, coordinator_epoch=0), timestamp=0, base_offset=3, producer_id=7, producer_epoch=0
+    )
+    for name in "abc":
+        cluster.logs[name].batches += [sent, marker]
+    cluster.logs["a"].commit(4)
+    with pytest.raises(Violation, match="is decided otherwise than its coordinator did"):
+        cluster.look("a")

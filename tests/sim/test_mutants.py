@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ def test_a_planted_bug_is_caught_by_its_story(mutant: Mutant) -> None:
 def test_there_are_enough_planted_bugs() -> None:
     assert len({mutant.plant for mutant in MUTANTS}) >= 30
     assert all(mutant.plant.__doc__ for mutant in MUTANTS), "each says which rule it makes weaker"
+    assert all(re.search(mutant.says, "all is well") is None for mutant in MUTANTS), "each says what breaks"
 
 
 def plants() -> set[Plant]:

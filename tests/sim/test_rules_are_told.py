@@ -49,12 +49,44 @@ def test_stories_and_planted_bugs_are_there_and_each_bug_is_caught_beside_it(pag
             assert beside, f"{plant} is caught by none of {row['story']}"
 
 
+WORDS = {
+    "_compare": ("is not what was committed", "is missing, below", "offset 8 is missing"),
+    "_member_has": ("is in the in-sync set and (holds", "holds offsets below 6"),
+    "_watermark_moved": ("are in sync, ",),
+    "_begins_complete": ("ending at",),
+    "_epoch_moved": ("is led by node",),
+    "_start_moved": ("nothing lets it go",),
+    "_answered": ("acknowledged, but",),
+    "sets_are_of_present_nodes": ("in the in-sync set", "in its in-sync set"),
+    "reading": ("was given offset",),
+    "lie_of": ("a crash may lose",),
+}
+"""By checker: what it says, as the registry of planted bugs quotes it where that one notices them."""
+
+
+def noticed(stories: list[str], plants: list[str]) -> set[str]:
+    """The checkers that notice one of these planted bugs in one of these stories: test_mutants.py holds the quotes."""
+    said = [mutant.says for mutant in MUTANTS if mutant.story.__name__ in stories and mutant.name in plants]
+    return {
+        checker
+        for checker, quotes in WORDS.items()
+        for says in said
+        if any(quote in says for quote in quotes) and not (checker.startswith("sets_") and "(holds" in says)
+    }
+
+
+def test_the_checker_beside_a_rule_is_the_one_that_notices() -> None:
+    for row in rows("replication.md", "rule", "kept by", "checker"):
+        found = noticed(row["story"], row["planted bug"])
+        assert found <= set(row["checker"]), f"{row['story']}: noticed by {sorted(found)}"
+        assert bool(found) == bool(row["checker"]), f"{row['checker']} notices nothing of {row['planted bug']}"
+
+
 def test_every_rule_has_the_file_that_keeps_it_and_the_checker_that_watches() -> None:
     files = {path.name for folder in ("node", "replication", "storage") for path in (ROOT / folder).glob("*.py")}
     for row in rows("replication.md", "rule", "kept by", "checker"):
         assert row["kept by"]
         assert set(row["kept by"]) <= files, row
-        assert row["checker"]
         assert all(hasattr(Checkers, name) or hasattr(Safety, name) for name in row["checker"]), row
 
 
@@ -62,6 +94,16 @@ def test_no_story_and_no_planted_bug_is_left_out() -> None:
     told = list(rows("simulator.md", "story", "planted bug"))
     assert sorted(STORY_NAMES - {name for row in told for name in row["story"]}) == []
     assert sorted(PLANT_NAMES - {name for row in told for name in row["planted bug"]}) == []
+
+
+def test_every_planted_bug_is_in_the_table_of_who_noticed_it() -> None:
+    told = {
+        (story, plant)
+        for row in rows("planted-bugs.md", "planted bug", "noticed by its story")
+        for plant in row["planted bug"]
+        for story in row["noticed by its story"]
+    }
+    assert told == {(mutant.story.__name__, mutant.name) for mutant in MUTANTS}
 
 
 def test_the_tale_on_cores_is_there() -> None:

@@ -78,15 +78,15 @@ MUTANTS: Final = (
         remade_stories.topic_made_beside_a_failed_folder,
         "others lead",
     ),
-    Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged"),
-    Mutant(leaders.an_ack_does_not_wait, "rule 5", stories.join_by_log_end, "is not committed"),
+    Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged, but"),
+    Mutant(leaders.an_ack_does_not_wait, "rule 5", stories.join_by_log_end, "acknowledged, but offset"),
     Mutant(
         leaders.a_leader_alone_acknowledges_what_it_has_written,
         "rule 5",
         replication_stories.stuck_leader_hands_over,
         "by a leader that does not hold it",
     ),
-    Mutant(leaders.readers_see_the_log_end, "rule 3", replication_stories.too_small_a_set, "is not committed"),
+    Mutant(leaders.readers_see_the_log_end, "rule 3", replication_stories.too_small_a_set, "was given offset"),
     Mutant(
         leaders.the_last_stable_offset_is_one_too_high,
         "transactions",
@@ -186,7 +186,7 @@ MUTANTS: Final = (
         reader_stories.follower_back_in_a_quiet_topic,
         "the follower hears what is committed",
     ),
-    Mutant(leaders.readers_see_the_log_end, "KIP-392", reader_stories.reader_at_a_follower, "is not committed"),
+    Mutant(leaders.readers_see_the_log_end, "KIP-392", reader_stories.reader_at_a_follower, "was given offset"),
     Mutant(
         leaders.what_a_follower_lacks_is_out_of_range,
         "KIP-392",
@@ -491,6 +491,12 @@ MUTANTS: Final = (
     Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
     Mutant(disks.a_failed_sync_is_asked_again, "S14", replication_stories.failed_sync_is_not_believed_again, LOSES),
     Mutant(
+        disks.recovery_writes_nothing_again,
+        "S14",
+        log_stories.failed_sync_is_not_believed_by_the_next_life,
+        LOSES,
+    ),
+    Mutant(
         disks.retention_takes_what_is_not_committed,
         "S10",
         replication_stories.retention_stops_at_the_watermark,
@@ -624,7 +630,7 @@ MUTANTS: Final = (
         quorum.nobody_is_asked_before_an_epoch_begins,
         "pre-vote",
         quorum_stories.cut_off_voter_disturbs_nobody,
-        "AssertionError",
+        "has begun an epoch",
     ),
     Mutant(
         quorum.a_leader_without_a_majority_leads_on,
@@ -633,7 +639,12 @@ MUTANTS: Final = (
         "the old leader has resigned",
     ),
     Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.short_log_gets_no_vote, TOO_SHORT),
-    Mutant(quorum.an_emptied_node_forms_a_cluster, "S16", quorum_stories.emptied_first_node, ""),
+    Mutant(
+        quorum.an_emptied_node_forms_a_cluster,
+        "S16",
+        quorum_stories.emptied_first_node,
+        f"{TWO_LEADERS}|another cluster is formed",
+    ),
     Mutant(
         quorum.a_vote_is_written_behind_its_answer,
         "quorum",
@@ -646,9 +657,11 @@ MUTANTS: Final = (
         quorum_stories.old_record_waits_for_a_new_one,
         "of an older epoch",
     ),
-    Mutant(quorum.one_vote_elects, "quorum", quorum_stories.two_of_three_lose_all_state, ""),
-    Mutant(quorum.one_voter_commits, "quorum", quorum_stories.minority_leader_returns, ""),
-    Mutant(quorum.logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, ""),
+    Mutant(quorum.one_vote_elects, "quorum", quorum_stories.two_of_three_lose_all_state, "elected, or a new"),
+    Mutant(quorum.one_voter_commits, "quorum", quorum_stories.minority_leader_returns, "of 3 voters hold"),
+    Mutant(
+        quorum.logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, "the cluster heals"
+    ),
 )
 
 __all__ = ["MUTANTS", "Mutant"]

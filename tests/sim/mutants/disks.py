@@ -19,6 +19,7 @@ from storage import (
     log_cut,
     log_start,
     log_writer,
+    recovery,
     retention,
 )
 from storage import log as storage_log
@@ -70,6 +71,11 @@ def a_failed_sync_is_asked_again(patch: Patch) -> None:
 
     patch.setattr(flush.SyncOrder, "run", run)
     patch.setattr(data_folder.DataFolder, "fail", fail)
+
+
+def recovery_writes_nothing_again(patch: Patch) -> None:
+    """What recovery reads is synced, and not written again before."""
+    patch.setattr(recovery.Recovery, "_rewrite", staticmethod(lambda *_: None))
 
 
 def retention_takes_what_is_not_committed(patch: Patch) -> None:

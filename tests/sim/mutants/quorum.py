@@ -125,8 +125,13 @@ def any_log_gets_a_vote(patch: Patch) -> None:
 
 
 def an_emptied_node_forms_a_cluster(patch: Patch) -> None:
-    """The first node forms a cluster whatever the others belong to."""
-    patch.setattr(cluster_formation.ClusterFormation, "_has_only_to_join", lambda self, *_: False)
+    """Where the first node has only to join, it forms a cluster of itself."""
+
+    async def choose_voters(self: Any, me: Any, *given: Any) -> Any:
+        return await choose(self, me, *given) or (me,)
+
+    choose = cluster_formation.ClusterFormation.choose_voters
+    patch.setattr(cluster_formation.ClusterFormation, "choose_voters", choose_voters)
 
 
 def older_epochs_are_committed_by_count(patch: Patch) -> None:
