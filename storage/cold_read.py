@@ -18,7 +18,7 @@ from storage.aborted_transactions import AbortedTransactions, Told, tell
 from storage.batch_walk import Link, walk_file
 from storage.files import Buffer, File, Files
 from storage.offset_index import OffsetIndex
-from storage.segment import INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment import INDEX_SUFFIX, LogSegment, Place, place_of, segment_path
 from storage.segment_bytes import SegmentBytes
 from tidelog.records.header import HEADER_BYTES, peek_header
 from tidelog.types import Offset
@@ -48,7 +48,7 @@ class BytesRead:
         segment: LogSegment,
         behind: LogSegment | None,
         offset: Offset,
-        at: int | None,
+        at: Place | None,
         max_bytes: int,
         generation: int,
     ) -> None:
@@ -57,8 +57,6 @@ class BytesRead:
         self.segment, self.offset, self.at, self.generation = segment, offset, at, generation
         self.file: File | None = segment.shared_file()
         self.data: Buffer = b""
-        self.exact = at is not None
-        """Does the batch not begin below `offset`?"""
         self._files, self._path, self._size, self._max_bytes = files, segment.path, segment.size, max_bytes
         self._base, self._entries = segment.base_offset, segment.index_entries
         self._index_path = segment_path(segment.folder, segment.base_offset, INDEX_SUFFIX)
@@ -73,16 +71,14 @@ class BytesRead:
             self.release()
             self.segment, self._path, self._size = self._behind
             self.file = self._files.open(self._path)
-            self.at, self.exact = 0, True
+            self.at = Place(0, self.segment.base_offset)
         if self.at is not None:
             assert self.file is not None
-            self.data = self._read(self.file, self.at)
+            self.data = self._read(self.file, self.at.position)
 
-    def _find(self, file: File) -> int | None:
-        for header in walk_file(file, self._start(file), self._size, self._base):
-            if header.last_offset >= self.offset:
-                return header.position
-        return None
+    def _find(self, file: File) -> Place | None:
+        start = self._start(file)
+        return place_of(self.offset, walk_file(file, start, self._size, self._base), Offset(0) if start else self._base)
 
     def _start(self, file: File) -> int:
         """Where to begin the search, by the index. Raises BrokenChain where that says what is not so: the owner puts it
@@ -108,10 +104,11 @@ class BytesRead:
 
     def _read(self, file: File, at: int) -> Buffer:
         rest = self._size - at
-        data = file.pread(min(max(self._max_bytes, HEADER_BYTES), rest), at)
+        data = file.pread(min(max(self._max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), at)
         first = peek_header(data)
-        if first is not None and len(data) < first.size <= rest:  # at least one batch, however large
-            data = file.pread(first.size, at)
+        if first is not None and first.size <= rest:  # at least one batch, however large, and the header behind it
+            wanted = min(first.size + HEADER_BYTES, rest)
+            data = data if len(data) >= wanted else file.pread(wanted, at)
         return data
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ from storage.cold_read import BytesRead
 from storage.config import INT32_MAX
 from storage.epoch_cache import LeaderEpochCache
 from storage.files import Buffer, Files
-from storage.segment import LogSegment, SegmentRead
+from storage.segment import LogSegment, Place, SegmentRead
 from storage.segments import LogSegments
 from storage.transaction_index import AbortedTransaction
 from tidelog.records.header import BatchHeader
@@ -47,7 +47,7 @@ class LogReader:
         """holes_below: compaction may have taken the last batches of segments that end below it."""
         self._segments, self._epochs = segments, epochs
         self.holes_below = holes_below
-        self._hints: dict[Offset, tuple[LogSegment, int]] = {}
+        self._hints: dict[Offset, tuple[LogSegment, Place]] = {}
         self.generation = 0
         """Grows whenever bytes or segments go: what was read before may be none of the log's."""
 
@@ -61,15 +61,15 @@ class LogReader:
         hints = self._hints
         if len(hints) >= _HINTS_MAX and offset not in hints:
             del hints[next(iter(hints))]
-        hints[offset] = (segment, position)
+        hints[offset] = (segment, Place(position, offset))
 
     def begin(self, files: Files, offset: Offset, max_bytes: int) -> BytesRead:
         """What has to be read first, where `read` would have to wait."""
         segment, at = self._hints.get(offset) or (self._segments.from_offset(offset)[0], None)
-        if at is not None and at >= segment.size:
+        if at is not None and at.position >= segment.size:
             segment, at = self._segments.from_offset(offset)[0], None
         if offset <= segment.base_offset and segment.size:
-            at = 0
+            at = Place(0, segment.base_offset)
         behind = next((each for each in self._segments.behind(segment) if each.size), None)
         return BytesRead(files, segment, behind, offset, at, max_bytes, self.generation)
 
@@ -95,27 +95,27 @@ class LogReader:
             ready = None
         if hint is not None:
             segment, at = hint
-            found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=at, wait=wait)
+            bound = min(up_to, self._segments.end_of(segment, up_to))
+            found = segment.read(offset, max_bytes, bound, min_one=min_one_batch, at=at, wait=wait)
             if found is not None:
                 return self._found(segment, found, offset, end)
             del self._hints[offset]  # the next segment has it
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
-            found = None
+            found, bound = None, min(up_to, self._segments.end_of(segment, up_to))
             if ready is not None and segment.base_offset < ready.segment.base_offset:
                 pass  # it has been looked through
             elif ready is None or segment is not ready.segment:
-                found = segment.read(offset, max_bytes, up_to, min_one=min_one_batch, at=None, wait=wait)
+                found = segment.read(offset, max_bytes, bound, min_one=min_one_batch, at=None, wait=wait)
             elif ready.at is not None:
                 found = segment.read(
                     offset,
                     max_bytes,
-                    up_to,
+                    bound,
                     min_one=min_one_batch,
                     at=ready.at,
                     wait=wait,
                     data=ready.data,
-                    exact=ready.exact,
                 )
             if found is not None:
                 return self._found(segment, found, offset, end)
@@ -138,7 +138,6 @@ class LogReader:
     def _check_reach(self, segment: LogSegment, position: int, left: BatchHeader, offset: Offset, end: Offset) -> None:
         """The batch at `position` reaches beyond what may be read. Into the next segment or beyond the log's end none
         does, and who waited for that would wait for ever. Raises BrokenChain."""
-        behind = self._segments.behind(segment)
-        bound = behind[0].base_offset if behind else end
+        bound = self._segments.end_of(segment, end)
         if left.last_offset >= bound:
             raise BrokenChain(position, offset, f"the batch claims offsets up to {left.last_offset}, not below {bound}")

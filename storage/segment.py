@@ -13,7 +13,7 @@ Source: Kafka's LogSegment; vectors' README for the index rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -54,6 +54,24 @@ class SegmentRead(NamedTuple):
     next_offset: Offset
     next_position: int
     left: BatchHeader | None
+
+
+class Place(NamedTuple):
+    """Byte `position` of a segment, where a batch begins or will. least: the offset behind the batch before it, 0 where
+    that is not known."""
+
+    position: int
+    least: Offset
+
+
+def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> Place | None:
+    """Where the first of these batches begins that reaches to `offset` or beyond, None where all end below it. least:
+    the offset behind the batch before them, 0 where that is not known. Raises BrokenChain."""
+    for header in headers:
+        if header.last_offset >= offset:
+            return Place(header.position, least)
+        least = Offset(header.last_offset + 1)
+    return None
 
 
 class LogSegment:
@@ -298,9 +316,13 @@ class LogSegment:
                 return header
         return None
 
-    def find_now(self, offset: Offset) -> int | None:
-        """Where the batch that `find` finds begins, without waiting for the disk. Raises WouldBlock, BrokenChain,
-        OSError."""
+    def locate(self, offset: Offset) -> Place | None:
+        """Where the batch that `find` finds begins. Raises BrokenChain."""
+        start = self.start_for(offset)
+        return place_of(offset, self.walk(start), Offset(0) if start else self.base_offset)
+
+    def locate_now(self, offset: Offset) -> Place | None:
+        """As `locate`, without waiting for the disk. Raises WouldBlock, BrokenChain, OSError."""
         position = 0
         if offset > self.base_offset:
             if self._keeper is not None or not self._index.is_open:  # what is mapped may have to be read too
@@ -310,10 +332,8 @@ class LogSegment:
             raise WouldBlock
         if position and not self._ends_below(position, Offset(offset + 1), now=True):
             raise WouldBlock  # the index is wrong
-        for header in walk_file(self._file, position, self.size, self.base_offset, now=True):
-            if header.last_offset >= offset:
-                return header.position
-        return None
+        headers = walk_file(self._file, position, self.size, self.base_offset, now=True)
+        return place_of(offset, headers, Offset(0) if position else self.base_offset)
 
     def end_below(self, offset: Offset) -> Offset:
         """One past the last batch that ends below `offset`; the base offset where there is none. Raises BrokenChain."""
@@ -375,43 +395,35 @@ class LogSegment:
         up_to: Offset,
         *,
         min_one: bool,
-        at: int | None,
+        at: Place | None,
         wait: bool = True,
         data: Buffer | None = None,
-        exact: bool = True,
     ) -> SegmentRead | None:
         """Whole batches from the one that holds `offset` on, none that reaches to `up_to` or beyond.
 
-        max_bytes: at most so many, but with `min_one` at least one batch. at: where that batch starts, if known. wait:
-        for the disk; else raises WouldBlock where it would have to. data: what lies there, if it has been read. exact:
-        it does not begin below `offset`. Returns None where the segment has nothing at or above `offset`. Raises
-        BrokenChain, OSError.
+        max_bytes: at most so many, but with `min_one` at least one batch. The header behind them is looked at, too: no
+        checksum says where a batch begins. at: where the first one starts, if known. wait: for the disk; else raises
+        WouldBlock where it would have to. data: what lies there, if it has been read. Returns None where the segment
+        has nothing at or above `offset`. Raises BrokenChain, OSError.
         """
-        least = offset if exact else Offset(0)
-        if at is None:
-            least = Offset(0)
-            if wait:
-                found = self.find(offset)
-                at = None if found is None else found.position
-            else:
-                at = self.find_now(offset)
-            if at is None:
-                return None
-        if at >= self.size:
+        place = at or (self.locate(offset) if wait else self.locate_now(offset))
+        if place is None or place.position >= self.size:
             return None
+        position, rest = place.position, self.size - place.position
         if data is None:
             if not wait and self._file is None:
                 raise WouldBlock
             pread = self.file.pread if wait else self.file.pread_now
-            data = pread(min(max(max_bytes, HEADER_BYTES), self.size - at), at)
-        link = Link(at, self.size, least)
+            data = pread(min(max(max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), position)
+        link = Link(position, self.size, place.least)
         end, next_offset, left = _whole_batches(data, link, offset, up_to, max_bytes)
         if left is not None and min_one and left.last_offset < up_to:
-            if left.size > len(data):
-                data = self.file.pread(left.size, at) if wait else self.file.pread_now(left.size, at)
+            wanted = min(left.size + HEADER_BYTES, rest)
+            if wanted > len(data):
+                data = self.file.pread(wanted, position) if wait else self.file.pread_now(wanted, position)
             end, next_offset, left = _whole_batches(data, link, offset, up_to, left.size)
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
-        return SegmentRead(records, next_offset, at + end, left)
+        return SegmentRead(records, next_offset, position + end, left)
 
     # --- cut and repair -------------------------------------------------------------------------------------------
 
@@ -587,7 +599,7 @@ def _whole_batches(
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:
-            if link.position == at or not _leads_on(data, at, before, offset):
+            if link.position == at or not _leads_on(data, at, before):
                 link = before
                 if link.position == at:
                     raise
@@ -604,12 +616,12 @@ def _whole_batches(
     return link.position - at, next_offset, None
 
 
-def _leads_on(data: Buffer, at: int, link: Link, offset: Offset) -> bool:
+def _leads_on(data: Buffer, at: int, link: Link) -> bool:
     """Behind the batch at `link` the chain breaks: is that batch sound itself? Its checksum says nothing of its offset,
     so it must not leave a hole before it either."""
     header = link.read(data, link.position - at)
     assert header is not None, "it was read before"
-    if header.magic == 2 and header.base_offset > (link.next_offset or offset):
+    if header.magic == 2 and header.base_offset > link.next_offset:
         return False
     try:
         view(data, header._replace(position=link.position - at)).ensure_valid()

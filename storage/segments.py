@@ -131,6 +131,11 @@ class LogSegments:
         """Those behind this one."""
         return self._segments[bisect_right(self._bases, segment.base_offset) :]
 
+    def end_of(self, segment: LogSegment, log_end: Offset) -> Offset:
+        """Where the next one begins, the log's end for the last one: none of its batches reaches there."""
+        behind = bisect_right(self._bases, segment.base_offset)
+        return Offset(self._bases[behind]) if behind < len(self._bases) else log_end
+
     def drop_behind(self, segment: LogSegment | None) -> None:
         """The files of the segments behind this one are gone, those of all for None: they are none of the log's."""
         while self._segments and self._segments[-1] is not segment:

@@ -376,6 +376,26 @@ def rot_before_anybody_has_it(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def rot_moves_a_batch(sim: Simulation) -> None:
+    """The last batch of a closed segment claims offsets that the next ones have: no checksum covers where it begins. A
+    follower that comes back is not given it as what was written there; the leader finds its damage, and hands over."""
+    p, rotten, away, whole = three_replicas(sim, segment_bytes="1000")
+    sim.kill(away)
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, whole}, what="the dead one is taken out")
+    write(sim, p, "a" * 100, 40)
+    log = log_of(sim, rotten, p)
+    first, *behind = log.segments
+    assert len(behind) > 3
+    last = list(first.walk())[-1]
+    assert last.base_offset == 4
+    sim.machines[rotten].disk.flip_bit(first.path, last.position + 7, 4)  # 20
+    sim.restart(away)
+    sim.run_until(lambda: log.closed, within=60, what="the rotten log is out of use")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, away, whole}, within=60, what="all are in sync again")
+    assert len(sim.read_committed(TOPIC, p)) == 40
+    sim.must_heal()
+
+
 # --- sparse epochs ----------------------------------------------------------------------------------------------------
 
 
@@ -541,6 +561,7 @@ ALL = (
     page_cache_is_gone_with_the_power,
     one_corrupt_replica,
     rot_before_anybody_has_it,
+    rot_moves_a_batch,
     clocks_were_wrong_for_a_while,
     follower_is_damaged_as_its_leader_dies,
     leader_is_damaged_as_its_follower_dies,

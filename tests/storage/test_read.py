@@ -20,7 +20,7 @@ from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutO
 from tidelog.records.batch import stamp
 from tidelog.records.builder import RecordBatchBuilder
 from tidelog.records.checksum import crc32c
-from tidelog.records.header import HEADER_BYTES
+from tidelog.records.header import HEADER_BYTES, walk_headers
 from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
 ALL = Offset(10**9)
@@ -116,7 +116,11 @@ def test_the_epochs_over_what_is_read() -> None:
     assert bench.log.read(Offset(3), 1 << 20, up_to=Offset(4)).epochs == (four,)
 
 
-@pytest.mark.parametrize("config", [SMALL, LogConfig()], ids=["several segments", "one segment"])
+SHORT = replace(SMALL, segment_bytes=300)
+"""Two of these batches fill a segment."""
+
+
+@pytest.mark.parametrize("config", [SHORT, LogConfig()], ids=["several segments", "one segment"])
 def test_no_flipped_bit_leaves_a_reader_without_an_answer(config: LogConfig) -> None:
     """A batch that claims to reach beyond what may be read looks like one that is not decided yet: whoever waits for
     that hears nothing, and nobody makes the log anew."""
@@ -131,6 +135,34 @@ def test_no_flipped_bit_leaves_a_reader_without_an_answer(config: LogConfig) -> 
                     read = reader.read(Offset(start), 1 << 20, end, min_one_batch=True, end=end)
                     assert read.next_offset > start, f"bit {bit} of byte {byte} of {segment.path}"
             bench.disk.flip_bit(segment.path, byte, bit)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 100])
+@pytest.mark.parametrize("cold", [False, True], ids=["at once", "read elsewhere"])
+@pytest.mark.parametrize("config", [SHORT, SMALL, LogConfig()], ids=["several segments", "indexed", "one segment"])
+def test_no_flipped_bit_gives_records_another_offset(config: LogConfig, cold: bool, batches: int) -> None:
+    """No checksum covers where a batch begins. What the batch behind it contradicts, or the next segment, is not given:
+    a follower would take it, and what it lacks then, for what was written."""
+    bench = filled(6, config)
+    log, end, size = bench.log, bench.log.log_end_offset, len(bench.contents()[0])
+    written = {header.base_offset: header.crc for stored in bench.contents() for header in walk_headers(stored)}
+    for segment in log.segments:
+        for position, byte, bit in product(range(0, segment.size, size), range(8), range(8)):
+            bench.disk.flip_bit(segment.path, position + byte, bit)
+            for start in range(0, end, 2):
+                reader = LogReader(log._segments, log._epochs, holes_below=0)
+                with suppress(BrokenChain):
+                    ready = reader.begin(bench.disk, Offset(start), size * batches) if cold else None
+                    if ready is not None:
+                        ready.run()
+                    read = reader.read(
+                        Offset(start), size * batches, end, min_one_batch=True, wait=not cold, ready=ready, end=end
+                    )
+                    given = {header.base_offset: header.crc for header in walk_headers(read.records)}
+                    assert given, f"nothing is read at {start}"
+                    assert given.items() <= written.items(), f"bit {bit} of byte {byte} moved a batch"
+                    assert list(given) == list(range(start, read.next_offset, 2))
+            bench.disk.flip_bit(segment.path, position + byte, bit)
 
 
 def test_a_batch_that_claims_to_reach_beyond_the_log_is_damage() -> None:
