@@ -13,7 +13,7 @@ from tests.sim.network import Envelope, Held
 from tests.sim.stories import TOPIC, admits, committed, end, epoch, fenced, held, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import EligibleLeadersNotAvailable
-from tidelog.types import Millis
+from tidelog.types import Millis, NodeId
 from tidelog.v1 import controller_pb2
 
 
@@ -393,6 +393,22 @@ def fenced_node_is_not_admitted(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def draining_node_is_not_admitted(sim: Simulation) -> None:
+    """Rule 4: the proposal to let a replica in arrives when its node is being stopped, which its leader has not heard."""
+    leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
+    stuck = late_admission(sim, leader, joiner)
+    news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in (leader, other)]
+    sim.run_for(0.02)
+    sim.stop(joiner)
+    sim.run_until(lambda: sim.image().nodes[NodeId(joiner)].draining, within=2, what="it is being stopped")
+    stuck.release()
+    sim.never(lambda: joiner in sim.isr(TOPIC), seconds=0.3, what="admitted, though it is being stopped")
+    for one in news:
+        one.release()
+    sim.run_until(lambda: not sim.machines[joiner].up, within=45, what="it has stopped")
+    sim.must_heal()
+
+
 def stale_incarnation_is_not_admitted(sim: Simulation) -> None:
     """KIP-903: the proposal speaks of an earlier life of the joiner's process, whose positions the leader had seen; the
     present one has lost them with its machine's power, and the leader has not heard a word of it."""
@@ -448,6 +464,7 @@ ALL = (
     drain_under_load,
     all_drain_at_once,
     fenced_node_is_not_admitted,
+    draining_node_is_not_admitted,
     stale_incarnation_is_not_admitted,
     leader_of_another_epoch_is_not_heard,
 )

@@ -20,6 +20,12 @@ STEP_MS: Final = (0.5, 200.0)
 with nothing to do: with 50 ms each its followers are out of sync before long, with 100 ms it is fenced."""
 
 
+BOTH_WAYS: Final = 0.5
+"""From this amount on a link is cut in both directions: two nodes hear nothing of each other, all others hear both."""
+TWO_TOGETHER: Final = 0.4
+"""Below this amount two nodes are cut off together, where that leaves more than one on the other side."""
+
+
 class Nemesis:
     """See the module's words. Faults may overlap; undoing one may end another of its kind early."""
 
@@ -68,6 +74,33 @@ def _everywhere(change: Callable[[Fault], dict[str, float]]) -> Act:
     return act
 
 
+def _side(sim: Simulation, fault: Fault) -> tuple[int, ...]:
+    """Who is cut off from all others."""
+    together = fault.amount < TWO_TOGETHER and len(sim.nodes) > 3
+    return (fault.node, fault.other) if together else (fault.node,)
+
+
+def _isolate(sim: Simulation, fault: Fault) -> None:
+    side = _side(sim, fault)
+    for node in side:
+        for other in sim.nodes:
+            if other not in side:
+                sim.cut_link(node, other)
+                sim.cut_link(other, node)
+
+
+def _cut(sim: Simulation, fault: Fault) -> None:
+    sim.cut_link(fault.node, fault.other)
+    if fault.amount >= BOTH_WAYS:
+        sim.cut_link(fault.other, fault.node)
+
+
+def _mend(sim: Simulation, fault: Fault) -> None:
+    sim.heal_link(fault.node, fault.other)
+    if fault.amount >= BOTH_WAYS:
+        sim.heal_link(fault.other, fault.node)
+
+
 def _make_room(sim: Simulation, fault: Fault) -> None:
     sim.fill_disk(fault.node, room=None)
     sim.restart(fault.node)
@@ -86,8 +119,8 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.POWER_OFF_ALL: _each(Simulation.power_off),
     Kind.PAUSE: lambda sim, fault: sim.pause(fault.node),
     Kind.SLOW: _slow_process,
-    Kind.ISOLATE: lambda sim, fault: sim.cut(fault.node),
-    Kind.CUT: lambda sim, fault: sim.cut_link(fault.node, fault.other),
+    Kind.ISOLATE: _isolate,
+    Kind.CUT: _cut,
     Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1 + 50 * fault.amount),
     Kind.STALL_DISK: lambda sim, fault: sim.stall_disk(fault.node),
@@ -116,8 +149,8 @@ END: Final[dict[Kind, Act]] = {
     Kind.POWER_OFF_ALL: _each(lambda sim, node: sim.restart(node, after=sim.rng.uniform(0, 2))),
     Kind.PAUSE: lambda sim, fault: sim.resume(fault.node),
     Kind.SLOW: lambda sim, fault: sim.slow_process(fault.node, 0),
-    Kind.ISOLATE: lambda sim, fault: sim.heal(fault.node),
-    Kind.CUT: lambda sim, fault: sim.heal_link(fault.node, fault.other),
+    Kind.ISOLATE: lambda sim, fault: [sim.heal(node) for node in _side(sim, fault)],
+    Kind.CUT: _mend,
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
     Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
     Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),

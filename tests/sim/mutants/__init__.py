@@ -288,6 +288,12 @@ MUTANTS: Final = (
     Mutant(controllers.an_older_proposal_is_taken, "S5, KIP-497", stories.late_proposal, MEMBER_LACKS),
     Mutant(controllers.an_unfit_replica_is_admitted, "KIP-841", replication_stories.fenced_joiner, FENCED_MEMBER),
     Mutant(
+        controllers.an_unfit_replica_is_admitted,
+        "rule 4",
+        controller_stories.draining_node_is_not_admitted,
+        "is being stopped, and in the in-sync set",
+    ),
+    Mutant(
         controllers.an_earlier_registration_is_admitted,
         "KIP-903",
         replication_stories.joiner_of_another_life,

@@ -1,0 +1,45 @@
+"""What a plan's cuts cut: one direction of a link, both, one node from all others, two together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.sim.machine import machine_name
+from tests.sim.nemesis import Nemesis
+from tests.sim.plan import Fault, Kind, make_plan
+from tests.sim.world import Simulation
+
+
+def cut_links(sim: Simulation) -> set[tuple[int, int]]:
+    """The directions in which nothing passes, from a node to a node."""
+    return {
+        (source, target)
+        for source in sim.nodes
+        for target in sim.nodes
+        if sim.network.link(machine_name(source), machine_name(target)).cut
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount", "nodes", "expected"),
+    [
+        (Kind.CUT, 0.3, 3, {(1, 2)}),
+        (Kind.CUT, 0.7, 3, {(1, 2), (2, 1)}),
+        (Kind.ISOLATE, 0.7, 4, {(1, 0), (0, 1), (1, 2), (2, 1), (1, 3), (3, 1)}),
+        (Kind.ISOLATE, 0.1, 4, {(1, 0), (0, 1), (1, 3), (3, 1), (2, 0), (0, 2), (2, 3), (3, 2)}),
+        (Kind.ISOLATE, 0.1, 3, {(1, 0), (0, 1), (1, 2), (2, 1)}),
+    ],
+)
+def test_a_cut_is_made_and_undone(kind: Kind, amount: float, nodes: int, expected: set[tuple[int, int]]) -> None:
+    with Simulation(1) as sim:
+        sim.start(nodes=nodes)
+        Nemesis(sim, replace(make_plan(1, nodes), faults=(Fault(0.5, kind, 1, 2, 1.0, amount),)))
+        sim.run_for(0.4)
+        assert cut_links(sim) == set()
+        sim.run_for(0.2)
+        assert cut_links(sim) == expected
+        sim.run_for(1.0)
+        assert cut_links(sim) == set()
+        sim.must_heal()
