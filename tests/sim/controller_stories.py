@@ -394,7 +394,7 @@ def fenced_node_is_not_admitted(sim: Simulation) -> None:
 
 
 def draining_node_is_not_admitted(sim: Simulation) -> None:
-    """Rule 4: the proposal to let a replica in arrives when its node is being stopped, which its leader has not heard."""
+    """Rule 4: the proposal to let a replica in arrives when its node is being stopped; its leader has not heard."""
     leader, joiner, other = away_from_voter(sim, 4, replicas=3, min_insync=1)
     stuck = late_admission(sim, leader, joiner)
     news = [sim.hold("Quorum.FetchMetadata", target=node, part="answer") for node in (leader, other)]

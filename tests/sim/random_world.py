@@ -17,7 +17,7 @@ from tests.sim.readings import Reading
 from tests.sim.transactions import Coordinator
 from tests.sim.workload import Client, Fate, Sent, Transaction
 from tests.sim.world import Simulation
-from tidelog.errors import InvalidReplicationFactor, TopicExists
+from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
 
 CHURNED: Final = "comes-and-goes"
 KEYS: Final = 6
@@ -70,6 +70,8 @@ class Workload:
             for place in self._places():
                 reading = self._reading(*place, decided=number % 2 == 1)
                 client.start(client.tail(*place, reading, decided=reading.decided), f"reads {place}")
+            client = sim.client()
+            client.start(self._ask_ends(client), "asks for ends")
         for number in range(plan.consumers):
             self._consume(sim.client(), decided=(number + plan.seed) % 2 == 0)
 
@@ -150,6 +152,18 @@ class Workload:
             if sent.fate is not Fate.ACKNOWLEDGED:
                 break
             await client.sleep(client.rng.uniform(0, 0.3))
+
+    async def _ask_ends(self, client: Client) -> None:
+        """Ask the leaders again and again where what is committed ends."""
+        while not self._stopping:
+            topic, partition = client.rng.choice(self._places())
+            try:
+                told = await client.told_end(topic, partition)
+            except TidelogError:
+                client.forget(topic, partition)
+            else:
+                self._sim.checkers.told_end(self._sim.ledger(topic, partition), *told)
+            await client.sleep(client.rng.uniform(0, 0.6))
 
     async def _produce_once_each(self, client: Client) -> None:
         """One producer after the other, each with an id of its own."""

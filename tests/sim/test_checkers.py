@@ -309,6 +309,22 @@ def test_metadata_of_an_older_epoch_that_are_committed_by_count() -> None:
         checkers.look("a", "a.1", [metadata_of(log, 3, leads=True)])
 
 
+def test_an_end_that_a_leader_cannot_know(cluster: Cluster) -> None:
+    """Two records were committed when epoch 1 began, a third is now."""
+    cluster.epochs["b"], cluster.leader = 1, "b"
+    cluster.look("b")
+    for name in "abc":
+        cluster.logs[name].add(b"z")
+    cluster.logs["b"].commit(3)
+    cluster.look("a", "b", "c")
+    ledger = cluster.checkers.ledgers[KEY]
+    cluster.checkers.told_end(ledger, 1, 2)
+    cluster.checkers.told_end(ledger, 1, 3)
+    for offset in (1, 4):
+        with pytest.raises(Violation, match=f"the leader of epoch 1 tells the end {offset}, but everything below 3"):
+            cluster.checkers.told_end(ledger, 1, offset)
+
+
 def test_a_watermark_above_the_end(cluster: Cluster) -> None:
     cluster.logs["a"].commit(3)
     with pytest.raises(Violation, match="high watermark 3 above log end 2"):

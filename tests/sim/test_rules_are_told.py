@@ -59,6 +59,7 @@ WORDS = {
     "_answered": ("acknowledged, but",),
     "sets_are_of_present_nodes": ("in the in-sync set", "in its in-sync set"),
     "reading": ("was given offset",),
+    "told_end": ("tells the end",),
     "lie_of": ("a crash may lose",),
 }
 """By checker: what it says, as the registry of planted bugs quotes it where that one notices them."""

@@ -404,14 +404,18 @@ class Client:
 
     async def latest(self, topic: str, partition: int) -> int:
         """Where the committed log ends, by the leader. Raises OffsetNotAvailable while that one cannot know."""
-        return await self._listed(topic, partition, LATEST)
+        return (await self.told_end(topic, partition))[1]
+
+    async def told_end(self, topic: str, partition: int) -> tuple[int, int]:
+        """As `latest`, behind the epoch of the leader that says so."""
+        leader = await self.leader(topic, partition)
+        return leader.epoch, await self._listed(leader, partition, LATEST)
 
     async def earliest(self, topic: str, partition: int) -> int:
         """Where the log starts, by the leader."""
-        return await self._listed(topic, partition, EARLIEST)
+        return await self._listed(await self.leader(topic, partition), partition, EARLIEST)
 
-    async def _listed(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        leader = await self.leader(topic, partition)
+    async def _listed(self, leader: Leader, partition: int, timestamp_ms: int) -> int:
         asked = data_pb2.ListOffsetsPartition(
             topic_id=leader.topic_id,
             partition=partition,

@@ -127,7 +127,7 @@ MUTANTS: Final = (
         leaders.a_new_leader_tells_the_end_it_knows,
         "KIP-207",
         replication_stories.new_leader_does_not_know_the_end,
-        "an end that it cannot know",
+        "tells the end 5, but everything below 6",
     ),
     Mutant(
         leaders.readers_are_not_asked_for_their_epoch,
