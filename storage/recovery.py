@@ -189,7 +189,10 @@ class Recovery:
                 if next_offset == behind and self._cut_zeros(segment, position):
                     break
                 if next_offset >= site.protected:
-                    self._cut(segment, broken, next_offset)
+                    if site.damage is None:
+                        self._cut(segment, broken, next_offset)
+                    else:  # whose lengths may be wrong: nothing is appended there, and nothing else is destroyed
+                        segment.size = position
                     return next_offset, min(rewrite_from, position), True
                 header_only = broken.header
                 if header_only is None:
@@ -205,12 +208,12 @@ class Recovery:
     def _walk_below(self, segment: LogSegment, next_offset: Offset) -> tuple[int, Offset]:
         """Enter the batches below the recovery point by their headers alone: their bytes were durable.
 
-        Returns the byte and the offset to go on with. A chain that does not lead there, or has an epoch that is none,
-        is left to the scan, which finds where it broke.
+        Returns the byte and the offset to go on with. A chain that does not lead there, has an epoch that is none, or
+        ends before the file does with a batch whose checksum is wrong, is left to the scan, which finds where it broke.
         """
         segment.start_rebuild()
         epochs, start, before = self._epochs, next_offset, self._epochs.cache.entries
-        position = 0
+        position, last = 0, None
         try:
             for header in segment.walk(0, next_offset):
                 if header.last_offset >= self._known.recovery_point:
@@ -218,13 +221,25 @@ class Recovery:
                 if header.magic == 2 and not epochs.witness.knows(header.leader_epoch, header.base_offset):
                     raise BrokenChain(header.position, header.base_offset, f"leader epoch {header.leader_epoch}")
                 self._take(segment, header)
-                position, next_offset = header.end, Offset(header.last_offset + 1)
+                position, next_offset, last = header.end, Offset(header.last_offset + 1), header
+            sound = True
         except BrokenChain:
-            if next_offset < self._known.recovery_point:
-                segment.start_rebuild()
-                epochs.cache.restore(before)
-                return 0, start
+            sound = next_offset >= self._known.recovery_point and (last is None or self._is_whole(segment, last))
+        if not sound:
+            segment.start_rebuild()
+            epochs.cache.restore(before)
+            return 0, start
         return position, next_offset
+
+    @staticmethod
+    def _is_whole(segment: LogSegment, header: BatchHeader) -> bool:
+        """Is its checksum right? If not, its length may be wrong, and what lies behind it no torn tail."""
+        try:
+            for _ in scan_file(segment.file, header.position, header.end, header.base_offset):
+                pass
+        except BrokenChain:
+            return False
+        return True
 
     def _scan(self, segment: LogSegment, behind: Offset | None, link: Link) -> Iterator[BatchHeader]:
         """The batches of a segment from `link` on, checked, their `position` being that in the file. Headers that the

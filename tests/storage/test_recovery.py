@@ -389,6 +389,32 @@ def test_a_broken_chain_below_the_recovery_point_is_damage() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (active.base_offset, 30)
 
 
+@pytest.mark.parametrize("durable", [False, True], ids=["held", "below the recovery point"])
+def test_a_last_batch_that_claims_fewer_bytes_is_damage_and_no_torn_tail(durable: bool) -> None:
+    """Its length has rotted: what seems to lie behind it are bytes of its own. They are not cut, and nothing is
+    appended where they begin."""
+    bench = held(29)
+    bench.lead(b"x" * 62)
+    bench.commit()
+    if durable:
+        bench.folder.write_checkpoints()
+    last = list(bench.log.active.walk())[-1]
+    bench.disk.kill()
+    data = get(bench, bench.segment_path)
+    assert last.length == 120
+    bench.disk.flip_bit(bench.segment_path, last.position + 11, bit=3)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset, damage.position) == (29, 30, last.position)
+    assert bench.disk.size(bench.segment_path) == len(data)
+    with pytest.raises(CorruptLog, match="takes no appends"):
+        bench.lead()
+    bench.disk.flip_bit(bench.segment_path, last.position + 11, bit=3)
+    bench.kill()
+    assert (bench.log.damage, bench.log.log_end_offset) == (None, 30), "put right, nothing is missing"
+
+
 def test_an_idle_log_costs_a_killed_node_no_sync() -> None:
     bench = held()
     bench.folder.write_checkpoints()
