@@ -6,30 +6,53 @@ Left to others: what damage means for the replica (replica_manager.py), the rest
 
 from __future__ import annotations
 
+import logging
+
+from storage.batch_walk import BrokenChain
 from storage.epoch_notes import ensure_agreed
+from storage.header_repair import mend_epoch
 from storage.loaded import Damage
 from storage.log import Log
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import iter_batches
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
 
+_log = logging.getLogger("node.partition")
+
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
     """What is damaged in the bytes that a fetch of `offset` is answered with, checksums and epochs included: they have
-    just been read, so that looking again costs no disk. Raises KafkaStorageError, OffsetOutOfRange."""
+    just been read, so that looking again costs no disk. A leader epoch that alone is wrong is put right: no checksum
+    covers it, and the epoch cache knows it. Raises KafkaStorageError, OffsetOutOfRange."""
     try:
         read = log.read(offset, max_bytes, up_to=log.log_end_offset)
         for batch in iter_batches(read.records):
             try:
                 batch.ensure_valid()
-                ensure_agreed([batch.header], read.epochs)
             except CorruptRecord as error:
                 return _damage(log, batch.base_offset, batch.next_offset, error.message)
+            try:
+                ensure_agreed([batch.header], read.epochs)
+            except CorruptRecord as error:
+                if not _is_mended(log, batch.base_offset):
+                    return _damage(log, batch.base_offset, batch.next_offset, error.message)
+                _log.warning("%s: %s; it was put right", log.topic_partition, error.message)
     except CorruptLog:
         return log.damage
     except CorruptRecord as error:  # not even its length can be believed
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
+
+
+def _is_mended(log: Log, offset: Offset) -> bool:
+    """Is the leader epoch of the batch there right now?"""
+    segment = next(segment for segment in reversed(log.segments) if segment.base_offset <= offset)
+    try:
+        return mend_epoch(segment, offset, log.epoch_entries())
+    except BrokenChain:
+        return False
+    except OSError as error:
+        raise log.folder.fail(f"mending {segment.path}", error) from error
 
 
 def sound_end(log: Log) -> EpochEnd:

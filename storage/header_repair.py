@@ -19,7 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from storage.batch_walk import BrokenChain, Link
+from storage.config import INT64_MAX
 from storage.files import File
+from storage.segment import LogSegment
 from tidelog.errors import TidelogError
 from tidelog.records.batch import RecordBatch
 from tidelog.records.header import CRC_AT, HEADER, HEADER_BYTES, LEADER_EPOCH_AT, BatchHeader
@@ -152,6 +154,36 @@ def write_header(file: File, position: int, found: BatchHeader, meant: BatchHead
     return ", ".join(
         f"had {name.replace('_', ' ')} {getattr(found, name)} for {getattr(meant, name)}" for name in wrong
     )
+
+
+def mend_epoch(segment: LogSegment, offset: Offset, entries: Sequence[EpochStart]) -> bool:
+    """Put the leader epoch of the batch at `offset`, whose checksum agrees, back to what the epoch cache says; only
+    where the batches beside it in the segment, one at least, agree with the cache and have another epoch than it has:
+    else the cache may be wrong.
+    It is durable with the next flush: until then a crash brings back what was there. Returns whether it is right now.
+    Raises BrokenChain, OSError."""
+    witness, file = EpochWitness(entries, INT64_MAX), segment.file
+    link = Link(segment.start_for(Offset(max(offset - 1, segment.base_offset))), segment.size, segment.base_offset)
+    found: BatchHeader | None = None
+    beside: list[BatchHeader] = []
+    while link.position < link.end and (found is None or link.position == found.end):
+        link = link._replace(epoch=int(NO_LEADER_EPOCH))
+        header = link.read(file.pread(HEADER_BYTES, link.position), 0)
+        if header is None or header.magic != _V2 or (found is None and header.base_offset > offset):
+            break
+        if header.base_offset == offset:
+            found = header
+        else:
+            beside = [*beside, header] if found else [header]
+        link = link.behind(header)
+    meant = witness.meant(offset, int(NO_LEADER_EPOCH))
+    if found is None or not beside or meant == NO_LEADER_EPOCH:
+        return False
+    for each in beside:
+        if each.leader_epoch == found.leader_epoch or each.leader_epoch != witness.meant(each.base_offset, -1):
+            return False
+    set_epoch(file, found.position, meant)
+    return True
 
 
 def set_epoch(file: File, position: int, epoch: int) -> None:

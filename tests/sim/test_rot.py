@@ -9,12 +9,15 @@ import pytest
 
 from storage.log import Log
 from tests.sim import random_world
+from tests.sim.controller_stories import on_two_nodes
 from tests.sim.plan import Fault, Kind, make_plan
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.rot import Rot
 from tests.sim.stories import TOPIC, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptRecord
+from tidelog.records.header import LEADER_EPOCH_AT
+from tidelog.types import Offset
 
 
 @pytest.fixture
@@ -49,6 +52,24 @@ def test_a_struck_member_is_fetched_anew_and_spreads_nothing(world: Simulation) 
     world.must_heal()
     assert log.closed, "the rotten log is still in use"
     assert len(world.read_committed(TOPIC)) == 31
+
+
+def test_an_epoch_that_rots_where_nobody_else_has_the_batch_keeps_no_follower_away() -> None:
+    """No checksum covers it. The follower refuses the batch, and there is nobody else to fetch it from."""
+    with Simulation(5) as sim:
+        leader, follower = on_two_nodes(sim, 1)
+        write(sim, 0, "a", 3)
+        sim.kill(follower)
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is left alone")
+        write(sim, 0, "b", 4)
+        log = log_of(sim, leader)
+        batch = log.active.find(Offset(4))
+        assert batch is not None
+        sim.machines[leader].disk.flip_bit(log.active.path, batch.position + LEADER_EPOCH_AT + 3, 3)
+        sim.restart(follower)
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader, follower}, within=30, what="they are in sync")
+        assert log_of(sim, leader) is log
+        sim.must_heal()
 
 
 def test_a_world_is_not_healed_while_a_flipped_bit_is_in_use(world: Simulation) -> None:
