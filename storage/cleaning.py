@@ -25,6 +25,7 @@ from storage.batch_filter import BatchFilter, FilterStats, LastRecord
 from storage.batch_walk import BrokenChain, ScannedBatch, scan_file
 from storage.cleaned_transactions import CleanedTransactions
 from storage.config import INT32_MAX, LogConfig
+from storage.epoch_notes import ensure_agreed
 from storage.files import Buffer, Files, sync_paths
 from storage.offset_map import OffsetMap
 from storage.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
@@ -33,7 +34,7 @@ from storage.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransacti
 from tidelog.errors import CorruptRecord
 from tidelog.records.batch import RecordBatch
 from tidelog.records.header import BatchHeader, read_header
-from tidelog.types import Millis, Offset, ProducerId
+from tidelog.types import EpochStart, Millis, Offset, ProducerId
 
 _WRITE_BYTES: Final = 1 << 20
 """So much is gathered before it is written: appends to the cleaned segment cost nothing then."""
@@ -58,7 +59,8 @@ class CleaningPlan(NamedTuple):
     """All that a round needs to know, taken at one moment on the owner's thread.
 
     sources: from the log's first segment on. first_dirty: from here on keys are gathered. map_bytes: memory for the
-    offset map. now: wall clock, which delete horizons are compared with and count from.
+    offset map. now: wall clock, which delete horizons are compared with and count from. epochs: the entries of the
+    epoch cache, ascending.
     """
 
     files: Files
@@ -70,6 +72,7 @@ class CleaningPlan(NamedTuple):
     producers: Mapping[ProducerId, LastRecord]
     map_bytes: int
     now: Millis
+    epochs: Sequence[EpochStart]
 
 
 class CleanedGroup(NamedTuple):
@@ -147,8 +150,9 @@ class Cleaning:
                 if scanned.batch.last_offset >= source.end:  # no checksum covers where it begins
                     reason = f"the batch claims offsets up to {scanned.batch.last_offset}, not below {source.end}"
                     raise BrokenChain(scanned.position, scanned.batch.base_offset, reason)
+                ensure_agreed([scanned.batch.header], self.plan.epochs)  # nor its leader epoch
                 yield scanned
-        except BrokenChain:
+        except (BrokenChain, CorruptRecord):
             self._check_cancelled()
             raise
         finally:

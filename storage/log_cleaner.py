@@ -94,6 +94,7 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
             },
             map_bytes,
             now,
+            log.epoch_entries(),
         )
 
     cleaning = Cleaning(log.guard("planning the cleaning of", take))

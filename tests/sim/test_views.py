@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 
+from storage.loaded import Damage
 from storage.log import Log
 from tests.sim.stories import TOPIC, write
 from tests.sim.views import Places
 from tests.sim.world import Simulation
+from tidelog.types import Offset
 
 
 def test_a_log_whose_folder_has_just_failed_is_read_from_its_files() -> None:
@@ -24,3 +26,20 @@ def test_a_log_whose_folder_has_just_failed_is_read_from_its_files() -> None:
         log.folder.fail("a test", OSError(errno.EIO, "an error"))
         sim._places = Places()  # nobody remembers where the batches lie
         assert (sim.read_quietly(name, log, 0, 30), sim.read_quietly(name, log, 7, 25)) == (whole, part)
+
+
+def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
+    """It refuses what a bit has flipped in. A leader that nobody can take over from commits behind that all the same:
+    the checkers still want to see what, as it was written."""
+    with Simulation(1) as sim:
+        sim.start(nodes=3, min_insync=2, segment_bytes="1000")
+        write(sim, 0, "a" * 100, 30)
+        node = sim.leader(TOPIC)
+        machine, log = sim.machines[node], sim.log(node, TOPIC)
+        assert isinstance(log, Log)
+        whole = sim.read_quietly(machine.name, log, 0, 30)
+        path, end = log.segments[0].path, log.segments[1].base_offset
+        machine.disk.flip_bit(path, 80)
+        log.lost.note(Damage(path, 0, Offset(0), Offset(end), "a bit has flipped"))
+        sim._places = Places()
+        assert sim.read_quietly(machine.name, log, 0, 30) == whole

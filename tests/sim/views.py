@@ -244,7 +244,8 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
 
 
 def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
-    """As `read`, from the files themselves: of a log whose folder has failed, and which nobody may use any more."""
+    """As `read`, from the files themselves: of a log whose folder has failed, and which nobody may use any more, or
+    that refuses what it knows to be damaged."""
     pieces = []
     for segment in log.segments:
         content, position = bytes(memoryview(disk._file(segment.path).seen.data)[: segment.size]), 0

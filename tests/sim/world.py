@@ -670,7 +670,7 @@ class Simulation:
         read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
         if read is not None:
             return read
-        if isinstance(log, Log) and log.folder.offline is not None:
+        if isinstance(log, Log) and (log.folder.offline is not None or (disk.rots and log.damage is not None)):
             return views.read_files(log, disk, start, end)
         with self.unwatched(disk):
             try:

@@ -28,6 +28,7 @@ from tests.storage.cleaning_bench import (
 from tests.storage.workbench import NOW, TP
 from tidelog.errors import TidelogError
 from tidelog.records import iter_batches
+from tidelog.records.header import LEADER_EPOCH_AT
 from tidelog.types import Millis, Offset
 
 A, B, C = b"a", b"b", b"c"
@@ -73,6 +74,22 @@ def test_a_batch_that_reaches_into_the_next_segment_is_not_cleaned() -> None:
     clean(bench.log, cleaner=make_cleaner(troubles))
     assert len(troubles) == 1
     assert "the batch claims offsets up to 129, not below 2" in troubles[0].message
+    assert [segment.size for segment in bench.log.segments] == before
+
+
+def test_a_batch_whose_leader_epoch_has_rotted_is_not_cleaned() -> None:
+    """No checksum covers it: it would go into a segment that says nothing else."""
+    bench = CleaningBench()
+    for _ in range(3):
+        bench.put((A, b"1"))
+        bench.settle()
+    segment = bench.log.segments[1]
+    bench.disk.flip_bit(segment.path, LEADER_EPOCH_AT + 2, 3)
+    before = [segment.size for segment in bench.log.segments]
+    troubles: list[TidelogError] = []
+    clean(bench.log, cleaner=make_cleaner(troubles))
+    assert len(troubles) == 1
+    assert "the batch at offset 1 has leader epoch 2048, but epoch 0 is in force there" in troubles[0].message
     assert [segment.size for segment in bench.log.segments] == before
 
 
