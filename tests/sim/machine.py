@@ -204,8 +204,8 @@ class Machine:
         process = self.process
         if process is not None and process.alive:
             process.state = ProcessState.DEAD
-            process.held.clear()
             self._graveyard.append(self._loop.tasks_of(process))
+            process.held.clear()  # nothing else may hold a task that waits for its turn
             self._network.process_ended(process, power_lost=power_lost)
         if power_lost:
             self._network.machines_off.add(self.name)
