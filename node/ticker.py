@@ -38,13 +38,14 @@ class Ticker:
 
     async def run(self) -> None:
         """Tick until cancelled, or a tick raises."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                self._began, self._ticks = self._clock.monotonic_ms(), 1
-                self._sleeper = tasks.create_task(self._sleep(self._tick_ms))
-        finally:
-            self._tasks = None
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self._began, self._ticks = self._clock.monotonic_ms(), 1
+            self._sleeper = tasks.create_task(self._sleep(self._tick_ms))
+            try:
+                await asyncio.get_running_loop().create_future()  # until cancelled, also by a sleeper that fails
+            finally:
+                self._tasks = None  # a group that is ending takes no more sleepers
 
     async def _sleep(self, first_ms: int) -> None:
         """Sleep and tick, until another sleeper has taken over, which wakes earlier."""

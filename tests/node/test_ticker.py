@@ -110,3 +110,30 @@ def test_no_deadline_is_missed_and_ticks_are_counted(wishes: list[tuple[int, int
     assert len(set(ends)) == len(ends)
     counted = [sum(ticks for _, ticks in owner.called[: number + 1]) for number in range(len(ends))]
     assert counted == [now // TICK_MS for now in ends]
+
+
+def test_what_comes_up_while_the_ticks_end_is_too_late_and_no_error() -> None:
+    """A node that stops still hears requests until its listener is gone."""
+    owner = Owner()
+    owner.run(1_000)
+    owner._task.cancel()
+    while not owner._task.done():
+        owner.loop.step()
+        owner.ticker.soon()
+        owner.ticker.by(Millis(1_200))
+    assert owner.run(1_000) == []
+    owner.loop.dispose()
+
+
+def test_a_tick_that_fails_ends_the_ticks_with_its_error() -> None:
+    owner = Owner()
+
+    def fail(now: Millis, ticks: int) -> Millis | None:
+        raise ValueError("this tick fails")
+
+    owner.ticker._tick = fail
+    owner.loop.run_until(owner._task.done, within=1)
+    error = owner._task.exception()
+    assert isinstance(error, ExceptionGroup)
+    assert [str(each) for each in error.exceptions] == ["this tick fails"]
+    owner.loop.dispose()
