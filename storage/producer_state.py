@@ -234,8 +234,8 @@ class ProducerStateManager:
         """Forget all, and take the state from the newest snapshot at or below `up_to` that can be read, less what has
         expired.
 
-        Returns its offset, None where there is none, and what is wrong with newer ones: those are removed, and written
-        anew when their offset comes. Raises OSError.
+        Returns its offset, None where there is none, and what is wrong with newer ones: those are not believed again,
+        and are written anew when their offset comes. Raises OSError.
         """
         self.clear()
         notes = []
@@ -245,7 +245,7 @@ class ProducerStateManager:
                 entries = decode_snapshot(read_file(self._files, path) or b"", path)
             except CorruptLog as error:
                 notes.append(error.message)
-                self.remove_snapshot(offset)
+                self._snapshots.remove(offset)
                 continue
             states = [ProducerState.from_snapshot(entry) for entry in entries]
             self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now)}

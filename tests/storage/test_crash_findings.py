@@ -15,7 +15,7 @@ import pytest
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
 from storage.config import LogConfig
 from storage.fake_disk import FakeDisk, SimulatedCrash
-from storage.files import sync_paths, write_file
+from storage.files import sync_paths
 from storage.log import Log
 from storage.producer_snapshot import snapshot_path
 from storage.segment import ALL_SUFFIXES
@@ -551,28 +551,6 @@ def test_a_swap_that_a_full_disk_broke_off_does_not_replace_what_came_later(done
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 3)
     bench.log.advance_high_watermark(Offset(3))
     assert table(visible(bench.log)) == {b"k": b"new"}
-
-
-def test_a_producer_snapshot_that_cannot_be_read_does_not_outlive_its_log() -> None:
-    """Above a cut it would look like the snapshot of a segment that is gone, and the next clean stop would not be
-    believed."""
-    bench = Bench()
-    bench.lead(b"0")
-    bench.lead(b"1")
-    bench.commit()
-    bench.restart_clean()  # leaves a snapshot where the log ends
-    bench.lead(b"2")
-    bench.commit()
-    bench.folder.write_checkpoints()
-    bench.disk.kill()
-    path = snapshot_path(bench.log.path, 2)
-    write_file(bench.files, path, b"")
-    bench.reopen()
-    assert any(note.startswith(f"{path} is no producer snapshot") for note in bench.folder.notes)
-    bench.log.truncate_to(Offset(1))
-    bench.restart_clean()
-    assert bench.folder.notes == []
-    assert len(bench.contents()) == 1
 
 
 def test_a_part_of_an_append_that_found_no_room_does_not_come_back() -> None:
