@@ -237,7 +237,7 @@ class LogProducers:
 def _damage(replayed: Replayed, log_end: Offset) -> Damage | None:
     damage: Damage | None = None
     for segment, broken in replayed.broken:
-        first = Offset(broken.next_offset)
+        first = Offset(min(broken.next_offset, log_end))  # of a damaged batch, it may be beyond
         found = Damage(segment.path, broken.position, first, max(log_end, Offset(first + 1)), broken.reason)
         damage = found if damage is None else damage.joined(found)
     return damage

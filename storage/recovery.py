@@ -16,6 +16,7 @@ Source: Kafka's LogLoader and LogSegment.recover, less what the vectors' README 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
@@ -29,7 +30,7 @@ from storage.index_errors import CorruptIndex
 from storage.loaded import LoadedLog
 from storage.loading_site import LoadingSite
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
-from tidelog.records.header import BatchHeader
+from tidelog.records.header import HEADER_BYTES, BatchHeader
 from tidelog.types import Durability, Offset
 
 _REWRITE_BYTES: Final = 1 << 20
@@ -111,9 +112,9 @@ class Recovery:
                     reason = "the offsets before the next segment are lost"
                     site.lose(segment.path, segment.size, end, behind.base_offset, reason)
             except BrokenChain as broken:
-                if broken.next_offset != behind.base_offset or not self._cut_zeros(segment, broken.position):
-                    lost_from = Offset(broken.next_offset)
-                    site.lose(segment.path, broken.position, lost_from, behind.base_offset, broken.reason)
+                lost_from, to = Offset(broken.next_offset), behind.base_offset
+                if lost_from != to or not self._ends_before(segment, broken.position, to):
+                    site.lose(segment.path, broken.position, lost_from, to, broken.reason)
             segment.close()
             site.progress(done + 1, len(segments), 0)
 
@@ -175,20 +176,25 @@ class Recovery:
         site = self._site
         position, next_offset = self._walk_below(segment, next_offset)
         rewrite_from = end = segment.size
+        leap: Link | None = None  # the chain before the last batch, where that left a hole
         while position < end:
             try:
                 for header in self._scan(
                     segment, behind, Link(position, end, next_offset, self._epochs.before(next_offset))
                 ):
                     self._take(segment, header)
+                    leap = Link(position, end, next_offset) if header.base_offset > next_offset else None
                     if header.last_offset >= self._known.recovery_point:
                         rewrite_from = min(rewrite_from, header.position)
                     position, next_offset = header.end, Offset(header.last_offset + 1)
             except BrokenChain as broken:
                 position = broken.position
-                if next_offset == behind and self._cut_zeros(segment, position):
+                if next_offset == behind and self._ends_before(segment, position, behind):
                     break
                 if next_offset >= site.protected:
+                    if leap is not None and self._begins_in(leap, segment, position):
+                        reason = f"the batch leaves a hole in which the next one begins: {broken.reason}"
+                        site.lose(segment.path, leap.position, Offset(leap.next_offset), next_offset, reason)
                     if site.damage is None:
                         self._cut(segment, broken, next_offset)
                     else:  # whose lengths may be wrong: nothing is appended there, and nothing else is destroyed
@@ -199,21 +205,43 @@ class Recovery:
                     site.lose(segment.path, position, next_offset, behind, broken.reason)
                     segment.size = position
                     return next_offset, min(rewrite_from, position), False
-                damaged_end = Offset(header_only.last_offset + 1)
-                site.lose(segment.path, position, header_only.base_offset, damaged_end, broken.reason)
-                self._take(segment, header_only)
+                damaged_end = self._end_of_damaged(segment, header_only, behind)
+                first = header_only.base_offset
+                site.lose(segment.path, position, first, damaged_end, broken.reason)
+                self._take(segment, header_only._replace(last_offset_delta=damaged_end - 1 - first))
                 position, next_offset = header_only.end, damaged_end
         return next_offset, rewrite_from, False
+
+    def _begins_in(self, leap: Link, segment: LogSegment, position: int) -> bool:
+        """Does a whole batch begin at `position` whose offset was durable, in the hole that the batch behind `leap` has
+        left? Then that one's base offset is wrong, and nothing is torn."""
+        header = self._header_at(segment, Link(position, leap.end, leap.next_offset))
+        return header is not None and header.base_offset < self._site.protected and self._is_whole(segment, header)
+
+    def _end_of_damaged(self, segment: LogSegment, header: BatchHeader, behind: Offset | None) -> Offset:
+        """One past the last offset of a batch whose checksum is wrong, so that what it says of it may be wrong too: at
+        most where the next batch or segment begins."""
+        following = self._header_at(segment, Link(header.end, segment.size, header.base_offset + 1))
+        ends = [header.last_offset + 1, behind, None if following is None else following.base_offset]
+        return Offset(max(min(end for end in ends if end is not None), header.base_offset + 1))
+
+    @staticmethod
+    def _header_at(segment: LogSegment, link: Link) -> BatchHeader | None:
+        """The header with which the chain may go on, None where there is none."""
+        with suppress(BrokenChain):
+            return link.read(segment.file.pread(HEADER_BYTES, link.position), 0)
+        return None
 
     def _walk_below(self, segment: LogSegment, next_offset: Offset) -> tuple[int, Offset]:
         """Enter the batches below the recovery point by their headers alone: their bytes were durable.
 
         Returns the byte and the offset to go on with. A chain that does not lead there, has an epoch that is none, or
-        ends before the file does with a batch whose checksum is wrong, is left to the scan, which finds where it broke.
+        ends before the file does with a batch whose checksum is wrong or behind a hole, which a wrong base offset may
+        be, is left to the scan, which finds where it broke.
         """
         segment.start_rebuild()
         epochs, start, before = self._epochs, next_offset, self._epochs.cache.entries
-        position, last = 0, None
+        position, last, hole = 0, None, False
         try:
             for header in segment.walk(0, next_offset):
                 if header.last_offset >= self._known.recovery_point:
@@ -221,10 +249,12 @@ class Recovery:
                 if header.magic == 2 and not epochs.witness.knows(header.leader_epoch, header.base_offset):
                     raise BrokenChain(header.position, header.base_offset, f"leader epoch {header.leader_epoch}")
                 self._take(segment, header)
+                hole = hole or header.base_offset > next_offset
                 position, next_offset, last = header.end, Offset(header.last_offset + 1), header
             sound = True
         except BrokenChain:
-            sound = next_offset >= self._known.recovery_point and (last is None or self._is_whole(segment, last))
+            reached = next_offset >= self._known.recovery_point and not hole
+            sound = reached and (last is None or self._is_whole(segment, last))
         if not sound:
             segment.start_rebuild()
             epochs.cache.restore(before)
@@ -297,17 +327,33 @@ class Recovery:
         segment.size = broken.position
         self._site.changed = True
 
-    def _cut_zeros(self, segment: LogSegment, position: int) -> bool:
-        """Behind the last batch of a closed segment: was it preallocated, and its cut to size lost? Returns whether
-        only zeros were there, which are no loss."""
+    def _ends_before(self, segment: LogSegment, position: int, behind: Offset) -> bool:
+        """The offsets of a closed segment are all there, and bytes behind them. Returns whether that is settled: they
+        are zeros, preallocated, whose cut was lost, which is no loss; or the last batch is not whole, and its length
+        what is wrong."""
         left = segment.file.pread(segment.size - position, position)
-        if any(left):
+        last = self._last_before(segment, position)
+        if last is not None and not self._is_whole(segment, last):
+            reason = f"its checksum is wrong, and so may be its length: {len(left)} bytes behind it are of no batch"
+            self._site.lose(segment.path, last.position, last.base_offset, behind, reason)
+        elif any(left):
             return False
-        self._site.note(f"{segment.path}: {len(left)} zeros behind its last batch, preallocated for more, were cut")
-        segment.file.truncate(position)
+        else:
+            self._site.note(f"{segment.path}: {len(left)} zeros behind its last batch, preallocated for more, were cut")
+            segment.file.truncate(position)
+            self._mended.append(segment)
         segment.size = position
-        self._mended.append(segment)
         return True
+
+    @staticmethod
+    def _last_before(segment: LogSegment, position: int) -> BatchHeader | None:
+        """The batch that ends at `position`."""
+        last: BatchHeader | None = None
+        with suppress(BrokenChain):
+            for last in segment.walk():
+                if last.end >= position:
+                    break
+        return last
 
     # --- durable again --------------------------------------------------------------------------------------------
 

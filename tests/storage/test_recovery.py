@@ -415,6 +415,90 @@ def test_a_last_batch_that_claims_fewer_bytes_is_damage_and_no_torn_tail(durable
     assert (bench.log.damage, bench.log.log_end_offset) == (None, 30), "put right, nothing is missing"
 
 
+@pytest.mark.parametrize("durability", list(Durability))
+@pytest.mark.parametrize("bit", range(5))
+def test_a_base_offset_that_rots_up_to_the_recovery_point_is_put_right(durability: Durability, bit: int) -> None:
+    """No checksum covers it: by the headers alone the log seems to end with that batch, where it should, and what lies
+    behind it seems to be a torn tail."""
+    bench = filled(32, LogConfig(durability=durability))
+    bench.log.flush()
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = bench.contents()
+    rotten = list(bench.log.active.walk())[31 - (1 << bit)]
+    bench.disk.kill()
+    bench.disk.flip_bit(bench.segment_path, rotten.position + 7, bit)
+    bench.reopen()
+    assert (bench.contents(), bench.log.damage) == (before, None)
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_base_offset_that_rots_up_before_a_hole_is_damage_and_no_torn_tail(durability: Durability) -> None:
+    """A compacted leader has left a hole behind the batch: nothing tells where the batch belongs."""
+    bench = Bench(LogConfig(durability=durability))
+    for offset in (*range(16), *range(18, 32)):
+        bench.follow(stamped(offset, b"value %d" % offset))
+    bench.log.flush()
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = bench.contents()
+    rotten = list(bench.log.active.walk())[15]
+    bench.disk.kill()
+    whole = get(bench, bench.segment_path)
+    bench.disk.flip_bit(bench.segment_path, rotten.position + 7, 4)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset, damage.position) == (15, 32, rotten.position)
+    assert bench.disk.size(bench.segment_path) == len(whole)
+    bench.disk.flip_bit(bench.segment_path, rotten.position + 7, 4)
+    bench.kill()
+    assert (bench.contents(), bench.log.damage) == (before, None), "put right, nothing is missing"
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["held", "below the recovery point"])
+def test_the_last_byte_of_a_closed_segment_is_no_zero_that_was_preallocated(durable: bool) -> None:
+    """The length of its last batch has rotted down by one. A record without headers ends with a zero."""
+    bench = Bench(replace(SMALL, segment_bytes=1000))
+    for number in range(30):
+        bench.lead(b"value %d" % number, b"ab"[: number % 2 + 1])
+    bench.commit()
+    if durable:
+        bench.folder.write_checkpoints()
+    lasts = [(segment, list(segment.walk())[-1]) for segment in bench.log.segments[:-1]]
+    segment, last = next((segment, last) for segment, last in lasts if last.length & 1)
+    before = bench.contents()
+    bench.disk.kill()
+    whole = get(bench, segment.path)
+    bench.disk.flip_bit(segment.path, last.position + 11, 0)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert damage.first_offset <= last.last_offset
+    assert damage.end_offset == last.last_offset + 1
+    assert bench.disk.size(segment.path) == len(whole)
+    bench.disk.flip_bit(segment.path, last.position + 11, 0)
+    bench.kill()
+    assert (bench.contents(), bench.log.damage) == (before, None), "put right, nothing is missing"
+
+
+@pytest.mark.parametrize("bit", range(8))
+@pytest.mark.parametrize("byte", range(23, 27))
+def test_a_damaged_batch_takes_no_offsets_from_those_behind_it(byte: int, bit: int) -> None:
+    """Its last offset has rotted: the log ends where it did, and no segment behind it is set aside."""
+    bench = filled(12, replace(SMALL, segment_bytes=500))
+    bench.commit()
+    files = [segment.path for segment in bench.log.segments]
+    assert len(files) > 1
+    bench.disk.kill()
+    bench.disk.flip_bit(files[0], byte, bit)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, bench.log.log_end_offset) == (0, 12)
+    assert [segment.path for segment in bench.log.segments] == files
+
+
 def test_an_idle_log_costs_a_killed_node_no_sync() -> None:
     bench = held()
     bench.folder.write_checkpoints()
