@@ -2,8 +2,9 @@
 
 A batch of format v2 keeps base offset, length, leader epoch and magic outside its checksum, so that a leader can stamp
 them. Where one of them rots, the rest of the batch still proves itself. The magic is right again where the batch, read
-as v2, agrees with its checksum. An epoch is wrong where it goes back, where the batch behind goes back from it, or
-where the epoch file is known to be complete and does not know it; it is put back to the one in force. A base offset is
+as v2, agrees with its checksum. An epoch is wrong where it goes back, where the batch behind goes back from it (and the
+epoch file, where it names both, has the one behind right), or where the epoch file is known to be complete and does not
+know it; it is put back to the one in force. A base offset is
 wrong where it contradicts the batches on both sides, which meet when it is put between them.
 
 Kept true: a byte is changed only in a batch whose checksum agrees, and where several epochs could have been meant the
@@ -94,9 +95,12 @@ def _right_epoch(file: File, header: BatchHeader, link: Link, witness: EpochWitn
     epoch = header.leader_epoch
     if not witness.knows(epoch, header.base_offset):
         return LeaderEpoch(witness.meant(header.base_offset, link.epoch))
+    following = [behind.leader_epoch for behind in _headers_behind(file, link.behind(header))]
+    known = witness.meant(header.base_offset, int(NO_LEADER_EPOCH))
+    if known != NO_LEADER_EPOCH and following and link.epoch <= known <= following[0] < epoch:
+        return LeaderEpoch(known)
     if witness.names(epoch):
         return epoch
-    following = [behind.leader_epoch for behind in _headers_behind(file, link.behind(header))]
     if following and link.epoch <= following[0] < epoch and following[-1] < epoch:
         return LeaderEpoch(link.epoch) if link.epoch >= 0 else following[0]
     return epoch

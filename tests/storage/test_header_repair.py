@@ -79,6 +79,26 @@ def test_an_epoch_that_the_file_does_not_know_is_put_right(wrong: int) -> None:
         bench.disk.kill()
 
 
+@pytest.mark.parametrize(("at", "wrong"), [(0, 1), (0, 3), (1, 1), (1, 3), (2, 3), (3, 3), (4, 3)])
+def test_an_epoch_of_later_offsets_is_put_right_and_no_sound_batch_is_given_it(at: int, wrong: int) -> None:
+    """The file names it, but not there, and the batch behind goes back from it."""
+    bench, contents, positions = killed([0, 0, 0, 1, 1, 1, 3, 3, 3])
+    set_epoch(bench, positions[at], wrong)
+    bench.reopen()
+    assert (bench.contents(), bench.log.damage) == (contents, None)
+    assert epochs_of(bench) == [(0, 0), (1, 3), (3, 6)]
+
+
+def test_where_batches_and_epoch_file_disagree_no_batch_is_changed() -> None:
+    """No batch goes back from another: it may be the file that is wrong."""
+    bench, contents, _ = killed([0, 0, 0, 1, 1, 1])
+    path = "/data/orders-0/leader-epoch-checkpoint"
+    at = (read_file(bench.disk, path) or b"").index(b"1 3") + 2
+    bench.disk.flip_bit(path, at, 2)  # from offset 7 on
+    bench.reopen()
+    assert bench.contents() == contents
+
+
 def test_an_epoch_that_was_not_held_yet_is_believed() -> None:
     """A leader's first batches are in the page cache when its process dies, the epoch file does not know of it."""
     bench, contents, _ = killed([3, 3, 3, 5, 5], PAGE_CACHE)
