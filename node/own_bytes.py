@@ -69,7 +69,8 @@ def give_up_lost(log: Log) -> None:
     """Go on with what is sound: nobody has more, and an operator, or the topic, takes the loss. Raises
     KafkaStorageError, DiskFull, CorruptLog."""
     if not log.lost.takes_appends:
-        log.truncate_to(sound_end(log).end_offset)
+        if log.damage is None or not log.damage.readable:
+            log.truncate_to(sound_end(log).end_offset)
         log.lost.takes_appends = True
 
 

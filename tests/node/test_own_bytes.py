@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from node.own_bytes import damage_at
-from tests.storage.workbench import Bench
+from node.own_bytes import damage_at, give_up_lost
+from tests.storage.workbench import SMALL, Bench
 from tidelog.records.header import HEADER_BYTES
 from tidelog.types import LeaderEpoch, Offset
 
@@ -75,3 +77,22 @@ def test_a_lone_batch_with_another_epoch_is_damage() -> None:
     bench.lead(b"a")
     bench.disk.flip_bit(bench.segment_path, EPOCH_AT + 3, 3)
     assert damage_at(bench.log, Offset(0), 1 << 20) is not None
+
+
+def test_a_log_whose_records_are_all_there_gives_up_none_of_them() -> None:
+    """Of format v1, it has lost its epoch file: no batch tells its leader epoch."""
+    bench = Bench(replace(SMALL, magic=1))
+    for number in range(6):
+        bench.lead(b"%d" % number)
+    bench.commit()
+    bench.folder.write_checkpoints()
+    before = bench.contents()
+    bench.disk.kill()
+    bench.disk.remove(f"{bench.log.path}/leader-epoch-checkpoint")
+    bench.reopen()
+    assert bench.log.damage is not None
+    assert bench.log.damage.readable
+    give_up_lost(bench.log)
+    assert bench.contents() == before
+    bench.lead(b"6")
+    assert bench.log.log_end_offset == 7
