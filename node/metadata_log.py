@@ -347,6 +347,11 @@ class MetadataLog:
         if snapshot is not None:
             self.image = self._guard("reading a snapshot in", lambda: self.snapshots.load(snapshot))
             if not self._reaches(snapshot):  # it was fetched, and the log not begun anew behind it yet
+                _log.warning(
+                    "%s does not hold what its snapshot of offset %d says: begun anew behind it",
+                    self.log.path,
+                    snapshot.end_offset,
+                )
                 self.log.truncate_fully_and_start_at(snapshot.end_offset)
             self.log.advance_high_watermark(snapshot.end_offset)
         position = max(self.log.log_start_offset, self.image.offset)
@@ -369,7 +374,7 @@ class MetadataLog:
         if log.log_end_offset < end or log.log_start_offset >= end or log.damage is not None:
             return log.log_end_offset >= end
         below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
-        return below[-1:] == [snapshot.epoch]
+        return not below or below[-1] == snapshot.epoch  # none: it began behind the snapshot once, its start was lost
 
     def _guard(self, doing: str, work: Callable[[], T]) -> T:
         try:

@@ -211,6 +211,37 @@ def test_a_crash_between_a_fetched_snapshot_and_the_new_log_loses_nothing() -> N
     assert again.log.end == 80
 
 
+def test_a_log_start_that_is_lost_costs_no_committed_metadata() -> None:
+    """The log began behind its snapshot, whose epoch the epoch cache does not name any more."""
+    path = "/data/log-start-offset-checkpoint"
+
+    def begun_behind_a_snapshot() -> Small:
+        small = Small()
+        small.write(25)
+        small.snapshot()
+        small.write(10)
+        small.disk.crash(random.Random(1))
+        small = Small(small.disk)
+        small.write(10, LeaderEpoch(2))
+        assert (small.log.log.log_start_offset, small.log.end) == (50, 90)
+        small.disk.crash(random.Random(3))
+        return small
+
+    size = begun_behind_a_snapshot().disk.size(path)
+    refused = 0
+    for bit in range(8 * size):
+        small = begun_behind_a_snapshot()
+        small.disk.flip_bit(path, bit // 8, bit % 8)
+        try:
+            assert Small(small.disk).log.end == 90, f"bit {bit}"
+        except CorruptLog:  # it says that it begins where no snapshot ends
+            refused += 1
+    assert refused < 8
+    small = begun_behind_a_snapshot()
+    small.disk.remove(path)
+    assert Small(small.disk).log.end == 90
+
+
 @pytest.mark.parametrize("stop", ["the node dies first", "its leader leads no more"])
 def test_a_fetched_snapshot_outlives_a_longer_log_that_disagrees(stop: str) -> None:
     """A leader that was cut off has records of its own, beyond the end of the snapshot that the next leader gives it.
