@@ -460,14 +460,17 @@ class Checkers:
         self.readings.append(Reading(ledger, decided, position))
         return self.readings[-1]
 
-    def told_end(self, ledger: Ledger, epoch: int, offset: int) -> None:
+    def told_end(self, ledger: Ledger, epoch: int, offset: int, asked_at: int) -> None:
         """The leader of an epoch has said where the committed log ends (KIP-207): nowhere below where it ended when
-        that epoch began, and nowhere above what is committed."""
+        that epoch began, nor, while no newer epoch has begun, below `asked_at`, where it ended when the leader was
+        asked; and nowhere above what is committed."""
         begun = ledger.begun.get(LeaderEpoch(epoch), 0)
+        if epoch == max(ledger.begun, default=-1):  # nobody else commits
+            begun = max(begun, asked_at)
         if not (begun <= offset <= ledger.end or ledger.lossy):
             raise Violation(
                 f"{ledger.name}: the leader of epoch {epoch} tells the end {offset}, but everything below {ledger.end} "
-                f"is committed, and below {begun} it was when that epoch began"
+                f"is committed, and below {begun} it was before"
             )
 
     @property

@@ -158,11 +158,12 @@ class Workload:
         while not self._stopping:
             topic, partition = client.rng.choice(self._places())
             try:
+                asked_at = self._sim.ledger(topic, partition).end
                 told = await client.told_end(topic, partition)
             except TidelogError:
                 client.forget(topic, partition)
             else:
-                self._sim.checkers.told_end(self._sim.ledger(topic, partition), *told)
+                self._sim.checkers.told_end(self._sim.ledger(topic, partition), *told, asked_at)
             await client.sleep(client.rng.uniform(0, 0.6))
 
     async def _produce_once_each(self, client: Client) -> None:

@@ -287,8 +287,9 @@ def new_leader_does_not_know_the_end(sim: Simulation) -> None:
 
 async def told_end(sim: Simulation, client: Client, p: int) -> int:
     """Where the leader says that the committed log ends; the checkers hear it too."""
+    asked_at = sim.ledger(TOPIC, p).end
     epoch_of_it, offset = await client.told_end(TOPIC, p)
-    sim.checkers.told_end(sim.ledger(TOPIC, p), epoch_of_it, offset)
+    sim.checkers.told_end(sim.ledger(TOPIC, p), epoch_of_it, offset, asked_at)
     return offset
 
 
