@@ -55,7 +55,7 @@ STALE_MS: Final = 4_000
 """A node that has no news for so long, while somebody looks for some, may be cut off: another one is asked next."""
 NEW_TOPIC_MS: Final = 3_000
 """How long a call that asks about a topic takes "unknown topic" for the answer of a node that has not yet heard of a
-new one."""
+new one. While no node answers, this time begins anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class Cluster:
         if known is not None:
             return known
         start = self.clock.monotonic_ms()
-        grace = min(timeout_ms, NEW_TOPIC_MS)
+        unknown_since: Millis | None = None
         said: TidelogError | None = None
         while True:
             error: TidelogError
@@ -286,8 +286,11 @@ class Cluster:
                 async with asyncio.timeout(max(left, 1) / 1000):
                     return (await self.refresh(topic)).topic(topic)
             except UnknownTopicOrPartition as cause:
-                error, end = cause, start + grace
+                if unknown_since is None:
+                    unknown_since = self.clock.monotonic_ms()
+                error, end = cause, min(unknown_since + NEW_TOPIC_MS, start + timeout_ms)
             except ConnectionFailed as cause:
+                unknown_since = None
                 error, end = cause, start + timeout_ms
             except TimeoutError as cause:
                 if said is not None:  # what the last round said is more than that this one was cut short

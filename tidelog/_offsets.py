@@ -11,7 +11,7 @@ from tidelog._cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
 from tidelog._isolation import LEVELS
 from tidelog._status import from_proto
 from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
-from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
+from tidelog.types import Endpoint, Isolation, Millis, Offset, TopicPartition
 from tidelog.v1 import data_pb2
 
 EARLIEST: Final = -2
@@ -34,29 +34,39 @@ async def list_offsets(
     clock = cluster.clock
     start = clock.monotonic_ms()
     found: dict[TopicPartition, Offset] = {}
+    unknown_since: Millis | None = None
     while True:
         left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
         if not left:
             return {key: found[key] for key in wanted}
         left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
         failures = await _round(cluster, left, found, left_ms, isolation)
-        passed = clock.monotonic_ms() - start
+        at = clock.monotonic_ms()
+        if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
+            unknown_since = None
+        elif unknown_since is None:
+            unknown_since = at
         for error in failures:
-            grace = NEW_TOPIC_MS if isinstance(error, UnknownTopicOrPartition) else timeout_ms
-            if error.retry is Retry.NEVER or passed + BACKOFF_MS >= min(grace, timeout_ms):
+            end = start + timeout_ms
+            if unknown_since is not None and isinstance(error, UnknownTopicOrPartition):
+                end = min(unknown_since + NEW_TOPIC_MS, end)
+            if error.retry is Retry.NEVER or at + BACKOFF_MS >= end:
                 raise error
         if failures:
             await clock.sleep_ms(BACKOFF_MS)
             for topic in sorted({key.topic for key in left}):
-                await _refresh(cluster, topic, max(1, start + timeout_ms - clock.monotonic_ms()))
+                if not await _refresh(cluster, topic, max(1, start + timeout_ms - clock.monotonic_ms())):
+                    unknown_since = None
 
 
-async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> None:
+async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> bool:
+    """Look leaders up again. Returns whether a node answered; the next round says what is wrong."""
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             await cluster.refresh(topic)
     except (TidelogError, TimeoutError):
-        return  # the next round says what is wrong
+        return False
+    return True
 
 
 async def _round(
@@ -66,7 +76,8 @@ async def _round(
     timeout_ms: int,
     isolation: Isolation,
 ) -> list[TidelogError]:
-    """Ask each leader once; what it tells goes into `found`. Returns the refusals."""
+    """Ask each leader once; what it tells goes into `found`. Returns the refusals; raises UnknownTopicOrPartition where
+    nodes have said for long enough that there is no such topic."""
     failures: list[TidelogError] = []
     by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.ListOffsetsPartition]] = {}
     for key, timestamp in left.items():
@@ -74,6 +85,8 @@ async def _round(
             await cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
             endpoint, partition = cluster.view.leader(key)
         except TidelogError as error:
+            if isinstance(error, UnknownTopicOrPartition) and key.topic not in cluster.view.topics:
+                raise  # `wait_topic` has given it its time
             failures.append(error)
             continue
         entry = data_pb2.ListOffsetsPartition(
