@@ -153,7 +153,7 @@ class ClusterView:
         if not 0 <= topic_partition.partition < len(topic.partitions):
             raise UnknownTopicOrPartition(
                 f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, {topic_partition.partition} is "
-                "none of them"
+                "none of them: name one of these, or add partitions"
             )
         return topic.partitions[topic_partition.partition]
 

@@ -159,7 +159,8 @@ class Consumer(Service):
         return list(self._core.cursors)
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic, to be assigned. Raises why it is not known, after `request_timeout_ms`."""
+        """All partitions of a topic, to be assigned. Raises why it is not known, after `request_timeout_ms` at most;
+        that there is no such topic is believed after 3 s."""
         view = await self._cluster.wait_topic(topic, timeout_ms=self._policy.request_timeout_ms)
         return [TopicPartition(topic, PartitionIndex(index)) for index in range(len(view.partitions))]
 

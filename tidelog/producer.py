@@ -109,7 +109,8 @@ class _Route:
         if 0 <= partition < len(self.queues):
             return self.queues[partition]
         raise UnknownTopicOrPartition(
-            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}, {partition} is none of them"
+            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}, {partition} is none of them: name one of "
+            "these, or add partitions"
         )
 
     def without_key(self, size: int) -> PartitionQueue:
@@ -214,7 +215,7 @@ class Producer(Service):
         key: records of one key go to one partition, as Kafka chooses it. partition: chosen by the caller instead.
         timestamp: milliseconds since 1970, now where None. Returns where the record lies, acknowledged as `acks` asks.
         Raises RecordTooLarge before anything is queued; BufferExhausted or why the topic is not known after
-        `max_block_ms`; the node's refusal; DeliveryTimedOut (not written); CommitUnknown (nobody can tell).
+        `max_block_ms` at most; the node's refusal; DeliveryTimedOut (not written); CommitUnknown (nobody can tell).
         A cancelled call takes nothing back: a record that is queued already is sent.
         """
         return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
@@ -262,7 +263,8 @@ class Producer(Service):
         return delivery
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions the topic has. Raises why it is not known, after `max_block_ms`."""
+        """How many partitions the topic has. Raises why it is not known, after `max_block_ms` at most; that there is
+        no such topic is believed after 3 s."""
         route = self._routes.get(topic)
         if route is None:
             view = await self._cluster.wait_topic(topic, timeout_ms=self._max_block_ms)

@@ -275,7 +275,7 @@ def test_an_unknown_partition_is_said_so() -> None:
             cluster.create("orders")
             async with Consumer(cluster.bootstrap) as consumer:
                 consumer.assign([("orders", 5)])
-                with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0"):
+                with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0, 5 is none of them: name one of"):
                     await read(consumer, 1)
                 with pytest.raises(UnknownTopicOrPartition, match="nothing"):
                     await consumer.partitions("nothing")

@@ -314,7 +314,7 @@ def test_an_unknown_topic_is_said_so_and_a_new_one_is_waited_for() -> None:
                 await CLOCK.sleep_ms(150)
                 cluster.create("orders")
                 assert (await soon).offset == 0
-                with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0"):
+                with pytest.raises(UnknownTopicOrPartition, match="partitions 0 to 0, 1 is none of them: name one of"):
                     await producer.send("orders", b"1", partition=1)
 
     run(story())
