@@ -46,13 +46,12 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
 
 def _is_mended(log: Log, offset: Offset) -> bool:
     """Is the leader epoch of the batch there right now?"""
-    segment = next(segment for segment in reversed(log.segments) if segment.base_offset <= offset)
     try:
-        return mend_epoch(segment, offset, log.epoch_entries())
+        return mend_epoch(log.segments, offset, log.epoch_entries())
     except BrokenChain:
         return False
     except OSError as error:
-        raise log.folder.fail(f"mending {segment.path}", error) from error
+        raise log.folder.fail(f"mending {log.path}", error) from error
 
 
 def sound_end(log: Log) -> EpochEnd:

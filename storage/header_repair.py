@@ -2,10 +2,10 @@
 
 A batch of format v2 keeps base offset, length, leader epoch and magic outside its checksum, so that a leader can stamp
 them. Where one of them rots, the rest of the batch still proves itself. The magic is right again where the batch, read
-as v2, agrees with its checksum. An epoch is wrong where it goes back, where the batch behind goes back from it (and the
-epoch file, where it names both, has the one behind right), or where the epoch file is known to be complete and does not
-know it; it is put back to the one in force. A base offset is
-wrong where it contradicts the batches on both sides, which meet when it is put between them.
+as v2, agrees with its checksum. An epoch is wrong where it goes back, where the batch behind goes back from it (and is
+not what the epoch file has wrong), or where the epoch file is known to be complete and does not know it; it is put back
+to the one in force. A base offset is wrong where it contradicts the batches on both sides, which meet when it is put
+between them.
 
 Kept true: a byte is changed only in a batch whose checksum agrees, and where several epochs could have been meant the
 smallest is taken: a replica that claims too little is only truncated and fetches again.
@@ -160,34 +160,60 @@ def write_header(file: File, position: int, found: BatchHeader, meant: BatchHead
     )
 
 
-def mend_epoch(segment: LogSegment, offset: Offset, entries: Sequence[EpochStart]) -> bool:
-    """Put the leader epoch of the batch at `offset`, whose checksum agrees, back to what the epoch cache says; only
-    where the batches beside it in the segment, one at least, agree with the cache and have another epoch than it has:
-    else the cache may be wrong.
-    It is durable with the next flush: until then a crash brings back what was there. Returns whether it is right now.
-    Raises BrokenChain, OSError."""
-    witness, file = EpochWitness(entries, INT64_MAX), segment.file
-    link = Link(segment.start_for(Offset(max(offset - 1, segment.base_offset))), segment.size, segment.base_offset)
-    found: BatchHeader | None = None
-    beside: list[BatchHeader] = []
-    while link.position < link.end and (found is None or link.position == found.end):
-        link = link._replace(epoch=int(NO_LEADER_EPOCH))
-        header = link.read(file.pread(HEADER_BYTES, link.position), 0)
-        if header is None or header.magic != _V2 or (found is None and header.base_offset > offset):
-            break
-        if header.base_offset == offset:
-            found = header
-        else:
-            beside = [*beside, header] if found else [header]
-        link = link.behind(header)
+def mend_epoch(segments: Sequence[LogSegment], offset: Offset, entries: Sequence[EpochStart]) -> bool:
+    """Put the leader epoch of the batch at `offset`, whose checksum agrees, back to what the epoch cache of this leader
+    says. Only where it is wrong whatever the cache says: it goes back from the batch before, the batch behind goes back
+    from it, or, of the last one, it is above the leader's own. And only where the batches beside it, one at least,
+    agree with the cache.
+    No flush is asked for: a power loss may bring back what was there, until a follower refuses it again. Returns
+    whether it is right now. Raises BrokenChain, OSError."""
+    witness = EpochWitness(entries, INT64_MAX)
+    at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    before, found, behind = _around(segments, at, offset)
+    beside = [each for each in (before, behind) if each is not None]
     meant = witness.meant(offset, int(NO_LEADER_EPOCH))
     if found is None or not beside or meant == NO_LEADER_EPOCH:
         return False
-    for each in beside:
-        if each.leader_epoch == found.leader_epoch or each.leader_epoch != witness.meant(each.base_offset, -1):
-            return False
-    set_epoch(file, found.position, meant)
+    if any(each.leader_epoch != witness.meant(each.base_offset, int(NO_LEADER_EPOCH)) for each in beside):
+        return False
+    least = NO_LEADER_EPOCH if before is None else before.leader_epoch
+    most = entries[-1].epoch if behind is None else behind.leader_epoch
+    if least <= found.leader_epoch <= most:
+        return False  # it may be the cache that is wrong
+    set_epoch(segments[at].file, found.position, meant)
     return True
+
+
+def _around(
+    segments: Sequence[LogSegment], at: int, offset: Offset
+) -> tuple[BatchHeader | None, BatchHeader | None, BatchHeader | None]:
+    """The batch that begins at `offset` in `segments[at]`, between those before and behind it, be they in the segments
+    beside; None for what is not there. Raises BrokenChain, OSError."""
+    before: BatchHeader | None = None
+    found: BatchHeader | None = None
+    for segment in segments[max(at - 1, 0) : at + 2]:
+        for header in _headers_from(segment, Offset(max(offset - 1, segment.base_offset))):
+            if found is not None:
+                return before, found, header
+            if header.base_offset < offset:
+                before = header
+            elif header.base_offset == offset and segment is segments[at]:
+                found = header
+            else:
+                return before, None, None
+    return before, found, None
+
+
+def _headers_from(segment: LogSegment, offset: Offset) -> Iterator[BatchHeader]:
+    """The v2 batches of a segment, from the one with `offset` or one before it on, whatever their epochs. Raises
+    BrokenChain, OSError."""
+    link = Link(segment.start_for(offset), segment.size, segment.base_offset)
+    while link.position < link.end:
+        header = link.read(segment.file.pread(HEADER_BYTES, link.position), 0)
+        if header is None or header.magic != _V2:
+            return
+        yield header
+        link = link.behind(header)._replace(epoch=int(NO_LEADER_EPOCH))
 
 
 def set_epoch(file: File, position: int, epoch: int) -> None:

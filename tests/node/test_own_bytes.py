@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from node.own_bytes import damage_at, give_up_lost
+from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
+from storage.config import LogConfig
 from tests.storage.workbench import SMALL, Bench
+from tidelog.records import iter_batches
 from tidelog.records.header import HEADER_BYTES
 from tidelog.types import LeaderEpoch, Offset
 
 EPOCH_AT, CRC_AT, DELTA_AT = 12, 17, 23
+ONE_EACH = replace(SMALL, segment_bytes=100)
+"""No two batches in one segment."""
 
 
-def of_two_epochs() -> Bench:
-    bench = Bench()
+def of_two_epochs(config: LogConfig = SMALL) -> Bench:
+    bench = Bench(config)
     for number in range(4):
         if number == 2:
             bench.log.begin_epoch(LeaderEpoch(5))
@@ -37,16 +43,70 @@ def test_a_flipped_bit_is_found(byte: int) -> None:
     assert (damage.first_offset, damage.position) == (2, third)
 
 
-@pytest.mark.parametrize("bit", [0, 1, 3])
-@pytest.mark.parametrize("number", range(4))
-def test_a_leader_epoch_that_alone_is_wrong_is_put_right(number: int, bit: int) -> None:
+def rot(bench: Bench, offset: int, bit: int) -> None:
+    """Flip a bit in the leader epoch of the batch there."""
+    segment = next(segment for segment in reversed(bench.log.segments) if segment.base_offset <= offset)
+    batch = segment.find(Offset(offset))
+    assert batch is not None
+    bench.disk.flip_bit(segment.path, batch.position + EPOCH_AT + 3 - bit // 8, bit % 8)
+
+
+@pytest.mark.parametrize("config", [SMALL, ONE_EACH], ids=["one segment", "a segment each"])
+@pytest.mark.parametrize(
+    ("number", "bit"), [(0, 0), (0, 1), (0, 3), (1, 3), (2, 1), (2, 3), (3, 0), (3, 1), (3, 3), (1, 30), (2, 30)]
+)
+def test_a_leader_epoch_that_alone_is_wrong_is_put_right(number: int, bit: int, config: LogConfig) -> None:
     """No checksum covers it. Nobody else may be there to fetch the log from."""
-    bench = of_two_epochs()
+    bench = of_two_epochs(config)
     before = bench.contents()
-    bench.disk.flip_bit(bench.segment_path, number * len(before[0]) + EPOCH_AT + 3, bit)
+    rot(bench, number, bit)
+    assert bench.contents() != before
     assert damage_at(bench.log, Offset(number), 1 << 20) is None
     assert bench.contents() == before
     assert not bench.log.damage
+
+
+@pytest.mark.parametrize(("number", "bit"), [(1, 0), (1, 1), (2, 0)])
+def test_an_epoch_that_may_stand_between_those_beside_it_is_damage(number: int, bit: int) -> None:
+    """It may be the epoch cache that is wrong: nothing is written."""
+    bench = of_two_epochs()
+    rot(bench, number, bit)
+    rotten = bench.contents()
+    assert damage_at(bench.log, Offset(number), 1 << 20) is not None
+    assert bench.contents() == rotten
+
+
+def epochs_of(bench: Bench) -> list[int]:
+    return [next(iter_batches(batch)).partition_leader_epoch for batch in bench.contents()]
+
+
+def stopped(epochs: tuple[int, ...]) -> Bench:
+    """A log of one batch of each of these epochs, after a clean stop."""
+    bench = Bench()
+    for epoch in epochs:
+        bench.log.begin_epoch(LeaderEpoch(epoch))
+        bench.lead(b"x", epoch=epoch)
+    bench.folder.close_clean()
+    return bench
+
+
+@pytest.mark.parametrize("epochs", [(0, 0, 5), (0, 0, 1), (3, 4, 4), (1, 1, 2, 2, 3)], ids=str)
+def test_no_rot_of_the_epoch_cache_changes_a_batch(epochs: tuple[int, ...]) -> None:
+    """Every bit of its file, whatever epoch the node leads in then: the last one again, or one that the file came to
+    name."""
+    path = f"{stopped(epochs).log.path}/{LEADER_EPOCH_CHECKPOINT}"
+    found = 0
+    for position, bit, leads in product(range(stopped(epochs).disk.size(path) or 0), range(8), range(3)):
+        bench, epoch = stopped(epochs), LeaderEpoch(epochs[-1] + leads)
+        bench.disk.flip_bit(path, position, bit)
+        bench.reopen()
+        if bench.log.latest_epoch > epoch:
+            continue  # it does not come to lead
+        bench.log.begin_epoch(epoch)
+        bench.lead(b"y", epoch=epoch)
+        found += sum(damage_at(bench.log, Offset(offset), 1 << 20) is not None for offset in range(len(epochs) + 1))
+        assert epochs_of(bench) == [*epochs, epoch], (position, bit, bench.log.epoch_entries())
+    assert found, "no wrong cache was ever compared with the batches"
 
 
 @pytest.mark.parametrize("wrong", [(1, 2), (2, 3), (0, 1, 2, 3)])
@@ -88,7 +148,7 @@ def test_a_log_whose_records_are_all_there_gives_up_none_of_them() -> None:
     bench.folder.write_checkpoints()
     before = bench.contents()
     bench.disk.kill()
-    bench.disk.remove(f"{bench.log.path}/leader-epoch-checkpoint")
+    bench.disk.remove(f"{bench.log.path}/{LEADER_EPOCH_CHECKPOINT}")
     bench.reopen()
     assert bench.log.damage is not None
     assert bench.log.damage.readable
@@ -96,3 +156,13 @@ def test_a_log_whose_records_are_all_there_gives_up_none_of_them() -> None:
     assert bench.contents() == before
     bench.lead(b"6")
     assert bench.log.log_end_offset == 7
+
+
+def test_a_batch_that_claims_the_offset_from_the_segment_before_is_not_written() -> None:
+    bench = of_two_epochs(ONE_EACH)
+    claims = bench.log.segments[2]
+    rot(bench, 3, 3)
+    bench.disk.flip_bit(claims.path, 7, 0)
+    rotten = [bytes(segment.file.pread(segment.size, 0)) for segment in bench.log.segments]
+    assert damage_at(bench.log, Offset(3), 1 << 20) is not None
+    assert [bytes(segment.file.pread(segment.size, 0)) for segment in bench.log.segments] == rotten

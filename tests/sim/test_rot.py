@@ -72,6 +72,23 @@ def test_an_epoch_that_rots_where_nobody_else_has_the_batch_keeps_no_follower_aw
         sim.must_heal()
 
 
+def test_an_epoch_that_rots_in_a_segment_of_one_batch_keeps_no_follower_away() -> None:
+    """The batches that tell what it was are in the segments beside it."""
+    with Simulation(5) as sim:
+        leader, follower = on_two_nodes(sim, 1, segment_bytes="1000")
+        write(sim, 0, "a" * 600, 4)
+        sim.kill(follower)
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is left alone")
+        write(sim, 0, "b" * 600, 4)
+        log = log_of(sim, leader)
+        segment = next(segment for segment in log.segments if segment.base_offset == 4)
+        sim.machines[leader].disk.flip_bit(segment.path, LEADER_EPOCH_AT + 3, 3)
+        sim.restart(follower)
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader, follower}, within=30, what="they are in sync")
+        assert log_of(sim, leader) is log
+        sim.must_heal()
+
+
 def test_a_world_is_not_healed_while_a_flipped_bit_is_in_use(world: Simulation) -> None:
     node = world.any_follower(TOPIC)
     world.machines[node].disk.flip_bit(log_of(world, node).active.path, 70)
