@@ -6,6 +6,7 @@ from typing import Final
 
 SEEDS: Final[dict[int, str]] = {
     338508894: "a checker asked of a leader that heard late what leaders of newer epochs had committed",
+    781919331: "healing looked for a replica where it had been before the reads of other partitions",
     1077190129: "healing asked replicas to start where their leader does, which need not have heard of a deletion",
     2207544747: "a resend was appended again: retention and a power cut had taken what was known of its producer",
 }
