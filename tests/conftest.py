@@ -24,6 +24,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as tidelog does, for test modules that import grpc first
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from tidelog.types import Acks, Codec, TopicPartition
 
 __version__: Final = "0.1.0.dev0"
+
+# gRPC's fork handlers restart its threads in a forked child, where they may poll descriptors that the child has closed,
+# and abort it. PySpark starts its JVM by a fork with a `preexec_fn`: without this, one start in some twenty fails
+# beside an active client. gRPC reads the variable when it is imported; a value set by the user stays.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _HOME: Final = {
     "Acks": "tidelog.types",
