@@ -95,6 +95,13 @@ class LogCare:
         """The scrub found something."""
         del folder
         _log.log(logging.WARNING if finding.repaired else logging.ERROR, "%s: %s", log.topic_partition, finding)
-        if finding.kind is FindingKind.LOG:
-            damage = Damage(finding.path, finding.position, finding.first_offset, finding.end_offset, finding.reason)
+        if finding.kind in (FindingKind.LOG, FindingKind.HEADER):
+            damage = Damage(
+                finding.path,
+                finding.position,
+                finding.first_offset,
+                finding.end_offset,
+                finding.reason,
+                readable=finding.kind is FindingKind.HEADER,
+            )
             self._damage_found(log, damage)

@@ -6,24 +6,18 @@ Left to others: what damage means for the replica (replica_manager.py), the rest
 
 from __future__ import annotations
 
-import logging
-
-from storage.batch_walk import BrokenChain
 from storage.epoch_notes import ensure_agreed
-from storage.header_repair import mend_epoch
 from storage.loaded import Damage
 from storage.log import Log
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import iter_batches
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
 
-_log = logging.getLogger("node.partition")
-
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
     """What is damaged in the bytes that a fetch of `offset` is answered with, checksums and epochs included: they have
-    just been read, so that looking again costs no disk. A leader epoch that alone is wrong is put right: no checksum
-    covers it, and the epoch cache knows it. Raises KafkaStorageError, OffsetOutOfRange."""
+    just been read, so that looking again costs no disk. A batch in which the leader epoch alone is wrong, which no
+    checksum covers, can still be read. Raises KafkaStorageError, OffsetOutOfRange."""
     try:
         read = log.read(offset, max_bytes, up_to=log.log_end_offset)
         for batch in iter_batches(read.records):
@@ -34,24 +28,12 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
             try:
                 ensure_agreed([batch.header], read.epochs)
             except CorruptRecord as error:
-                if not _is_mended(log, batch.base_offset):
-                    return _damage(log, batch.base_offset, batch.next_offset, error.message)
-                _log.warning("%s: %s; it was put right", log.topic_partition, error.message)
+                return _damage(log, batch.base_offset, batch.next_offset, error.message, readable=True)
     except CorruptLog:
         return log.damage
     except CorruptRecord as error:  # not even its length can be believed
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
-
-
-def _is_mended(log: Log, offset: Offset) -> bool:
-    """Is the leader epoch of the batch there right now?"""
-    try:
-        return mend_epoch(log.segments, offset, log.epoch_entries())
-    except BrokenChain:
-        return False
-    except OSError as error:
-        raise log.folder.fail(f"mending {log.path}", error) from error
 
 
 def sound_end(log: Log) -> EpochEnd:
@@ -73,7 +55,7 @@ def give_up_lost(log: Log) -> None:
         log.lost.takes_appends = True
 
 
-def _damage(log: Log, first: Offset, end: Offset, reason: str) -> Damage:
+def _damage(log: Log, first: Offset, end: Offset, reason: str, *, readable: bool = False) -> Damage:
     segment = next(segment for segment in reversed(log.segments) if segment.base_offset <= first)
     header = segment.find(first)
-    return Damage(segment.path, 0 if header is None else header.position, first, end, reason)
+    return Damage(segment.path, 0 if header is None else header.position, first, end, reason, readable)

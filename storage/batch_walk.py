@@ -70,7 +70,8 @@ class ScannedBatch(NamedTuple):
 
 class Link(NamedTuple):
     """What a chain of batches has come to: the next one begins at byte `position` of the file, at offset `next_offset`
-    or later, in leader epoch `epoch` or a later one. `end`: where the file ends."""
+    or later. `end`: where the file ends. `epoch`: leader epoch of the batch before it, which is not checked here: no
+    checksum covers epochs, and one that is wrong keeps no records from being read."""
 
     position: int
     end: int
@@ -122,8 +123,6 @@ class Link(NamedTuple):
             return None
         if header.last_offset_delta < 0:
             return f"the batch has a last offset delta of {header.last_offset_delta}"
-        if header.leader_epoch < self.epoch:
-            return f"the batch has leader epoch {header.leader_epoch}, but epoch {self.epoch} came before it"
         if header.attributes & ~_V2_ATTRIBUTES:
             return f"the batch has attributes {header.attributes & 0xFFFF:#06x}, some of which mean nothing"
         return None
@@ -190,13 +189,13 @@ def walk_file(file: File, position: int, end: int, next_offset: int, *, now: boo
         yield header
 
 
-def scan_file(file: File, position: int, end: int, next_offset: int, epoch: int = -1) -> Iterator[ScannedBatch]:
+def scan_file(file: File, position: int, end: int, next_offset: int) -> Iterator[ScannedBatch]:
     """The batches between the bytes `position` and `end`, each read whole and its checksum checked.
 
     The views live until the next step. Raises BrokenChain; where only a batch's contents are damaged, with its header.
     """
     window = _Window(file, end, _SCAN_CHUNK_BYTES)
-    for header, link in _headers(window, Link(position, end, next_offset, epoch)):
+    for header, link in _headers(window, Link(position, end, next_offset)):
         data, at = window.at(link.position, header.size)
         if at + header.size > len(data):
             raise link.broken(f"the file ended at {link.position + len(data) - at} while it was read")

@@ -4,19 +4,19 @@ Kept true:
   1. A file that is missing or damaged is rebuilt from the batches of format v2. Messages of v0 and v1 hold no epoch:
      where such a log lost its file, that is damage (design section 4, rule 2), and no epoch is made up for it.
   2. Kafka keeps no such file for a log of v0 or v1 until the format is raised: a folder of Kafka's gets an empty one.
-Left to others: which batches there are (recovery.py), what their epochs should be (header_repair.py).
+Left to others: which batches there are (recovery.py).
 Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from storage.batch_walk import BrokenChain
 from storage.checkpoints import read_epochs
 from storage.config import INT64_MAX
 from storage.epoch_cache import EpochFile, LeaderEpochCache
-from storage.header_repair import EpochWitness
 from storage.loaded import Damage
 from storage.loading_site import LoadingSite
 from storage.segment import LogSegment
@@ -41,8 +41,8 @@ class EpochRecovery:
         self.found = entries
         """What the file says; None where there is none that can be read."""
         self.lost = entries is None
-        complete_below = 0 if entries is None else INT64_MAX if site.known.foreign else site.protected
-        self.witness = EpochWitness(entries or (), complete_below)
+        self._complete_below = 0 if entries is None else INT64_MAX if site.known.foreign else site.protected
+        """All epochs of lower offsets are in the file."""
         self.cache = LeaderEpochCache(entries or ())
         self.file = EpochFile(site.files, site.epoch_path, -1)
         self._has_messages = False
@@ -56,6 +56,7 @@ class EpochRecovery:
             for segment in below:
                 try:
                     for header in segment.walk():
+                        self.ensure_grows(header, self.cache.latest)
                         self.take(header)
                 except BrokenChain as error:
                     self._site.lose(segment.path, error.position, Offset(error.next_offset), None, error.reason)
@@ -64,6 +65,24 @@ class EpochRecovery:
     def before(self, offset: Offset) -> int:
         """The epoch that a batch at `offset` may not go back from; -1 for none."""
         return int(self.cache.last_with_data(offset))
+
+    @staticmethod
+    def ensure_grows(header: BatchHeader, before: int) -> None:
+        """Raises BrokenChain for a v2 batch whose leader epoch is below the one before it."""
+        if header.magic == _V2 and header.leader_epoch < before:
+            reason = f"the batch has leader epoch {header.leader_epoch}, but epoch {before} came before it"
+            raise BrokenChain(header.position, header.base_offset, reason)
+
+    def due(self, header: BatchHeader) -> LeaderEpoch:
+        """The leader epoch that a batch must have, which no checksum covers: the one that the file has for its offset,
+        where the file is complete; -1 where that has none, and its own where nothing is known of it."""
+        entries, offset = self.found or (), header.base_offset
+        if header.magic < _V2 or offset >= self._complete_below:
+            return header.leader_epoch
+        at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        if at == 0 and entries and header.leader_epoch <= entries[0].epoch:
+            return header.leader_epoch  # the log was cut from its beginning: an older epoch's batch may be left
+        return entries[at - 1].epoch if at else NO_LEADER_EPOCH
 
     def take(self, header: BatchHeader) -> None:
         """A batch of the log, in order: what the file says stays, unless batches contradict it."""

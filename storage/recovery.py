@@ -8,8 +8,9 @@ Kept true:
      batches whole, and a roll leaves no hole there (log.py); the cleaner does, and says how far it came.
   2. What recovery keeps above the recovery point of an fsync log is written again in place and fsynced before it
      counts as held: after a failed fsync the kernel calls such pages clean without their being on the disk.
-  3. A batch whose checksum agrees is not lost for a magic or an epoch that the checksum does not cover.
-Left to others: whether to recover (loading.py), what is put right in a header (header_repair.py).
+  3. Magic, base offset and leader epoch, which no checksum covers, are compared with the batches around and with the
+     epoch file. What contradicts those is damage or a torn write like any other: no byte is repaired.
+Left to others: whether to recover (loading.py).
 Source: Kafka's LogLoader and LogSegment.recover, less what the vectors' README calls fragile.
 """
 
@@ -25,15 +26,23 @@ from storage.checkpoints import PARTITION_METADATA
 from storage.config import INT32_MAX
 from storage.epoch_recovery import EpochRecovery
 from storage.files import folder_of, read_file, sync_all, write_file
-from storage.header_repair import put_right, right_header, write_header
 from storage.index_errors import CorruptIndex
-from storage.loaded import LoadedLog
+from storage.loaded import Damage, LoadedLog
 from storage.loading_site import LoadingSite
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from tidelog.records.header import HEADER_BYTES, BatchHeader
-from tidelog.types import Durability, Offset
+from tidelog.types import Durability, LeaderEpoch, Offset
 
 _REWRITE_BYTES: Final = 1 << 20
+
+
+class WrongEpoch(BrokenChain):
+    """A batch whose checksum agrees has a leader epoch that cannot be: its records can be read, followers refuse it.
+    `header` has the epoch that is due."""
+
+    def __init__(self, link: Link, header: BatchHeader, due: LeaderEpoch) -> None:
+        reason = f"the batch has leader epoch {header.leader_epoch}, the epoch file has {due} for its offset"
+        super().__init__(link.position, link.next_offset, reason, header._replace(leader_epoch=due))
 
 
 class Recovery:
@@ -43,8 +52,8 @@ class Recovery:
         """Raises OSError."""
         self._site, self._known = site, site.known
         self._epochs = EpochRecovery(site)
-        self._mended: list[LogSegment] = []
-        """Segments in which a header was put right."""
+        self._trimmed: list[LogSegment] = []
+        """Closed segments whose preallocated zeros were cut."""
 
     def run(self, segments: Sequence[LogSegment]) -> LoadedLog | None:
         """Recover the log that lies in these segments, of which there is one at least. Returns None where none of it
@@ -72,7 +81,7 @@ class Recovery:
             return None
         log_start = known.log_start if front is not None else max(known.log_start, kept[0].base_offset)
         self._epochs.finish(log_start, log_end)
-        sync_all([segment.file for segment in self._mended])
+        sync_all([segment.file for segment in self._trimmed])
         loaded = LoadedLog(
             kept,
             self._epochs.cache,
@@ -173,17 +182,19 @@ class Recovery:
         Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was
         cut.
         """
-        site = self._site
+        site, began, epochs_before = self._site, next_offset, self._epochs.cache.entries
         position, next_offset = self._walk_below(segment, next_offset)
         rewrite_from = end = segment.size
-        leap: Link | None = None  # the chain before the last batch, where that left a hole
+        leap: Link | None = None  # the chain before the last batch, where that leaves a hole or begins an epoch,
+        without: Link | None = None  # and what it would come to without that hole or epoch
         while position < end:
             try:
-                for header in self._scan(
-                    segment, behind, Link(position, end, next_offset, self._epochs.before(next_offset))
-                ):
+                began_at = Link(position, end, next_offset, self._epochs.before(next_offset))
+                for header, link in self._scan(segment, began_at, behind):
                     self._take(segment, header)
-                    leap = Link(position, end, next_offset) if header.base_offset > next_offset else None
+                    hole = header.base_offset > link.next_offset
+                    leap = link if hole or header.leader_epoch > link.epoch else None
+                    without = link if hole else link._replace(next_offset=header.last_offset + 1)
                     if header.last_offset >= self._known.recovery_point:
                         rewrite_from = min(rewrite_from, header.position)
                     position, next_offset = header.end, Offset(header.last_offset + 1)
@@ -191,32 +202,43 @@ class Recovery:
                 position = broken.position
                 if next_offset == behind and self._ends_before(segment, position, behind):
                     break
-                if next_offset >= site.protected:
-                    if leap is not None and self._begins_in(leap, segment, position):
-                        reason = f"the batch leaves a hole in which the next one begins: {broken.reason}"
-                        site.lose(segment.path, leap.position, Offset(leap.next_offset), next_offset, reason)
-                    if site.damage is None:
-                        self._cut(segment, broken, next_offset)
-                    else:  # whose lengths may be wrong: nothing is appended there, and nothing else is destroyed
+                header_only, reason = broken.header, broken.reason
+                sound = Link(position, end, next_offset, self._epochs.before(next_offset))
+                if leap and without and header_only is None and self._contradicts_last(segment, sound, without):
+                    sound, reason = leap, f"the batch contradicts the next one: {reason}"
+                sound_end = Offset(sound.next_offset)
+                if next_offset >= site.protected and not isinstance(broken, WrongEpoch):
+                    if sound_end < site.protected:
+                        site.lose(segment.path, sound.position, sound_end, next_offset, reason)
+                    if site.damage is not None:  # lengths may be wrong: nothing is appended, nothing else is destroyed
                         segment.size = position
-                    return next_offset, min(rewrite_from, position), True
-                header_only = broken.header
+                        return next_offset, min(rewrite_from, position), True
+                    self._cut(segment, sound.position, sound_end, reason)
+                    if sound.position < position:  # indexes and epochs without the batch that is cut
+                        self._epochs.cache.restore(epochs_before)
+                        sound_end, from_byte, _ = self._recover_segment(segment, began, behind)
+                        rewrite_from = min(rewrite_from, from_byte)
+                    return sound_end, min(rewrite_from, sound.position), True
                 if header_only is None:
-                    site.lose(segment.path, position, next_offset, behind, broken.reason)
+                    site.lose(segment.path, sound.position, sound_end, behind, reason)
                     segment.size = position
                     return next_offset, min(rewrite_from, position), False
                 damaged_end = self._end_of_damaged(segment, header_only, behind)
-                first = header_only.base_offset
-                site.lose(segment.path, position, first, damaged_end, broken.reason)
+                first, leap = header_only.base_offset, None
+                readable = isinstance(broken, WrongEpoch)
+                site.join(Damage(segment.path, position, first, damaged_end, reason, readable))
                 self._take(segment, header_only._replace(last_offset_delta=damaged_end - 1 - first))
                 position, next_offset = header_only.end, damaged_end
         return next_offset, rewrite_from, False
 
-    def _begins_in(self, leap: Link, segment: LogSegment, position: int) -> bool:
-        """Does a whole batch begin at `position` whose offset was durable, in the hole that the batch behind `leap` has
-        left? Then that one's base offset is wrong, and nothing is torn."""
-        header = self._header_at(segment, Link(position, leap.end, leap.next_offset))
-        return header is not None and header.base_offset < self._site.protected and self._is_whole(segment, header)
+    def _contradicts_last(self, segment: LogSegment, link: Link, without: Link) -> bool:
+        """Does a whole batch at `link` go back from there, and would it go on from `without`? Then it is the batch
+        before it whose base offset or leader epoch is wrong."""
+        header = self._header_at(segment, without._replace(position=link.position))
+        if header is None or header.leader_epoch < without.epoch:
+            return False
+        goes_back = header.base_offset < link.next_offset or header.leader_epoch < link.epoch
+        return goes_back and self._is_whole(segment, header)
 
     def _end_of_damaged(self, segment: LogSegment, header: BatchHeader, behind: Offset | None) -> Offset:
         """One past the last offset of a batch whose checksum is wrong, so that what it says of it may be wrong too: at
@@ -246,7 +268,7 @@ class Recovery:
             for header in segment.walk(0, next_offset):
                 if header.last_offset >= self._known.recovery_point:
                     break
-                if header.magic == 2 and not epochs.witness.knows(header.leader_epoch, header.base_offset):
+                if header.leader_epoch != epochs.due(header):
                     raise BrokenChain(header.position, header.base_offset, f"leader epoch {header.leader_epoch}")
                 self._take(segment, header)
                 hole = hole or header.base_offset > next_offset
@@ -271,60 +293,43 @@ class Recovery:
             return False
         return True
 
-    def _scan(self, segment: LogSegment, behind: Offset | None, link: Link) -> Iterator[BatchHeader]:
-        """The batches of a segment from `link` on, checked, their `position` being that in the file. Headers that the
-        checksum does not cover are put right. Raises BrokenChain."""
-        file = segment.file
-        while link.position < link.end:
-            try:
-                for batch, position in scan_file(file, link.position, link.end, link.next_offset, link.epoch):
-                    header = batch.header._replace(position=position)
-                    if header.magic == 2 and self._is_odd(header, link):
-                        meant = right_header(file, header, link, self._epochs.witness, behind)
-                        if meant != header:
-                            self._mend(segment, position, write_header(file, position, header, meant))
-                            break  # the chain is read again from here
-                    self._check_offset(segment, header, link)
-                    yield header
-                    link = link.behind(header)
-            except BrokenChain as broken:
-                wrong = put_right(file, link, self._epochs.witness, behind) if broken.header is None else None
-                if wrong is None:
-                    raise
-                self._mend(segment, link.position, wrong)
+    def _scan(self, segment: LogSegment, link: Link, behind: Offset | None) -> Iterator[tuple[BatchHeader, Link]]:
+        """The batches of a segment from `link` on, checked, their `position` being that in the file, each with the
+        chain before it. Raises BrokenChain."""
+        for batch, position in scan_file(segment.file, link.position, link.end, link.next_offset):
+            header = batch.header._replace(position=position)
+            self._check_offset(segment, header, link, behind)
+            due = self._epochs.due(header)
+            if header.leader_epoch != due:
+                raise WrongEpoch(link, header, due)
+            self._epochs.ensure_grows(header, link.epoch)
+            yield header, link
+            link = link.behind(header)
 
-    @staticmethod
-    def _is_odd(header: BatchHeader, link: Link) -> bool:
-        """Does it leave a hole before it, or begin another epoch?"""
-        return header.base_offset > link.next_offset or not link.epoch == header.leader_epoch >= 0
-
-    def _check_offset(self, segment: LogSegment, header: BatchHeader, link: Link) -> None:
-        """Raises BrokenChain where the offset cannot be right: too far for this segment, or beyond what was durable
-        behind a hole that reaches below: a log has always ended where a batch did."""
+    def _check_offset(self, segment: LogSegment, header: BatchHeader, link: Link, behind: Offset | None) -> None:
+        """Raises BrokenChain where the offset cannot be right: too far for this segment; behind a hole, in the next
+        segment; or beyond what was durable behind a hole that reaches below: a log has always ended where a batch
+        did."""
         if header.last_offset - segment.base_offset > INT32_MAX:
             raise link.broken(f"offset {header.last_offset} is too far from the base offset {segment.base_offset}")
+        if behind is not None and link.next_offset < header.base_offset and header.last_offset >= behind:
+            raise link.broken(f"the batch reaches to offset {header.last_offset}, the next segment begins at {behind}")
         if link.next_offset < self._site.protected <= header.base_offset and not self._site.config.compact:
             raise link.broken(
                 f"the batch starts at offset {header.base_offset}, the log went on from {link.next_offset}"
             )
 
-    def _mend(self, segment: LogSegment, position: int, wrong: str) -> None:
-        self._site.note(f"{segment.path}: the batch at byte {position} {wrong}; it was put right")
-        self._site.changed = True
-        if segment not in self._mended:
-            self._mended.append(segment)
-
     def _take(self, segment: LogSegment, header: BatchHeader) -> None:
         segment.index_batch(header, header.position)
         self._epochs.take(header)
 
-    def _cut(self, segment: LogSegment, broken: BrokenChain, next_offset: Offset) -> None:
+    def _cut(self, segment: LogSegment, position: int, log_end: Offset, reason: str) -> None:
         self._site.note(
-            f"{segment.path} was cut from {segment.size} to {broken.position} bytes, the log ends at offset "
-            f"{next_offset}: {broken.reason}"
+            f"{segment.path} was cut from {segment.size} to {position} bytes, the log ends at offset "
+            f"{log_end}: {reason}"
         )
-        segment.file.truncate(broken.position)
-        segment.size = broken.position
+        segment.file.truncate(position)
+        segment.size = position
         self._site.changed = True
 
     def _ends_before(self, segment: LogSegment, position: int, behind: Offset) -> bool:
@@ -341,7 +346,7 @@ class Recovery:
         else:
             self._site.note(f"{segment.path}: {len(left)} zeros behind its last batch, preallocated for more, were cut")
             segment.file.truncate(position)
-            self._mended.append(segment)
+            self._trimmed.append(segment)
         segment.size = position
         return True
 

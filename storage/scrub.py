@@ -4,7 +4,7 @@ Kept true:
   1. No more bytes than the rate allows, and no more of one processor's time than a tenth.
   2. What is reported as damage was seen twice: elsewhere, and by the owner in the segment as it is then, so that a
      truncation, a cleaning or a deletion meanwhile is no finding.
-  3. A wrong index is replaced, a byte that no checksum covers put right; of all else nothing in the log is changed.
+  3. A wrong index is replaced; nothing is written to the log itself.
 Left to others: what is compared (scrub_segment.py), what damage means for the replica (node/replica_manager.py). What
 was read when is forgotten with the process: a new one begins with the oldest of each log.
 """
@@ -46,8 +46,8 @@ class Scrub:
         on_finding: Callable[[DataFolder, Log, Finding], None],
         on_trouble: Callable[[TidelogError], None],
     ) -> None:
-        """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a LOG finding that is not
-        repaired is damage of that log."""
+        """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a finding of kind
+        LOG or HEADER is damage of that log."""
         self._folder, self._executor = folder, executor
         self._rate_max, self._interval_ms, self._monotonic_ms = rate_max, interval_ms, monotonic_ms
         self._on_finding, self._on_trouble = on_finding, on_trouble

@@ -4,11 +4,10 @@
 
 What is checked: checksums; the chain of offsets and epochs, up to the next segment's base; every batch's epoch against
 the epoch cache; the indexes (scrub_indexes.py).
-Wrong magics and epochs, which no checksum covers, and wrong indexes are put right at once; the indexes as files of
-another name, which the owner puts in place. `.txnindex` is only told of: whoever opens the log anew compares it with
-the batches before it is believed (aborted_transactions.py).
+Wrong indexes are built again, as files of another name, which the owner puts in place. A wrong `.txnindex` is only
+reported: the next start compares it with the batches before it is believed (aborted_transactions.py).
 
-Kept true: nothing of the log is changed but the two fields of a batch that proves itself otherwise (header_repair.py).
+Kept true: nothing is written to the log itself.
 Left to others: which segment when, and how fast (scrub.py).
 """
 
@@ -22,12 +21,11 @@ from typing import Final
 from storage.batch_walk import BrokenChain, Link, scan_file, walk_file
 from storage.config import LogConfig
 from storage.files import File, Files
-from storage.header_repair import EpochWitness, put_right, set_epoch
 from storage.scrub_indexes import IndexCheck, TransactionCheck
 from storage.segment import INDEX_SUFFIX, LogSegment, segment_path
 from storage.transaction_index import TRANSACTION_INDEX_SUFFIX
-from tidelog.records.header import HEADER_BYTES, BatchHeader
-from tidelog.types import NO_LEADER_EPOCH, EpochStart, LeaderEpoch, Millis, Offset
+from tidelog.records.header import BatchHeader
+from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
 
 REBUILT_SUFFIX: Final = ".rebuilt"
 """Behind the names of indexes that wait to be put in place of wrong ones."""
@@ -39,6 +37,7 @@ class FindingKind(Enum):
 
     LOG = "log"
     HEADER = "header"
+    """The leader epoch of a batch whose checksum agrees: its records can be read."""
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
     TRANSACTION_INDEX = "transaction index"
@@ -88,11 +87,8 @@ class SegmentCheck:
         self._link = Link(0, self.size, segment.base_offset)
         self._indexes: IndexCheck | None = None
         self._transactions: TransactionCheck | None = None
-        self._agrees: bool | None = None
-        """Has the batch before the epoch that the cache says? None: there is none."""
-        self._epoch_told = False
-        self._put_right = -1
-        """Where a batch was put right last: what breaks there again is damage."""
+        self._odd_epoch: Link | None = None
+        """The chain before the first batch whose epoch the cache does not have there."""
         self._breaks: dict[int, Link] = {}
         """Damage by its byte: the chain as it was before it."""
 
@@ -103,14 +99,17 @@ class SegmentCheck:
 
     def confirms(self, finding: Finding) -> bool:
         """On the owner's thread, of damage: is it there in the segment as it is now? Raises OSError."""
-        link = self._breaks.get(finding.position)
+        link = self._odd_epoch if finding.kind is FindingKind.HEADER else self._breaks.get(finding.position)
         if link is None:
             return True
         try:
-            found = next(scan_file(self.segment.file, link.position, self.size, link.next_offset, link.epoch), None)
+            found = next(scan_file(self.segment.file, link.position, self.size, link.next_offset), None)
         except BrokenChain:
             return True
-        return found is not None and found.batch.last_offset >= self.end_offset
+        if found is None:
+            return False
+        header = found.batch.header
+        return header.last_offset >= self.end_offset or header.leader_epoch != self._epoch_due(header)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -126,7 +125,7 @@ class SegmentCheck:
         began = self._link.position
         try:
             link = self._link
-            for batch, position in scan_file(self._handle, began, self.size, link.next_offset, link.epoch):
+            for batch, position in scan_file(self._handle, began, self.size, link.next_offset):
                 header = batch.header._replace(position=position)
                 if header.last_offset >= self.end_offset:
                     self._reaches_beyond(header)
@@ -134,9 +133,9 @@ class SegmentCheck:
                 self._indexes.take(header)
                 if header.magic == _V2 and batch.is_control and self._transactions is not None:
                     self._transactions.take(batch)
-                known = self._compare(header)
-                self._link = self._link.behind(header._replace(leader_epoch=known))
-                if self._link.position - began >= byte_count or known != header.leader_epoch:
+                self._compare_epoch(header)
+                self._link = self._link.behind(header)
+                if self._link.position - began >= byte_count:
                     break
         except BrokenChain as broken:
             self._broken(broken)
@@ -152,55 +151,24 @@ class SegmentCheck:
         reason = f"the batch reaches to offset {header.last_offset}, the next segment begins at {self.end_offset}"
         self._breaks[header.position] = self._link
         self._add(FindingKind.LOG, header.position, first, end, reason)
-        self._link = self._link.behind(header)._replace(next_offset=end, epoch=self._link.epoch)
+        self._link = self._link.behind(header)._replace(next_offset=end)
 
-    def _compare(self, header: BatchHeader) -> LeaderEpoch:
-        """A batch with what is known beside the file. Returns its epoch, put right where it was wrong."""
-        epoch, known = header.leader_epoch, self._epoch_at(header.base_offset)
-        agreed, self._agrees = self._agrees, epoch == known
-        if header.magic != _V2 or known < 0 or epoch == known:
-            return epoch
-        alone = self._is_alone(header, agreed)
-        if alone or not self._epoch_told:
-            self._epoch_told |= not alone
-            reason = f"the batch has leader epoch {epoch}, the epoch cache says {known}"
-            end = Offset(header.last_offset + 1)
-            self._add(FindingKind.HEADER, header.position, header.base_offset, end, reason, repaired=alone)
-        if alone:
-            set_epoch(self._handle, header.position, known)
-            self._agrees = True
-        return known if alone else epoch
+    def _compare_epoch(self, header: BatchHeader) -> None:
+        """Report the first batch of the segment whose leader epoch is not the one that the epoch cache has."""
+        epoch, due = header.leader_epoch, self._epoch_due(header)
+        if epoch != due and self._odd_epoch is None:
+            self._odd_epoch = self._link
+            reason = f"the batch has leader epoch {epoch}, the epoch cache has {due} for its offset"
+            self._add(FindingKind.HEADER, header.position, header.base_offset, Offset(header.last_offset + 1), reason)
 
-    def _is_alone(self, header: BatchHeader, agreed: bool | None) -> bool:
-        """Do the batches around this one agree with the epoch cache, as far as there are any? Else it may be the cache
-        that is wrong."""
-        behind = self._link.behind(header)._replace(epoch=int(NO_LEADER_EPOCH))
-        try:
-            following = behind.read(self._handle.pread(HEADER_BYTES, behind.position), 0)
-        except BrokenChain:
-            return False
-        if following is None or following.magic != _V2:
-            return agreed is True
-        return agreed is not False and following.leader_epoch == self._epoch_at(following.base_offset)
-
-    def _epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """What the epoch cache says; -1 where it says nothing."""
-        found = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
-        return self._epochs[found - 1].epoch if found else NO_LEADER_EPOCH
+    def _epoch_due(self, header: BatchHeader) -> LeaderEpoch:
+        """The leader epoch that a batch must have; its own where the cache has none for it."""
+        found = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
+        return self._epochs[found - 1].epoch if header.magic == _V2 and found else header.leader_epoch
 
     def _broken(self, broken: BrokenChain) -> None:
-        """Put the batch right where it proves itself; else it is damage, and what it leads on to is still looked at."""
-        link = Link(broken.position, self.size, broken.next_offset, self._link.epoch)
-        wrong = (
-            None
-            if self._breaks or link.position == self._put_right
-            else put_right(self._handle, link, EpochWitness(self._epochs, self.end_offset))
-        )
-        if wrong is not None:
-            self._put_right = link.position
-            at = Offset(broken.next_offset)
-            self._add(FindingKind.HEADER, broken.position, at, self.end_offset, f"the batch {wrong}", repaired=True)
-            return
+        """That is damage; what it leads on to is still looked at."""
+        link = Link(broken.position, self.size, broken.next_offset)
         self._breaks[broken.position] = link
         header = broken.header
         end = self.end_offset if header is None else Offset(header.last_offset + 1)

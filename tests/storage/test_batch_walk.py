@@ -57,13 +57,12 @@ def test_both_walks_see_every_format() -> None:
     assert scanned(MIXED) == walked(MIXED)
 
 
-def test_the_epoch_of_v2_goes_on_behind_messages_without_one() -> None:
+def test_a_leader_epoch_that_goes_back_does_not_break_the_chain() -> None:
+    """No checksum covers it. It is compared with the epoch cache, and keeps no records from being read."""
     data = bytearray(MIXED)
     position = walked(MIXED)[4][0]
     data[position + 12 : position + 16] = (2).to_bytes(4)
-    with pytest.raises(BrokenChain, match="leader epoch 2, but epoch 3 came before") as caught:
-        walked(bytes(data))
-    assert (caught.value.position, caught.value.next_offset) == (position, 8)
+    assert walked(bytes(data)) == walked(MIXED)
 
 
 @settings(deadline=None, max_examples=200)

@@ -1,8 +1,8 @@
 """Every byte of a small log's folder is flipped, every file is lost or cut in turn: the log opens with the right data,
 or says precisely what is lost (scenario 8, as far as one log shows it).
 
-What a reader is given is either what was written, or fails its checksum (a wrong leader epoch in it harms nobody; it is
-put right by recovery and the scrub). What is not there is in `Log.damage`. Records of aborted transactions are never
+What a reader is given is either what was written, or fails its checksum (a wrong leader epoch harms no reader; it is
+reported by recovery and the scrub). What is not there is in `Log.damage`. Records of aborted transactions are never
 shown. A file that only says what others say too costs nothing.
 """
 

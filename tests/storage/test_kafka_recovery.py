@@ -51,6 +51,12 @@ class Better:
     """Offsets that are reported as lost, first and end."""
     unreadable: tuple[int, ...] = ()
     """First offsets of batches that a consumer is told to be damaged."""
+    cut: int | None = None
+    """Base offset of the segment that is empty here."""
+    readable: bool = False
+    """What is reported as damaged can be read all the same."""
+    files: tuple[str, ...] = ()
+    """Files that are not Kafka's."""
 
 
 BETTER: dict[Key, Better] = {
@@ -77,9 +83,19 @@ BETTER: dict[Key, Better] = {
         "the marker is false: Kafka's largest timestamp ends with the last segment", like=("as-killed", "compacted-0")
     ),
     ("unclean", "flipped-1", "compacted-0"): Better(
-        "the checksum does not cover the magic: Kafka keeps 9, and no consumer reads on. Read as format 2 the batch "
-        "agrees with its checksum, so the byte is put right",
+        "the checksum does not cover the magic: Kafka keeps 9, and no consumer reads on. Here what is not durable yet "
+        "ends before that batch",
         like=("as-killed", "compacted-0"),
+        told={
+            "logEndOffset": 184,
+            "lastStableOffset": 184,
+            "maxTimestamp": [183, 1795260632977, 0],
+            "leaderEpochs": [[0, 0], [1, 184]],
+            "read_uncommitted": [[160, 160], [163, 163], [168, 168], [170, 170], [179, 183]],
+            "read_committed": [[160, 160], [163, 163], [168, 168], [170, 170], [179, 183]],
+        },
+        cut=184,
+        files=("00000000000000000184.log", "00000000000000000184.timeindex", "leader-epoch-checkpoint"),
     ),
     ("unclean", "flipped-2", "plain-0"): Better(
         "below the recovery point payloads are not read again, here as there; but a consumer loses that batch alone",
@@ -87,9 +103,13 @@ BETTER: dict[Key, Better] = {
         unreadable=(35,),
     ),
     ("unclean", "flipped-2", "zipped-0"): Better(
-        "the checksum does not cover the leader epoch: Kafka believes 99, and its epoch cache is empty after that. No "
-        "checkpoint knows of it, so the batch gets its epoch back",
+        "the checksum does not cover the leader epoch: Kafka believes 99, and its epoch cache is empty after that. "
+        "Here it is reported: the epoch file has another one there",
         like=("as-killed", "zipped-0"),
+        told={"maxTimestamp": [543, 1795260626974, 99]},
+        damaged=(540, 544),
+        readable=True,
+        files=("00000000000000000519.log",),
     ),
     ("unclean", "flipped-2", "idem-0"): Better(
         "Kafka throws the whole segment away where an offset goes back; here the log ends before that batch",
@@ -169,10 +189,13 @@ def test_recovery_is_kafkas_or_better(opened: Opened, archive: str, name: str, p
     for isolation, name in ((READ_UNCOMMITTED, "read_uncommitted"), (READ_COMMITTED, "read_committed")):
         seen = consume(log, isolation)
         assert ranges(seen.offsets) == said[name]
-        damaged = (better.damaged[0],) if better and better.damaged else ()
+        damaged = (better.damaged[0],) if better and better.damaged and not better.readable else ()
         assert tuple(offset for offset, _ in seen.trouble) == (better.unreadable if better else ()) + damaged
     assert batches(log) == [
-        {key: segment[key] for key in ("baseOffset", "size", "batches")} for segment in said["segments"]
+        {"baseOffset": segment["baseOffset"], "size": 0, "batches": []}
+        if better and segment["baseOffset"] == better.cut
+        else {key: segment[key] for key in ("baseOffset", "size", "batches")}
+        for segment in said["segments"]
     ]
     begun = said["leaderEpochs"] or []
     if archive == "unclean":  # a 4.1 broker begins an epoch when it starts
@@ -221,6 +244,8 @@ def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: st
             del found["leader-epoch-checkpoint"]
         if (name, partition) == ("files-2", "plain-0"):  # Kafka keeps the index that was cut, here it is whole again
             assert found.pop(f"{0:020d}.index") != wanted.pop(f"{0:020d}.index")
+        for file in getattr(BETTER.get((archive, name, partition)), "files", ()):
+            assert found.pop(file) != wanted.pop(file)
         assert found == wanted
         _compare_snapshots(root / partition, said[partition], starts()[archive, name].clock)
 

@@ -139,7 +139,6 @@ def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(whic
     offset's and written over, nor does a start after this one look for the damage there."""
     world = World()
     world.bench.folder.write_checkpoints()
-    whole = world.data(1)
     batch = list(world.log.segments[1].walk())[which]
     world.rot(1, batch.position + byte, bit=bit)
     rotten = world.data(1)
@@ -151,39 +150,40 @@ def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(whic
     world.log.lost.note(damage)
     world.bench.folder.keep_damage(world.log, borne=False)
     world.bench.kill()
-    assert world.data(1) == whole, "it is put between its neighbours"
+    assert world.bench.log.damage is not None, "the next start finds it too"
+    assert world.bench.log.damage.first_offset == batch.base_offset
 
 
 @pytest.mark.parametrize("bit", [0, 1])
-def test_a_flipped_magic_is_put_right(bit: int) -> None:
+def test_a_flipped_magic_is_damage(bit: int) -> None:
     world = World()
-    before = world.data(1)
     world.rot(1, MAGIC_AT, bit=bit)
+    rotten = world.data(1)
     [finding] = world.one_round()
-    assert finding.kind is FindingKind.HEADER
-    assert finding.repaired
-    assert world.data(1) == before
-    assert world.one_round() == []
+    assert (finding.kind, finding.repaired) == (FindingKind.LOG, False)
+    assert finding.first_offset == world.log.segments[1].base_offset
+    assert world.data(1) == rotten, "the log's bytes stay"
 
 
 @pytest.mark.parametrize(("number", "bit"), [(0, 0), (3, 2), (3, 6)])
-def test_a_wrong_epoch_is_put_right(number: int, bit: int) -> None:
+def test_a_wrong_epoch_is_damage_of_its_batch(number: int, bit: int) -> None:
     world = World()
-    before = world.data(number)
     world.rot(number, LEADER_EPOCH_AT + 3, bit=bit)
-    assert [finding.kind for finding in world.one_round()] == [FindingKind.HEADER]
-    assert world.data(number) == before
+    rotten, batch = world.data(number), next(iter(world.log.segments[number].walk()))
+    [finding] = world.one_round()
+    assert (finding.kind, finding.repaired) == (FindingKind.HEADER, False)
+    assert (finding.first_offset, finding.end_offset) == (batch.base_offset, batch.last_offset + 1)
+    assert world.data(number) == rotten
 
 
-def test_batches_that_agree_with_each_other_are_not_rewritten_for_the_epoch_cache() -> None:
-    """Two in a row that differ from it: it may be the cache that is wrong, so it is told and nothing is changed."""
+def test_of_many_batches_that_differ_from_the_epoch_cache_the_first_is_reported() -> None:
+    """It may be the cache that is wrong, for all of the segment."""
     world = World()
     second = world.log.read(Offset(1), 1, up_to=Offset(2))
     for position in (0, len(second.records)):
         world.rot(0, position + LEADER_EPOCH_AT + 3, bit=0)
     before = world.data(0)
-    findings = world.one_round()
-    assert (findings[0].kind, findings[0].repaired) == (FindingKind.HEADER, False)
+    assert [(finding.kind, finding.first_offset) for finding in world.one_round()] == [(FindingKind.HEADER, 0)]
     assert world.data(0) == before
 
 

@@ -1,0 +1,239 @@
+"""Magic, leader epoch and base offset, which no checksum covers, rot: it is noticed, reported below what was durable,
+and no byte of the log is changed for it (docs/decisions/0013)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from storage.files import read_file
+from tests.storage.workbench import SMALL, Bench, stamped
+from tidelog.errors import CorruptLog
+from tidelog.records.header import LEADER_EPOCH_AT, MAGIC_AT, walk_headers
+from tidelog.types import Durability, Offset
+
+ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)
+PAGE_CACHE = replace(ONE_SEGMENT, durability=Durability.PAGE_CACHE)
+
+
+def killed(epochs: Sequence[int], config: object = ONE_SEGMENT) -> tuple[Bench, list[bytes], list[int]]:
+    """A log with one batch of each of these epochs, whose process has died. Returns its batches, and where each
+    begins."""
+    bench = Bench(config)  # type: ignore[arg-type]
+    for offset, epoch in enumerate(epochs):
+        bench.follow(stamped(offset, b"value %d" % offset, epoch=epoch))
+    if bench.config.durability is Durability.FSYNC:
+        bench.commit()
+    contents = bench.contents()
+    bench.disk.kill()
+    return bench, contents, [header.position for header in walk_headers(b"".join(contents))]
+
+
+def overwrite(bench: Bench, position: int, data: bytes) -> None:
+    file = bench.disk.open(bench.segment_path)
+    file.pwritev([data], position)
+    file.sync()
+    file.close()
+
+
+def set_epoch(bench: Bench, position: int, epoch: int) -> None:
+    overwrite(bench, position + LEADER_EPOCH_AT, epoch.to_bytes(4, "big", signed=True))
+
+
+def epochs_of(bench: Bench) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in bench.log.epoch_entries()]
+
+
+def on_disk(bench: Bench) -> bytes | None:
+    return read_file(bench.disk, bench.segment_path)
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("magic", [0, 1, 3, 9, 0x82, 0xFF])
+def test_a_magic_that_rotted_is_damage_where_the_batch_was_held(magic: int, at: int) -> None:
+    bench, contents, positions = killed([0] * 6)
+    overwrite(bench, positions[at] + MAGIC_AT, bytes([magic]))
+    rotten = on_disk(bench)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset, damage.position) == (at, 6, positions[at])
+    assert on_disk(bench) == rotten, "the bytes stay as they were found"
+    for offset in range(at):
+        assert bench.log.read(Offset(offset), 1, up_to=Offset(6)).records == contents[offset]
+    with pytest.raises(CorruptLog, match=f"lost offsets {at}"):
+        bench.log.read(Offset(at), 1, up_to=Offset(6))
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_magic_that_rotted_ends_a_log_that_was_not_held(at: int) -> None:
+    bench, contents, positions = killed([0] * 6, PAGE_CACHE)
+    overwrite(bench, positions[at] + MAGIC_AT, b"\x09")
+    bench.reopen()
+    assert (bench.contents(), bench.log.damage) == (contents[:at], None), "as any torn batch does"
+    bench.lead(b"goes on")
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2, 4, 6, 99, -1])
+@pytest.mark.parametrize("at", range(6))
+def test_an_epoch_that_the_file_does_not_have_there_is_damage(at: int, wrong: int) -> None:
+    """Everything was held, so the epoch file is complete. The checksum agrees, so that readers lose nothing."""
+    bench, contents, positions = killed([3, 3, 3, 5, 5, 5])
+    set_epoch(bench, positions[at], wrong)
+    rotten = on_disk(bench)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset, damage.readable) == (at, at + 1, True)
+    assert on_disk(bench) == rotten, "the bytes stay as they were found"
+    assert [data for number, data in enumerate(bench.contents()) if number != at] == contents[:at] + contents[at + 1 :]
+    assert epochs_of(bench) == [(3, 0), (5, 3)]
+
+
+@pytest.mark.parametrize(("at", "wrong"), [(0, 1), (0, 3), (1, 1), (1, 3), (2, 3), (3, 3), (4, 3)])
+def test_an_epoch_of_later_offsets_is_damage_of_its_batch_alone(at: int, wrong: int) -> None:
+    """The file names it, but not there."""
+    bench, contents, positions = killed([0, 0, 0, 1, 1, 1, 3, 3, 3])
+    set_epoch(bench, positions[at], wrong)
+    bench.reopen()
+    damage = bench.log.damage
+    assert damage is not None
+    assert (damage.first_offset, damage.end_offset, damage.readable) == (at, at + 1, True)
+    assert [data for number, data in enumerate(bench.contents()) if number != at] == contents[:at] + contents[at + 1 :]
+    assert epochs_of(bench) == [(0, 0), (1, 3), (3, 6)]
+
+
+def test_where_batches_and_epoch_file_disagree_all_can_be_read() -> None:
+    """It may be the file that is wrong."""
+    bench, contents, _ = killed([0, 0, 0, 1, 1, 1])
+    path = "/data/orders-0/leader-epoch-checkpoint"
+    at = (read_file(bench.disk, path) or b"").index(b"1 3") + 2
+    bench.disk.flip_bit(path, at, 2)  # from offset 7 on
+    bench.reopen()
+    assert bench.contents() == contents
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.readable) == (3, True)
+
+
+def test_an_epoch_that_was_not_held_yet_is_believed() -> None:
+    """A leader's first batches are in the page cache when its process dies, the epoch file does not know of it."""
+    bench, contents, _ = killed([3, 3, 3, 5, 5], PAGE_CACHE)
+    assert read_file(bench.disk, "/data/orders-0/leader-epoch-checkpoint") == b"0\n0\n"
+    bench.reopen()
+    assert bench.contents() == contents
+    assert epochs_of(bench) == [(3, 0), (5, 3)]
+
+
+@pytest.mark.parametrize("wrong", [0, 4, 99])
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 4])
+def test_what_was_not_held_ends_before_epochs_that_go_back(at: int, wrong: int) -> None:
+    """No file tells which of two batches is wrong: neither is kept, and no wrong epoch is claimed."""
+    bench, contents, positions = killed([3] * 6, PAGE_CACHE)
+    if at == 0 and wrong < 3:
+        wrong = 5  # nothing comes before the first batch: a smaller epoch is as good as another
+    set_epoch(bench, positions[at], wrong)
+    bench.reopen()
+    kept = 0 if at == 1 and wrong < 3 else at
+    assert (bench.contents(), bench.log.damage) == (contents[:kept], None)
+    assert epochs_of(bench) == ([(3, 0)] if kept else [])
+    bench.lead(b"goes on", epoch=3)
+
+
+@pytest.mark.parametrize("odd", [(3,), (3, 4)])
+def test_a_log_whose_epochs_go_back_behind_a_new_epoch_ends_there(odd: tuple[int, ...]) -> None:
+    bench, contents, positions = killed([3, 3, 5, 5, 5, 5], PAGE_CACHE)
+    for at in odd:
+        set_epoch(bench, positions[at], 1)
+    bench.reopen()
+    assert bench.contents() == contents[:3]
+    assert epochs_of(bench) == [(3, 0), (5, 2)]
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 4, 7, 100, 1 << 40])
+@pytest.mark.parametrize("at", range(5))
+def test_an_offset_that_the_batches_around_it_contradict_is_damage(at: int, wrong: int) -> None:
+    if at == wrong:
+        return
+    bench, contents, positions = killed([0] * 6)
+    overwrite(bench, positions[at], wrong.to_bytes(8, "big"))
+    rotten = on_disk(bench)
+    bench.reopen()
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (at, 6)
+    assert on_disk(bench) == rotten
+    for offset in range(bench.log.log_end_offset):
+        if offset < at:
+            assert bench.log.read(Offset(offset), 1, up_to=Offset(6)).records == contents[offset]
+        else:
+            with pytest.raises(CorruptLog):
+                bench.log.read(Offset(offset), 1, up_to=Offset(6))
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 4, 7, 100, 1 << 40])
+@pytest.mark.parametrize("at", range(5))
+def test_what_was_not_held_ends_before_an_offset_that_is_contradicted(at: int, wrong: int) -> None:
+    """Else its records would be read under other offsets, and those between left out."""
+    if at == wrong:
+        return
+    bench, contents, positions = killed([0] * 6, PAGE_CACHE)
+    overwrite(bench, positions[at], wrong.to_bytes(8, "big"))
+    bench.reopen()
+    assert (bench.contents(), bench.log.damage) == (contents[:at], None)
+    bench.lead(b"goes on")
+
+
+def test_what_was_not_held_ends_before_a_batch_that_reaches_into_the_next_segment() -> None:
+    bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE))
+    for offset in range(40):
+        bench.lead(b"value %d" % offset)
+    first, second = bench.log.segments[:2]
+    last = list(first.walk())[-1]
+    before = bench.contents()
+    bench.disk.kill()
+    bench.disk.flip_bit(first.path, last.position + 6, 0)
+    bench.reopen()
+    assert bench.log.log_end_offset == last.base_offset < second.base_offset
+    assert bench.contents() == before[: last.base_offset]
+
+
+def test_a_hole_that_nothing_contradicts_is_believed() -> None:
+    """As compaction leaves it, here or on the leader."""
+    bench = Bench(ONE_SEGMENT)
+    for offset in (0, 1, 7, 8, 20):
+        bench.follow(stamped(offset))
+    bench.commit()
+    contents = bench.contents()
+    bench.kill()
+    assert (bench.contents(), bench.log.damage) == (contents, None)
+
+
+def test_an_offset_too_far_for_its_segment_is_none() -> None:
+    bench, contents, positions = killed([0] * 6, PAGE_CACHE)
+    overwrite(bench, positions[-1], (1 << 40).to_bytes(8, "big"))
+    bench.reopen()
+    assert bench.contents() == contents[:-1]
+    bench.lead(b"goes on")
+
+
+def test_below_the_recovery_point_it_is_damage_too() -> None:
+    bench, _, positions = killed([0] * 6)
+    bench.reopen()
+    bench.folder.write_checkpoints()
+    bench.disk.kill()
+    overwrite(bench, positions[2] + MAGIC_AT, b"\x09")
+    bench.reopen()
+    assert bench.log.damage is not None
+    assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (2, 6)
+
+
+def test_a_read_does_not_believe_such_a_header() -> None:
+    """The read is refused, and the damage reported."""
+    bench, _, positions = killed([0] * 6)
+    bench.reopen()
+    overwrite(bench, positions[2] + MAGIC_AT, b"\x09")
+    with pytest.raises(CorruptLog, match="magic 9"):
+        bench.contents()
+    assert bench.log.damage is not None
+    assert bench.log.damage.first_offset == 2
