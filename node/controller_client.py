@@ -39,10 +39,6 @@ class ControllerClient:
         self._clock, self._transport = clock, transport
         self._caller = Caller("local", f"node {view.node_id}")
 
-    def find_controller(self) -> Endpoint | None:
-        """Where the active controller was last reached; None where it is this node, or nobody is known."""
-        return self._view.endpoint
-
     def trouble(self) -> str:
         """Why nothing can be changed now, in words; empty where an active controller was heard a moment ago."""
         if not self._view.is_lost:

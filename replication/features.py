@@ -11,7 +11,6 @@ from typing import Final
 from replication.image import ClusterImage
 from tidelog.errors import FeatureUpdateFailed, UnsupportedVersion
 
-FIRST: Final = 1
 OFFLINE_FOLDERS: Final = 3
 LATEST: Final = OFFLINE_FOLDERS
 """3: data folders that fail while their node runs. 2: topic settings that change, reassignments. 1: all before."""

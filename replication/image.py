@@ -34,7 +34,6 @@ from replication.metadata import (
 )
 from tidelog.errors import CorruptLog
 from tidelog.types import (
-    NO_NODE,
     Durability,
     Endpoint,
     FolderId,
@@ -410,11 +409,6 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         state.adding if change.adding is None else change.adding,
         state.removing if change.removing is None else change.removing,
     )
-
-
-def leaderless(state: PartitionState) -> bool:
-    """Does nobody lead the partition?"""
-    return state.leader == NO_NODE
 
 
 def _contradiction(offset: Offset, what: str) -> CorruptLog:

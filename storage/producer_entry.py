@@ -12,11 +12,9 @@ Source: KIP-98, KIP-360; Kafka's ProducerAppendInfo and ProducerStateEntry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from storage.append_info import Origin
-from storage.files import Buffer
 from storage.producer_snapshot import NO_OFFSET, ProducerSnapshot
 from tidelog.errors import (
     InvalidProducerEpoch,
@@ -26,8 +24,8 @@ from tidelog.errors import (
 )
 from tidelog.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.control import EndTxnMarker, decode_control
-from tidelog.records.header import BatchHeader, walk_headers
-from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Millis, Offset, ProducerId
+from tidelog.records.header import BatchHeader
+from tidelog.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Millis, Offset, ProducerId
 
 BATCHES_KEPT: Final = 5
 """As many as a producer may have in flight (Kafka's max.in.flight.requests.per.connection with idempotence)."""
@@ -230,18 +228,6 @@ class ProducerState(NamedTuple):
             batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
         start = entry.transaction_start if entry.transaction_start >= 0 else NO_OFFSET
         return cls(entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.timestamp, start, batches)
-
-
-def producer_batches(buffer: Buffer) -> list[ProducerBatch]:
-    """The batches in a buffer that have a producer id. Raises CorruptRecord for a control batch that cannot be read."""
-    return list(_with_producers(buffer))
-
-
-def _with_producers(buffer: Buffer) -> Iterator[ProducerBatch]:
-    for header in walk_headers(buffer):
-        if header.producer_id > NO_PRODUCER_ID:
-            marker = read_marker(RecordBatch(buffer, header=header)) if header.attributes & CONTROL_BIT else None
-            yield ProducerBatch(header, marker)
 
 
 def read_marker(batch: RecordBatch) -> Marker | None:

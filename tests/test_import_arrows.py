@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tidelog", "pyspark_tidelog", "storage", "replication", "node")
 OURS = {*ROOMS, "bench", "examples", "tests"}
 LEAVES = {"tidelog.records", "tidelog.types", "tidelog.errors"}
-CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "zlib", "zstandard"}
+CODECS = {"cramjam", "crc32c", "crcmod", "lz4", "xxhash", "zlib", "zstandard"}
 MACHINE = {
     "asyncio",
     "grpc",

@@ -350,17 +350,6 @@ class BufferExhausted(
     """The producer's memory is full and stayed full for `max_block_ms`."""
 
 
-class DuplicateSequenceNumber(
-    TidelogError,
-    code=46,
-    kafka_name="DUPLICATE_SEQUENCE_NUMBER",
-    status="ALREADY_EXISTS",
-    retry=Retry.NEVER,
-    written=True,
-):
-    """The batch was appended before, too long ago for its offset to be known."""
-
-
 class OutOfOrderSequenceNumber(
     TidelogError,
     code=45,

@@ -35,7 +35,6 @@ from tidelog.records import (
     iter_records,
     set_message_timestamp,
 )
-from tidelog.records.lz4_header import xxh32
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
 NOW = 1_700_000_000_000
@@ -89,14 +88,12 @@ each_codec = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.na
 
 @pytest.fixture(autouse=True)
 def libraries_of_kafka_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kafka-python asks for python-snappy and xxhash; these are the parts of them that it calls."""
+    """kafka-python asks for python-snappy; these are the parts of it that it calls."""
     snappy = SimpleNamespace(
         compress=lambda data: bytes(cramjam.snappy.compress_raw(data)),
         decompress=lambda data: bytes(cramjam.snappy.decompress_raw(data)),
     )
-    xxhash = SimpleNamespace(xxh32=lambda data: SimpleNamespace(digest=lambda: xxh32(data).to_bytes(4, "big")))
     monkeypatch.setattr(kafka.codec, "snappy", snappy)
-    monkeypatch.setattr(kafka.codec, "xxhash", xxhash)
 
 
 def some_records(magic: int) -> list[Record]:

@@ -26,7 +26,6 @@ from tidelog.records import (
     analyze,
     assign_offsets,
     columns,
-    convert,
     crc32c,
     decode_control,
     decompress,
@@ -89,11 +88,6 @@ def appends(data: bytes) -> None:
         )
         assigned = assign_offsets(right, analysis, rules, first_offset=7, leader_epoch=3, now=NOW)
         assert analyze(assigned.records).record_count in (assigned.record_count, None)
-
-
-def conversions(data: bytes) -> None:
-    for magic in (0, 1, 2):
-        outcome(partial(convert, with_right_checksums(data), magic, max_bytes=DECOMPRESSED_BYTES_MAX))
 
 
 def records(data: bytes) -> None:
@@ -167,7 +161,6 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "headers": headers,
     "batches": batches,
     "appends": appends,
-    "conversions": conversions,
     "records": records,
     "checks": checks,
     "arrow": arrow,
@@ -240,7 +233,7 @@ def seeds(name: str) -> list[bytes]:
     found: list[bytes] = []
     for data in kafka_batches():
         (batch,) = iter_batches(data)
-        if name in ("headers", "batches", "appends", "conversions", "arrow_batches"):
+        if name in ("headers", "batches", "appends", "arrow_batches"):
             found.append(data)
         elif batch.magic < 2:
             if name == batch.codec.name.lower():

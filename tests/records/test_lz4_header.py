@@ -9,23 +9,10 @@ from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord
 from tidelog.records.compression import compress, decompress
-from tidelog.records.lz4_header import checksum_position, with_old_checksum, with_right_checksum, xxh32
+from tidelog.records.lz4_header import checksum_position, with_old_checksum, with_right_checksum
 from tidelog.types import Codec
 
 TEXT = b"some text, " * 5000
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", 0x02CC5D05),
-        (b"a", 0x550D7456),
-        (b"abc", 0x32D153FF),
-        (b"Nobody inspects the spammish repetition", 0xE2293B2F),
-    ],
-)
-def test_published_values_of_the_hash(data: bytes, expected: int) -> None:
-    assert xxh32(data) == expected
 
 
 @pytest.mark.parametrize("store_size", [False, True])

@@ -10,12 +10,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.append_info import Origin
 from storage.fake_disk import FakeDisk
 from storage.files import write_file
-from storage.producer_entry import SEQUENCE_MAX, ProducerState, producer_batches
+from storage.producer_entry import SEQUENCE_MAX, ProducerBatch, ProducerState, read_marker
 from storage.producer_snapshot import snapshot_path
 from storage.producer_state import Duplicate, ProducerChanges, ProducerStateManager
 from storage.transaction_index import AbortedTransaction
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
-from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, control_batch, empty_batch
+from tidelog.records import (
+    EndTxnMarker,
+    RecordBatch,
+    RecordBatchBuilder,
+    control_batch,
+    empty_batch,
+    iter_batches,
+)
 from tidelog.types import Millis, Offset, ProducerId
 
 FOLDER = "/orders-0"
@@ -46,6 +53,15 @@ def marker(offset: int, producer: int, *, commit: bool = False, epoch: int = 0, 
     return control_batch(
         end, timestamp=0, base_offset=offset, producer_id=producer, producer_epoch=epoch, leader_epoch=0
     )
+
+
+def producer_batches(buffer: bytes) -> list[ProducerBatch]:
+    """The batches of producers in a buffer, with what their markers say."""
+    return [
+        ProducerBatch(batch.header, read_marker(batch) if batch.is_control else None)
+        for batch in iter_batches(buffer)
+        if batch.producer_id >= 0
+    ]
 
 
 class Producers:

@@ -23,7 +23,6 @@ from tidelog.records.control import (
     decode_control,
     encode_control,
 )
-from tidelog.records.conversion import Converted, Dropped, convert, down_convert
 from tidelog.records.fast_paths import RecordsBuffer, check_records, implementation
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.message_builder import MessageSetBuilder, build_message_set
@@ -42,8 +41,6 @@ __all__ = [
     "Assigned",
     "BatchHeader",
     "ControlType",
-    "Converted",
-    "Dropped",
     "EndTxnMarker",
     "Header",
     "Inspected",
@@ -70,11 +67,9 @@ __all__ = [
     "check_records",
     "compress",
     "control_batch",
-    "convert",
     "crc32c",
     "decode_control",
     "decompress",
-    "down_convert",
     "empty_batch",
     "encode_control",
     "ensure_producible",

@@ -11,7 +11,7 @@ Several wrappers in one v0 or v1 set, or wrappers and bare messages, become one 
 and the size is checked again (KAFKA-1718); two v2 batches are refused.
 In place means: in a copy of the header where the buffer may not be written, the sender's bytes behind it.
 Kept true: what raises has changed nothing in the buffer; what is appended passes `analyze` again. Nothing that the
-target format has no place for is dropped, but timestamps under v0, which the result counts; the rest is refused.
+target format has no place for is dropped, but timestamps under v0; the rest is refused.
 Left to others: `analyze` before, the log around it (storage): order, sizes of segments, state of producers.
 Source: Kafka's LogValidator; the seed documents on appending as leader and on message format and validation.
 """
@@ -34,7 +34,6 @@ from tidelog.records.batch import RecordBatch, stamped_header
 from tidelog.records.batches import iter_batches
 from tidelog.records.builder import RecordBatchBuilder, recompressed
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec
-from tidelog.records.conversion import Dropped, checked_magic
 from tidelog.records.fast_paths import check_records, decode_records
 from tidelog.records.header import HEADER, HEADER_BYTES, BatchHeader, ByteBuffer, read_header, walk_headers
 from tidelog.records.message import InnerMessage
@@ -75,7 +74,8 @@ class AppendRules:
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     def __post_init__(self) -> None:
-        checked_magic(self.magic)
+        if self.magic not in (0, 1, 2):
+            raise UnsupportedForMessageFormat(f"there is no format v{self.magic}: v0, v1 and v2 are known")
 
     def at(self, now: int) -> Rules:
         """The rules for single records at a time of the broker's clock. Before 1970 there is only -1, for none."""
@@ -110,7 +110,6 @@ class Assigned(NamedTuple):
     record_count: int
     rewritten: bool
     converted: int
-    dropped: Dropped
     decompressed_bytes: int
 
     @property
@@ -200,12 +199,8 @@ def assign_offsets(
         done.record_count,
         done.rewritten,
         done.record_count if analysis.magic != rules.magic else 0,
-        Dropped(timestamps=done.timestamps) if rules.magic == 0 else _NOTHING_DROPPED,
         done.decompressed_bytes,
     )
-
-
-_NOTHING_DROPPED = Dropped()
 
 
 class _Order(NamedTuple):
@@ -220,7 +215,7 @@ class _Order(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What was done. timestamps: how many records had one."""
+    """What was done."""
 
     parts: tuple[bytes | memoryview, ...]
     headers: tuple[BatchHeader, ...]
@@ -228,7 +223,6 @@ class _Done(NamedTuple):
     codec: Codec
     rewritten: bool
     decompressed_bytes: int
-    timestamps: int = 0
 
 
 def _check_result(done: _Done, rules: AppendRules) -> tuple[Millis, Offset]:
@@ -328,7 +322,6 @@ def _stamp_batch(
         facts.record_count,
         rewritten,
         0,
-        _NOTHING_DROPPED,
         inspected.decompressed_bytes,
     )
 
@@ -436,16 +429,13 @@ def _writable(view: memoryview) -> memoryview:
 
 
 def _stamp_bare(view: memoryview, batches: list[LegacyRecordBatch], order: _Order) -> _Done:
-    view, timestamps = _writable(view), 0
+    view = _writable(view)
     for index, batch in enumerate(batches):
         stamp_message(view, batch.position, offset=order.first_offset + index)
-        timestamps += batch.max_timestamp != NO_TIMESTAMP
         if order.append_time is not None and batch.magic > 0:
             set_message_timestamp(view, batch.position, TimestampType.LOG_APPEND_TIME, order.append_time)
     headers = tuple(walk_headers(view))
-    return _Done(
-        (view,), headers, len(batches), Codec.NONE, rewritten=False, decompressed_bytes=0, timestamps=timestamps
-    )
+    return _Done((view,), headers, len(batches), Codec.NONE, rewritten=False, decompressed_bytes=0)
 
 
 def _stamp_wrapper(view: memoryview, facts: RecordFacts, order: _Order, decompressed: int) -> _Done:
@@ -490,9 +480,7 @@ def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done
             base_offset=order.first_offset,
             leader_epoch=order.leader_epoch,
         )
-    timestamps = 0
     for record in records:
-        timestamps += record.timestamp != NO_TIMESTAMP
         builder.append(key=record.key, value=record.value, timestamp=record.timestamp, headers=record.headers)
     built = builder.build()
     return _Done(
@@ -502,7 +490,6 @@ def _built(records: Iterator[Record], order: _Order, decompressed: int) -> _Done
         order.codec,
         rewritten=True,
         decompressed_bytes=decompressed,
-        timestamps=timestamps,
     )
 
 

@@ -3,7 +3,7 @@
 Every byte goes through `MessageWriter`; a wrapper's value is compressed straight into it.
 Kept true: what is built passes `LegacyRecordBatch.ensure_valid` and reads back to what was appended, but for what the
 format has no place for: v0 has no timestamps, neither has headers (refused) nor producers.
-Left to others: what is lost when records of another format come here (conversion.py), stamping (message_set.py).
+Left to others: what of records of another format is refused (assignment.py), stamping (message_set.py).
 Source: KIP-31 (inner offsets of a v1 wrapper are relative to its first record), KIP-32; Kafka's MemoryRecordsBuilder;
 the seed documents on MessageWriter and on message format (a wrapper has the offset of its last message).
 """

@@ -50,11 +50,6 @@ def encode_varint(value: int) -> bytes:
     return _encode(value)
 
 
-def varint_size(value: int) -> int:
-    """How many bytes `encode_varint` makes of it."""
-    return len(encode_varint(value))
-
-
 def read_varint(data: Data, position: int) -> tuple[int, int]:
     """One 32-bit integer at `position`: (value, position behind it). IndexError where the data end inside it."""
     folded, position = _read(data, position, 32)
