@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
+from storage.fake_disk import FakeDisk
 from storage.files import read_file, write_file
 from storage.segment import segment_path
+from storage.segments import make_segment
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import DiskFull
-from tidelog.types import Durability, LeaderEpoch
+from tidelog.types import Durability, LeaderEpoch, Offset
 
 
 def bases(bench: Bench) -> list[int]:
@@ -61,7 +63,7 @@ def test_by_the_clock_where_there_are_no_timestamps() -> None:
 def test_jitter_rolls_earlier() -> None:
     bench = Bench(LogConfig(segment_ms=1_000, segment_jitter_ms=1_000))
     jitter = bench.log.active.jitter_ms
-    assert 0 <= jitter < 1_000
+    assert 0 < jitter < 1_000
     bench.lead(timestamp=NOW)
     bench.lead(timestamp=NOW + 1_000 - jitter)
     assert bases(bench) == [0]
@@ -77,6 +79,16 @@ def test_by_a_full_index() -> None:
     assert bases(bench) == [0, 5, 10]
     assert bench.disk.size(segment_path(bench.log.path, 0, ".index")) == 4 * 8
     assert bench.disk.size(segment_path(bench.log.path, 0, ".timeindex")) == 4 * 12
+
+
+def test_by_a_full_offset_index_alone() -> None:
+    """No timestamp grows, so that the time index gets no entries: 60 bytes have room for 7 offset entries."""
+    bench = Bench(LogConfig(index_interval_bytes=0, segment_index_bytes=60))
+    for _ in range(18):
+        bench.lead(timestamp=NOW)
+    assert bases(bench) == [0, 8, 16]
+    assert not bench.log.segments[0].time_index.is_full
+    assert bench.disk.size(segment_path(bench.log.path, 0, ".index")) == 7 * 8
 
 
 def test_by_relative_offset_overflow() -> None:
@@ -216,7 +228,12 @@ def test_a_segment_that_finds_no_room_is_not_begun() -> None:
     assert bases(bench) == [0, 1]
 
 
-def test_jitter_is_never_longer_than_the_age_itself() -> None:
-    for seed in range(20):
-        bench = Bench(LogConfig(segment_ms=5, segment_jitter_ms=10**9), seed=seed)
-        assert 0 <= bench.log.active.jitter_ms < 5
+@pytest.mark.parametrize(("age", "jitter"), [(1_000, 400), (400, 10**9), (1_000, 1_000), (1_000, 0)])
+def test_each_segment_draws_its_jitter_up_to_the_setting_and_the_age(age: int, jitter: int) -> None:
+    disk, rng, config = FakeDisk(), random.Random(1), LogConfig(segment_ms=age, segment_jitter_ms=jitter)
+    disk.make_folder("/orders-0")
+    drawn = [make_segment(disk, "/orders-0", Offset(base), config, rng, NOW).jitter_ms for base in range(200)]
+    most = min(age, jitter)
+    assert all(0 <= each < max(most, 1) for each in drawn)
+    assert (min(drawn) < most // 10 and max(drawn) >= most * 9 // 10) or most == 0
+    assert len(set(drawn)) > (50 if most else 0)
