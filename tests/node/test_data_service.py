@@ -26,7 +26,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.records import iter_batches
-from tidelog.types import TopicId
+from tidelog.types import Offset, TopicId
 from tidelog.v1 import data_pb2
 
 
@@ -271,6 +271,17 @@ def test_a_reader_is_told_where_its_log_was_cut(cluster: Cluster) -> None:
     fetched = cluster.fetch(1, 2, last_epoch=1)
     assert (fetched.diverging.epoch, fetched.diverging.end_offset) == (1, 1)
     assert cluster.fetch(1, 2, last_epoch=2).diverging is None
+
+
+def test_who_has_to_cut_its_log_is_told_where_the_leaders_starts(cluster: Cluster) -> None:
+    """With no epoch in common it begins there. Neither records nor watermark come with that."""
+    for value in (b"a", b"b"):
+        cluster.produce(1, batch(value))
+    cluster.set(leader=1)
+    cluster.log(1).delete_records(Offset(1))
+    fetched = cluster.fetch(1, 3, last_epoch=1)
+    assert (fetched.diverging.end_offset, fetched.log_start_offset) == (2, 1)
+    assert (fetched.high_watermark, fetched.last_stable_offset, bytes(fetched.records)) == (-1, -1, b"")
 
 
 def test_many_partitions_come_in_messages_of_bounded_size() -> None:

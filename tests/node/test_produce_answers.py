@@ -14,8 +14,8 @@ from tidelog.types import Offset, ProducerId
 from tidelog.v1 import data_pb2
 
 
-def started(**configs: str) -> Cluster:
-    cluster = Cluster(nodes=1, **configs)
+def started(timestamp_type: str = "CreateTime") -> Cluster:
+    cluster = Cluster(nodes=1, message_timestamp_type=timestamp_type)
     cluster.set(0, leader=1)
     return cluster
 
@@ -51,7 +51,7 @@ def test_create_time_is_no_append_time(cluster: Cluster) -> None:
 
 
 def test_the_append_time_is_the_one_that_readers_see() -> None:
-    cluster = started(message_timestamp_type="LogAppendTime")
+    cluster = started("LogAppendTime")
     cluster.run(0.5)
     answer = produce(cluster, numbered(0))
     log = cluster.log(1)

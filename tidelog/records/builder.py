@@ -25,7 +25,7 @@ from tidelog.records.batch import (
 )
 from tidelog.records.compression import checked_level, compress
 from tidelog.records.fast_paths import RecordsBuffer
-from tidelog.records.header import HEADER, HEADER_BYTES, LENGTH_MIN, BatchHeader
+from tidelog.records.header import HEADER, LENGTH_MIN, BatchHeader
 from tidelog.records.record import Header, Record
 from tidelog.records.records_buffer import Fields, with_checksum
 from tidelog.records.varint import INT32_MAX
@@ -97,11 +97,6 @@ class RecordBatchBuilder:
     def count(self) -> int:
         """Records appended so far."""
         return self.records.count
-
-    @property
-    def estimated_size(self) -> int:
-        """Bytes of the batch if it were built now without compression: exactly."""
-        return HEADER_BYTES + self.records.size
 
     @property
     def max_timestamp(self) -> int:

@@ -72,11 +72,6 @@ class MessageSetBuilder:
         return self._count
 
     @property
-    def estimated_size(self) -> int:
-        """Bytes of the set if it were built now without compression."""
-        return self._messages.size
-
-    @property
     def max_timestamp(self) -> int:
         """Largest timestamp written so far, -1 before the first and in v0."""
         return self._max_timestamp
