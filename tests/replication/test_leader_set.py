@@ -41,6 +41,12 @@ def test_a_member_that_never_shows_up_leaves() -> None:
     assert proposed(leader.later(300)) == (1,)
 
 
+def test_a_member_leaves_when_the_lag_time_is_over_to_the_millisecond() -> None:
+    leader = Leader(isr=(1, 2))
+    assert proposed(leader.later(LAG_MS - 1)) is None
+    assert proposed(leader.later(1)) == (1,)
+
+
 def test_a_restarted_member_has_the_lag_time_to_agree_again() -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(2, 100)
