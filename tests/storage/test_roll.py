@@ -13,7 +13,7 @@ from storage.files import read_file, write_file
 from storage.segment import segment_path
 from storage.segments import make_segment
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
-from tidelog.errors import DiskFull
+from tidelog.errors import DiskFull, RecordListTooLarge
 from tidelog.types import Durability, LeaderEpoch, Offset
 
 
@@ -237,3 +237,12 @@ def test_each_segment_draws_its_jitter_up_to_the_setting_and_the_age(age: int, j
     assert all(0 <= each < max(most, 1) for each in drawn)
     assert (min(drawn) < most // 10 and max(drawn) >= most * 9 // 10) or most == 0
     assert len(set(drawn)) > (50 if most else 0)
+
+
+def test_an_append_may_fill_a_whole_segment_and_no_more() -> None:
+    size = len(batch(b"x"))
+    bench = Bench(LogConfig(segment_bytes=size))
+    assert (bench.lead(b"x"), bench.lead(b"y")) == (0, 1)
+    assert bases(bench) == [0, 1]
+    with pytest.raises(RecordListTooLarge, match=f"{size + 1} bytes in one append"):
+        bench.lead(b"xx")
