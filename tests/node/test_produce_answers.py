@@ -8,14 +8,14 @@ import pytest
 
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog._wire import PartitionProduce, ProduceRequest
-from tidelog.errors import NotLeaderOrFollower, OutOfOrderSequenceNumber
+from tidelog.errors import InvalidRecord, NotLeaderOrFollower, OutOfOrderSequenceNumber
 from tidelog.records import RecordBatchBuilder, iter_batches
 from tidelog.types import Offset, ProducerId
 from tidelog.v1 import data_pb2
 
 
-def started(timestamp_type: str = "CreateTime") -> Cluster:
-    cluster = Cluster(nodes=1, message_timestamp_type=timestamp_type)
+def started(timestamp_type: str = "CreateTime", cleanup_policy: str = "delete") -> Cluster:
+    cluster = Cluster(nodes=1, message_timestamp_type=timestamp_type, cleanup_policy=cleanup_policy)
     cluster.set(0, leader=1)
     return cluster
 
@@ -90,4 +90,16 @@ def test_a_refusal_names_the_epoch_and_the_leader() -> None:
     refused = produce(cluster, batch(b"a"))
     assert refused.error.code == NotLeaderOrFollower.code
     assert refused.leader_epoch == cluster.state().leader_epoch
+    cluster.close()
+
+
+def test_a_refusal_names_the_records_that_are_wrong() -> None:
+    cluster = started(cleanup_policy="compact")
+    builder = RecordBatchBuilder()
+    for key in (b"k", None, b"k", None):
+        builder.append(key=key, value=b"v", timestamp=1_700_000_000_000)
+    refused = produce(cluster, builder.build())
+    assert refused.error.code == InvalidRecord.code
+    assert [each.index for each in refused.record_errors] == [1, 3]
+    assert all("no key" in each.message for each in refused.record_errors)
     cluster.close()

@@ -102,3 +102,14 @@ def test_a_leadership_that_ends_answers_all_that_waits() -> None:
     assert all(isinstance(error, LeadershipLost) and error.written is None for error in errors.values())
     with pytest.raises(AssertionError, match="has ended"):
         leader.fetch(2, 120)
+
+
+def test_a_set_as_large_as_the_minimum_takes_records_and_loses_no_waiting_ones() -> None:
+    leader = Leader(isr=(1, 2, 3), min_insync=2)
+    leader.append(120)
+    _, effects = leader.await_ack(120)
+    assert not failed([*effects, *leader.news(isr=(1, 2))])
+    leader.core.ensure_enough(Acks.ALL)
+    assert failed(leader.news(isr=(1,)))
+    with pytest.raises(NotEnoughReplicas):
+        leader.core.ensure_enough(Acks.ALL)
