@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from storage.append_info import Origin
+from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from storage.config import LogConfig
 from storage.data_folder import DataFolder
 from storage.executor import Executor, InlineExecutor
@@ -110,6 +111,22 @@ def test_retention_comes_at_its_interval_and_files_go_after_their_delay() -> Non
     assert gone
     world.wait(10_000)
     assert not any(name.endswith(".deleted") for name in world.disk.list(log.path))
+
+
+def test_checkpoints_are_written_at_their_interval() -> None:
+    world = World()
+    log = world.make("orders", ROLLING)
+
+    def written() -> int:
+        return int(read_offsets(world.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}").get(log.topic_partition, 0))
+
+    for end in (3, 6):
+        before = written()
+        world.fill(log, 3)
+        world.wait(4_500)
+        assert written() == before
+        world.wait(500)
+        assert written() == end
 
 
 def test_the_metadata_log_is_left_alone() -> None:
