@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from tidelog import _methods as methods
 from tidelog._accumulator import (
@@ -78,9 +78,24 @@ from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("tidelog.producer")
 
+_Record: TypeAlias = tuple[bytes | None, bytes | None, Iterable[Header], int | None, int | None]
+"""Value, key, headers, partition, timestamp."""
+
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
 """Part of the waiting time that the node gets, so that its own answer comes before the producer gives up."""
+
+
+class _Call:
+    """A call that waits until its record can be queued."""
+
+    __slots__ = ("placed", "record", "topic")
+
+    def __init__(self, topic: str, record: _Record) -> None:
+        self.topic = topic
+        self.record = record
+        self.placed: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        """Done once the record is queued or refused, or the call gave up."""
 
 
 class _Route:
@@ -195,8 +210,10 @@ class Producer(Service):
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._turn = asyncio.Lock()
-        self._room = asyncio.Event()
+        self._without_topic: dict[str, list[_Call]] = {}
+        """Calls that wait for the metadata of their topic, in order."""
+        self._without_room: deque[_Call] = deque()
+        """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
         self._pause_due = False
 
     # --- sending ------------------------------------------------------------------------------------------------
@@ -232,13 +249,16 @@ class Producer(Service):
         """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
 
         The fast path of a writer with many records under way. Order within a partition is the order of the calls.
-        Raises as `send` does before a record is queued. A cancelled call has queued nothing.
+        Raises as `send` does before a record is queued. A call that is cancelled while it waits for memory or metadata
+        has queued nothing.
         """
-        if not self._pause_due:
-            delivery = self._put(topic, value, key, headers, partition, timestamp)
-            if delivery is not None:
-                return delivery
-        return await self._put_later(topic, value, key, headers, partition, timestamp)
+        delivery = self._put(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            delivery = await self._put_later(topic, (value, key, headers, partition, timestamp))
+        if self._pause_due:  # a batch is full: let it go out
+            self._pause_due = False
+            await self._clock.sleep_ms(0)
+        return delivery
 
     def send_nowait(
         self,
@@ -251,8 +271,8 @@ class Producer(Service):
     ) -> Delivery:
         """Queue one record at once; await the Delivery for its outcome.
 
-        Raises BufferExhausted where memory is full, InvalidRequest where the topic's metadata are not there yet
-        (`await producer.partitions(topic)` gets them), RecordTooLarge.
+        Raises BufferExhausted where memory is full or earlier calls wait for it, InvalidRequest where the topic's
+        metadata are not there yet (`await producer.partitions(topic)` gets them), RecordTooLarge.
         """
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if delivery is None:
@@ -284,6 +304,7 @@ class Producer(Service):
             if flush and self._tasks is not None:
                 await self.flush()
         finally:
+            self._closed = True
             self._abandon("the producer was closed")
             await super().close()
 
@@ -315,7 +336,8 @@ class Producer(Service):
         *,
         first: bool = False,
     ) -> Delivery | None:
-        """Queue the record; None where its topic is not known yet, memory is full, or others wait (unless `first`)."""
+        """Queue the record; None where its topic is not known yet, memory is full, or earlier calls wait for memory
+        (unless this one is the `first` of them)."""
         route = self._routes.get(topic)
         if route is None:
             return None
@@ -333,7 +355,7 @@ class Producer(Service):
             self._check_size(topic, route, key, value, checked)
         memory = self._core.memory
         used = memory.used + size + OBJECT_BYTES
-        if used > self._buffer_bytes or (self._turn.locked() and not first):
+        if used > self._buffer_bytes or (self._without_room and not first):
             return None
         if partition is not None:
             queue = route.at(topic, partition)
@@ -360,36 +382,58 @@ class Producer(Service):
         outcome.records = index + 1
         return Delivery(outcome, index, stamp)
 
-    async def _put_later(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Iterable[Header],
-        partition: int | None,
-        timestamp: int | None,
-    ) -> Delivery:
-        """Wait for metadata and memory, in turn with others that wait. What is cancelled here is not queued."""
-        headers = tuple(headers)
+    async def _put_later(self, topic: str, record: _Record) -> Delivery:
+        """Wait for metadata and memory behind the calls that came earlier."""
         start = self._clock.monotonic_ms()
-        await self.partitions(topic)
-        left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
+        call = _Call(topic, record)
         try:
+            if topic in self._routes:
+                self._without_room.append(call)
+                if self._without_room[0] is call:
+                    self._put_waiting()
+            else:
+                self._without_topic.setdefault(topic, []).append(call)
+                try:
+                    await self.partitions(topic)
+                except TidelogError:
+                    if not call.placed.done():
+                        raise
+            left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
             async with asyncio.timeout(left / 1000):
-                async with self._turn:
-                    if self._pause_due:  # a batch is full: let it go out; who calls meanwhile waits behind this call
-                        self._pause_due = False
-                        await self._clock.sleep_ms(0)
-                    while True:
-                        delivery = self._put(topic, value, key, headers, partition, timestamp, first=True)
-                        if delivery is not None:
-                            return delivery
-                        _ = self._cluster  # closed meanwhile?
-                        self._room.clear()
-                        self._handle(Flushed(self._clock.monotonic_ms()))  # no lingering while somebody waits
-                        await self._room.wait()
+                return await call.placed
         except TimeoutError as cause:
             raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}") from cause
+        finally:
+            if not call.placed.done() or call.placed.cancelled():
+                self._give_up(call)
+
+    def _put_waiting(self) -> None:
+        """Queue the records of the calls that wait for memory, in order, as far as there is some."""
+        calls = self._without_room
+        while calls:
+            call = calls[0]
+            if not call.placed.done():
+                try:
+                    delivery = self._put(call.topic, *call.record, first=True)
+                except Exception as error:  # noqa: BLE001 - raised to the caller of this record
+                    call.placed.set_exception(error)
+                else:
+                    if delivery is None:
+                        self._handle(Flushed(self._clock.monotonic_ms()))  # no lingering while a call waits for memory
+                        return
+                    call.placed.set_result(delivery)
+            calls.popleft()
+
+    def _give_up(self, call: _Call) -> None:
+        """The call has ended without its record being queued: the ones behind it go on."""
+        call.placed.cancel()
+        calls = self._without_topic.get(call.topic, [])
+        if call in calls:
+            calls.remove(call)
+            if not calls:
+                del self._without_topic[call.topic]
+        if self._without_room and self._without_room[0] is call:
+            self._put_waiting()
 
     def _check_size(self, topic: str, route: _Route, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """Raise RecordTooLarge if the record, measured exactly, does not fit."""
@@ -428,6 +472,7 @@ class Producer(Service):
 
     def _handle(self, event: Event) -> None:
         """Let the core decide, do what it says, set the timer."""
+        has_room = False
         todo = deque(self._core.handle(event))
         while todo:
             effect = todo.popleft()
@@ -438,13 +483,15 @@ class Producer(Service):
                         todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
                 case Finished():
                     effect.tell()
-                    self._room.set()
+                    has_room = True
                 case FindLeader(topic_partition):
                     if self._tasks is not None:
                         self._cluster.ask(topic_partition.topic)
                 case InitProducerId():
                     if self._tasks is not None:
                         self._spawn(self._init_producer_id(effect), "get a producer id")
+        if has_room:
+            self._put_waiting()
         self._set_timer()
 
     async def _init_producer_id(self, used_up: InitProducerId) -> None:
@@ -518,6 +565,8 @@ class Producer(Service):
         route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least, idempotent)
         for queue in queues:
             self._tell_leader(queue, None)
+        self._without_room.extend(self._without_topic.pop(view.name, ()))
+        self._put_waiting()
         return route
 
     def _tell_leader(self, queue: PartitionQueue, failure: TidelogError | None) -> None:
@@ -537,7 +586,10 @@ class Producer(Service):
             self._timer.cancel()
         for effect in self._core.abandon(why):
             effect.tell()
-        self._room.set()
+        for call in self._without_room:
+            if not call.placed.done():
+                call.placed.set_exception(self._unusable())
+        self._without_room.clear()
 
     def _on_defect(self) -> None:
         self._abandon(f"the producer ended by a defect ({self._defect!r})")
