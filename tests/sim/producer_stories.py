@@ -202,6 +202,20 @@ def deposed_leader_is_late(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def many_callers_at_once(sim: Simulation) -> None:
+    """Three calls at a time come while earlier ones wait for the producer's memory, and go on coming when memory is
+    freed: the order in the log is the order of the calls, also where a later record would fit and an earlier one not."""
+    sim.start(nodes=3, min_insync=2)
+    producer = sim.producer(batch_bytes=300, buffer_bytes=3_000, linger_ms=0)
+    calls = []
+    for number in range(100):
+        calls += [producer.send(TOPIC, b"%d %d" % (number, each) + BIG * (each == 1)) for each in range(3)]
+        sim.run_for(0.0005)
+    for offset, sent in enumerate(calls):
+        assert sent.wait() == offset
+    sim.must_heal()
+
+
 ALL: tuple[Callable[[Simulation], None], ...] = (
     answer_is_lost,
     later_batch_comes_through,
@@ -210,4 +224,5 @@ ALL: tuple[Callable[[Simulation], None], ...] = (
     ids_outlive_the_cluster,
     cut_takes_producers_with_it,
     deposed_leader_is_late,
+    many_callers_at_once,
 )

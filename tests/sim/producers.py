@@ -65,12 +65,12 @@ class SimProducer:
         return sent
 
     async def _enqueue(self, sent: Sent) -> None:
+        sent.number = next(self._numbers)  # the order of the calls, not of their returns
         try:
             delivery = await self.producer.enqueue(sent.topic, sent.value, sent.key, partition=sent.partition)
         except TidelogError as error:
             self._done(sent, Fate.REFUSED, error)
             return
-        sent.number = next(self._numbers)
         delivery.add_done_callback(partial(self._told, sent))
 
     def _told(self, sent: Sent, delivery: Delivery) -> None:

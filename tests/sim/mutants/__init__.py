@@ -584,6 +584,12 @@ MUTANTS: Final = (
         producer_stories.resend_meets_too_small_a_set,
         "the leader knows the record",
     ),
+    Mutant(
+        producers.a_call_overtakes_those_that_wait,
+        "producers",
+        producer_stories.many_callers_at_once,
+        "which was sent later",
+    ),
     # the quorum
     Mutant(
         quorum.a_voter_without_its_folder_says_what_it_holds,

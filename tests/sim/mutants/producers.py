@@ -10,6 +10,7 @@ from storage import log as storage_log
 from storage import log_producers, producer_entry
 from tests.sim.mutants.mutant import Patch
 from tidelog import _producer_core
+from tidelog.producer import Producer
 
 
 def _sequences_are_not_checked(patch: Patch) -> None:
@@ -72,3 +73,14 @@ def blocks_of_ids_begin_anew(patch: Patch) -> None:
 def a_duplicate_needs_a_set_too(patch: Patch) -> None:
     """A leader refuses a batch as not written while its set is too small, whether it has it or not."""
     patch.setattr(storage_log.Log, "is_duplicate", lambda *_: False)
+
+
+def a_call_overtakes_those_that_wait(patch: Patch) -> None:
+    """A producer queues a record as soon as there is room for it, whatever calls wait for room already."""
+    put = Producer._put
+
+    def overtaking(self: Any, *record: Any, first: bool = False) -> Any:
+        del first
+        return put(self, *record, first=True)
+
+    patch.setattr(Producer, "_put", overtaking)
