@@ -6,7 +6,6 @@ Left to others: which settings exist and what they may be (a validator given to 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -32,21 +31,26 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tidelog.types import METADATA_TOPIC, Durability, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.types import (
+    METADATA_TOPIC,
+    TOPIC_NAME_LENGTH_MAX,
+    TOPIC_NAME_RULE,
+    Durability,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicId,
+    is_topic_name,
+)
 
-NAME_LENGTH_MAX: Final = 249  # Kafka's: a folder name of at most 255 bytes with "-", an index, and a suffix
 PARTITIONS_MAX: Final = 10_000  # a topic is one atomic batch of the metadata log: this bounds it to about 2 MB
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
     """Raise what is wrong with the name or the counts."""
     name = request.name
-    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidTopic(
-            f"the topic name {name[: NAME_LENGTH_MAX + 1]!r} is not allowed: use 1 to {NAME_LENGTH_MAX} of "
-            "a-z A-Z 0-9 . _ - and not '.' or '..' alone"
-        )
+    if not is_topic_name(name):
+        raise InvalidTopic(f"the topic name {name[: TOPIC_NAME_LENGTH_MAX + 1]!r} is not allowed: {TOPIC_NAME_RULE}")
     if name == METADATA_TOPIC:
         raise InvalidTopic(f"the topic name {name} belongs to the metadata log: choose another")
     if name in image.topic_ids:

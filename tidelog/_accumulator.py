@@ -12,13 +12,13 @@ called by whoever sends).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tidelog._sequences import PLAIN, Series, Stamp
 from tidelog.delivery import Outcome
-from tidelog.errors import TidelogError
+from tidelog.errors import InvalidRecord, TidelogError
 from tidelog.records import RecordBatchBuilder, set_producer
 from tidelog.records.record import Header
 from tidelog.types import NO_LEADER_EPOCH, NO_NODE, Codec, LeaderEpoch, Millis, NodeId, TopicId, TopicPartition
@@ -92,6 +92,11 @@ class PendingBatch:
         self._encoded: tuple[Stamp, bytes] | None = None
 
     @property
+    def count(self) -> int:
+        """How many records it takes to the log."""
+        return self.outcome.records - len(self.outcome.left_out)
+
+    @property
     def memory(self) -> int:
         """Its share of the producer's memory."""
         return self.size + OBJECT_BYTES * self.outcome.records
@@ -121,6 +126,24 @@ class PendingBatch:
             )
             self._encoded = stamp, bytes(batch)
         return self._encoded[1]
+
+    def faulty(self, codec: Codec, level: int | None, error: Exception) -> dict[int, TidelogError]:
+        """Why `encode` raised `error`: the records that no batch can be made of, by their index, and what is wrong with
+        each; all of them where each alone is well."""
+        found: dict[int, TidelogError] = {}
+        for index, record in enumerate(self.records):
+            try:
+                builder = RecordBatchBuilder(codec, level=level)
+                builder.extend([record])
+                builder.build()
+            except Exception as own:  # noqa: BLE001 - raised to the sender of the record
+                found[index] = _not_encoded(self.queue.topic_partition, own)
+        return found or dict.fromkeys(range(len(self.records)), _not_encoded(self.queue.topic_partition, error))
+
+    def leave_out(self, faulty: Mapping[int, TidelogError]) -> None:
+        """Go on without these records; their senders get the errors with the outcome of the others."""
+        self.outcome.left_out = dict(faulty)
+        self.records = [record for index, record in enumerate(self.records) if index not in faulty]
 
     def drop(self) -> None:
         """It has its outcome: nothing of its content is needed any more."""
@@ -206,13 +229,25 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     return size
 
 
-def checked_headers(headers: Iterable[Header]) -> Headers:
-    """Headers as (str, bytes | None) pairs. Raises TypeError for anything else."""
+def checked_headers(headers: object) -> Headers:
+    """Headers as (str, bytes | None) pairs. Raises TypeError for anything else, InvalidRecord for a name that UTF-8
+    cannot write."""
+    if isinstance(headers, Mapping | str | bytes | bytearray | memoryview) or not isinstance(headers, Iterable):
+        hint = ": pass its items()" if isinstance(headers, Mapping) else f": {headers!r}"
+        raise TypeError(
+            f"headers are (name, value) pairs, for example a list of them, not {type(headers).__name__}{hint}"
+        )
     checked = []
     for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"a record header is a (name, value) pair, not {type(pair).__name__}: {pair!r}")
         name, content = pair
         if not isinstance(name, str):
             raise TypeError(f"the name of a record header is a str, not {type(name).__name__}: {name!r}")
+        try:
+            name.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as cause:
+            raise InvalidRecord(f"the name of a record header {name!r}: UTF-8 cannot write it") from cause
         checked.append((name, as_bytes("the value of a record header", content)))
     return tuple(checked)
 
@@ -224,3 +259,14 @@ def as_bytes(what: str, data: object) -> bytes | None:
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise TypeError(f"{what} is bytes or None, not {type(data).__name__}: encode it first")
+
+
+def _not_encoded(topic_partition: TopicPartition, cause: Exception) -> TidelogError:
+    if isinstance(cause, TidelogError):
+        return cause
+    error = InvalidRecord(
+        f"a record for {topic_partition} cannot be encoded ({cause!r}), although its fields were checked: this is a "
+        "defect of the producer, please report it. The record was not sent, others are."
+    )
+    error.__cause__ = cause
+    return error

@@ -205,7 +205,9 @@ def _newer(known: TopicView, told: TopicView, *, fresh: bool) -> TopicView:
 
 def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
     """`"host:port,host:port"` or a list of such. Raises InvalidConfig."""
-    parts = servers.split(",") if isinstance(servers, str) else list(servers)
+    parts = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise TypeError(f'bootstrap is a str "host:port,host:port" or a list of such, not {servers!r}')
     endpoints = []
     for part in (part.strip() for part in parts):
         host, _, port = part.rpartition(":")

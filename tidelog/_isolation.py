@@ -28,7 +28,7 @@ def isolation_of(value: str | Isolation) -> Isolation:
         return value
     try:
         return {isolation.name.lower(): isolation for isolation in Isolation}[value]
-    except KeyError:
+    except (KeyError, TypeError):
         raise InvalidConfig(f'isolation={value!r}: use "read_uncommitted" or "read_committed"') from None
 
 

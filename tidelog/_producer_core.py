@@ -22,6 +22,7 @@ weaker grounds.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -37,6 +38,7 @@ from tidelog._producer_events import (
     InitProducerId,
     LeaderKnown,
     Lost,
+    NotEncoded,
     Policy,
     ProducerIdKnown,
     ProducerIdRefused,
@@ -189,11 +191,10 @@ class ProducerCore:
                 self._answered(attempt_id, error, at, effects, refused=True)
             case Lost(attempt_id, cause, at):
                 self._answered(attempt_id, cause, at, effects, refused=False)
+            case NotEncoded(attempt_id, faulty, at):
+                self._not_encoded(attempt_id, faulty, at, effects)
             case Flushed(at):
-                for queue in self._queues.values():
-                    if queue.batches:
-                        queue.batches[-1].sealed = True
-                        self._advance(queue, at, effects)
+                self._flush(at, effects)
             case ProducerIdKnown(producer_id, epoch, at):
                 self._producer_id, self._first_epoch = producer_id, epoch
                 self._id_sought, self._id_attempts = False, 0
@@ -203,6 +204,12 @@ class ProducerCore:
         return effects
 
     # --- what happened ------------------------------------------------------------------------------------------
+
+    def _flush(self, at: Millis, effects: list[Effect]) -> None:
+        for queue in self._queues.values():
+            if queue.batches:
+                queue.batches[-1].sealed = True
+                self._advance(queue, at, effects)
 
     def _note_leader(self, event: LeaderKnown, effects: list[Effect]) -> None:
         queue = self._queues.get(event.topic_partition)
@@ -277,6 +284,24 @@ class ProducerCore:
         else:
             self._retry(attempt.batch, error, at)
             self._seek(queue, effects)
+        self._advance(queue, at, effects)
+
+    def _not_encoded(
+        self, attempt_id: int, faulty: Mapping[int, TidelogError], at: Millis, effects: list[Effect]
+    ) -> None:
+        """The batch goes on without the records that are the cause. Its numbers were counted with them, and no attempt
+        of it was sent: what is numbered is numbered again, in another epoch."""
+        batch = self._attempts.pop(attempt_id).batch
+        queue = batch.queue
+        if len(faulty) == batch.count:
+            self._finish(at, effects, Finished(batch, faulty[0]))
+        else:
+            batch.leave_out(faulty)
+            batch.attempt = None
+            for later in queue.begun[queue.begun.index(batch) :]:
+                self._take_back(later)
+            if queue.series is not None and batch.stamp is not PLAIN:
+                queue.series.broken = True
         self._advance(queue, at, effects)
 
     def _refuse(self, attempt: Attempt, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
@@ -413,7 +438,7 @@ class ProducerCore:
         queue.begun.append(batch)
         batch.sealed = True
         if queue.series is not None:
-            batch.stamp, batch.place = queue.series.number(batch.outcome.records)
+            batch.stamp, batch.place = queue.series.number(batch.count)
 
     def _has_id(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> bool:
         """Whether batches of the queue can be numbered; where not, an id is asked for."""

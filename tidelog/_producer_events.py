@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -98,6 +99,16 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class NotEncoded:
+    """The batch of an attempt could not be turned into bytes, so that nothing of it was sent. faulty: the records that
+    are the cause, by their index, and what is wrong with each."""
+
+    attempt_id: int
+    faulty: Mapping[int, TidelogError]
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class Flushed:
     """Send everything now, without lingering."""
 
@@ -111,7 +122,9 @@ class Ticked:
     at: Millis
 
 
-Event: TypeAlias = LeaderKnown | ProducerIdKnown | ProducerIdRefused | Acknowledged | Refused | Lost | Flushed | Ticked
+Event: TypeAlias = (
+    LeaderKnown | ProducerIdKnown | ProducerIdRefused | Acknowledged | Refused | Lost | NotEncoded | Flushed | Ticked
+)
 
 
 # --- effects ----------------------------------------------------------------------------------------------------

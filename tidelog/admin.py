@@ -18,7 +18,7 @@ from tidelog._cluster import BACKOFF_MS
 from tidelog._methods import Answer, Method, Request
 from tidelog._network import Clock, Transport
 from tidelog._offsets import EARLIEST, LATEST, list_offsets
-from tidelog._options import at_least
+from tidelog._options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog._service import Service
 from tidelog._status import address_from_proto, from_proto
 from tidelog.errors import (
@@ -222,10 +222,10 @@ class Admin(Service):
         RequestTimedOut or ConnectionLost where nobody can tell (`describe_topic` tells).
         """
         request = admin_pb2.CreateTopicRequest(
-            name=name,
-            partitions=partitions,
-            replication_factor=replication_factor,
-            configs=configs or {},
+            name=topic_name(name),
+            partitions=whole_number("partitions", partitions),
+            replication_factor=whole_number("replication_factor", replication_factor),
+            configs={key: value for key, value in _settings("configs", configs or {}).items() if value is not None},
             validate_only=validate_only,
         )
         answer = await self._change(methods.ADMIN_CREATE_TOPIC, request)
@@ -240,13 +240,15 @@ class Admin(Service):
 
         Raises UnknownTopicOrPartition, InconsistentTopicId; RequestTimedOut or ConnectionLost where nobody can tell.
         """
-        request = admin_pb2.DeleteTopicRequest(name=name, topic_id=topic_id.bytes if topic_id else b"")
+        request = admin_pb2.DeleteTopicRequest(name=topic_name(name), topic_id=_id("topic_id", topic_id))
         await self._change(methods.ADMIN_DELETE_TOPIC, request)
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
         """Let a topic have `count` partitions in all. Raises InvalidPartitions, InvalidReplicationFactor,
         UnknownTopicOrPartition; RequestTimedOut or ConnectionLost where nobody can tell."""
-        request = admin_pb2.CreatePartitionsRequest(topic=name, count=count, validate_only=validate_only)
+        request = admin_pb2.CreatePartitionsRequest(
+            topic=topic_name(name), count=whole_number("count", count), validate_only=validate_only
+        )
         await self._change(methods.ADMIN_CREATE_PARTITIONS, request)
 
     async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
@@ -256,8 +258,11 @@ class Admin(Service):
         nobody can tell.
         """
         request = admin_pb2.IncrementalAlterConfigsRequest(
-            topic=name,
-            changes=[admin_pb2.ConfigChange(key=key, value=value) for key, value in sorted(changes.items())],
+            topic=topic_name(name),
+            changes=[
+                admin_pb2.ConfigChange(key=key, value=value)
+                for key, value in sorted(_settings("changes", changes).items())
+            ],
             validate_only=validate_only,
         )
         await self._change(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)
@@ -271,7 +276,7 @@ class Admin(Service):
         """
         request = admin_pb2.ElectLeadersRequest(
             type=admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED,
-            partitions=[_place(each) for each in partitions],
+            partitions=_places(partitions),
         )
         answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
         return [_outcome(told) for told in answer.partitions]
@@ -285,7 +290,11 @@ class Admin(Service):
         """
         request = admin_pb2.AlterPartitionReassignmentsRequest(
             partitions=[
-                admin_pb2.PartitionReassignment(partition=_place(place), replicas=nodes or (), cancel=nodes is None)
+                admin_pb2.PartitionReassignment(
+                    partition=_place(place),
+                    replicas=[whole_number("a replica", node) for node in nodes or ()],
+                    cancel=nodes is None,
+                )
                 for place, nodes in replicas.items()
             ]
         )
@@ -306,12 +315,12 @@ class Admin(Service):
     async def update_features(self, level: int = 0, *, validate_only: bool = False) -> int:
         """Raise the feature level of the metadata (0: to the latest that the active controller knows); return the one
         in force. Raises FeatureUpdateFailed."""
-        request = admin_pb2.UpdateFeaturesRequest(level=level, validate_only=validate_only)
+        request = admin_pb2.UpdateFeaturesRequest(level=whole_number("level", level), validate_only=validate_only)
         return (await self._change(methods.ADMIN_UPDATE_FEATURES, request)).level
 
     async def explain_partitions(self, partitions: Iterable[Place] = ()) -> list[PartitionExplanation]:
         """Why partitions cannot be read or written, in words; none named: all with which something is wrong."""
-        request = admin_pb2.ExplainPartitionsRequest(partitions=[_place(each) for each in partitions])
+        request = admin_pb2.ExplainPartitionsRequest(partitions=_places(partitions))
         answer = await self._ask(methods.ADMIN_EXPLAIN_PARTITIONS, request)
         return [
             PartitionExplanation(
@@ -327,7 +336,7 @@ class Admin(Service):
 
     async def explain_restart(self, node_id: int) -> RestartExplanation:
         """May the node be stopped for a while?"""
-        request = admin_pb2.ExplainRestartRequest(node_id=node_id)
+        request = admin_pb2.ExplainRestartRequest(node_id=whole_number("node_id", node_id))
         answer = await self._ask(methods.ADMIN_EXPLAIN_RESTART, request)
         return RestartExplanation(NodeId(node_id), answer.safe, tuple(answer.reasons))
 
@@ -337,7 +346,9 @@ class Admin(Service):
         folder_id: only if it votes by that folder. Raises VoterNotFound, InvalidRequest where the node is alive or the
         only voter, VoterChangePending.
         """
-        request = admin_pb2.RemoveVoterRequest(node_id=node_id, folder_id=folder_id.bytes if folder_id else b"")
+        request = admin_pb2.RemoveVoterRequest(
+            node_id=whole_number("node_id", node_id), folder_id=_id("folder_id", folder_id)
+        )
         await self._change(methods.ADMIN_REMOVE_VOTER, request)
 
     async def list_topics(self) -> list[TopicDescription]:
@@ -348,7 +359,7 @@ class Admin(Service):
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """One topic. Raises UnknownTopicOrPartition."""
-        answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[name]))
+        answer = await self._ask(methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest(topics=[topic_name(name)]))
         told = answer.topics[0] if answer.topics else admin_pb2.TopicMetadata()
         if told.HasField("error"):
             raise from_proto(told.error)
@@ -394,10 +405,7 @@ class Admin(Service):
             timestamp = EARLIEST if place == "earliest" else LATEST
         else:
             raise InvalidRequest(f"{place!r} is no place in a log: use 'earliest', 'latest' or a datetime")
-        wanted = {
-            key if isinstance(key, TopicPartition) else TopicPartition(key[0], PartitionIndex(key[1])): timestamp
-            for key in partitions
-        }
+        wanted = dict.fromkeys(topic_partitions(partitions), timestamp)
         return await list_offsets(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
     async def _ask(self, method: Method[Request, Answer], request: Request) -> Answer:
@@ -464,9 +472,30 @@ def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:
     )
 
 
+def _settings(name: str, settings: object) -> dict[str, str | None]:
+    """Settings of a topic. Raises TypeError, InvalidRequest."""
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"{name} is a mapping of settings to values, not {type(settings).__name__}: {settings!r}")
+    return {
+        text("the name of a setting", key): None if value is None else text(f"the value of setting {key!r}", value)
+        for key, value in settings.items()
+    }
+
+
+def _id(name: str, value: object) -> bytes:
+    """The bytes of an id, none of None. Raises TypeError."""
+    if value is not None and not isinstance(value, UUID):
+        raise TypeError(f"{name} is a UUID, not {type(value).__name__}: {value!r}")
+    return b"" if value is None else value.bytes
+
+
+def _places(places: object) -> list[admin_pb2.TopicPartitionId]:
+    return [_place(place) for place in topic_partitions(places)]
+
+
 def _place(place: Place) -> admin_pb2.TopicPartitionId:
-    topic, partition = (place.topic, place.partition) if isinstance(place, TopicPartition) else place
-    return admin_pb2.TopicPartitionId(topic=topic, partition=partition)
+    named = topic_partition(place)
+    return admin_pb2.TopicPartitionId(topic=named.topic, partition=named.partition)
 
 
 def _named(told: admin_pb2.TopicPartitionId) -> TopicPartition:

@@ -40,7 +40,7 @@ from tidelog._fetch_stream import FetchStream
 from tidelog._isolation import hide_aborted, isolation_of
 from tidelog._network import Clock, Transport
 from tidelog._offsets import EARLIEST, LATEST, list_offsets
-from tidelog._options import at_least
+from tidelog._options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog._service import Service
 from tidelog._status import from_proto
 from tidelog.errors import (
@@ -52,6 +52,7 @@ from tidelog.errors import (
 )
 from tidelog.records import iter_batches
 from tidelog.records.record import Header
+from tidelog.records.varint import INT64_MAX
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -123,14 +124,15 @@ class Consumer(Service):
         rng: Random | None = None,
     ) -> None:
         super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
-        at_least(1, buffer_bytes=buffer_bytes, fetch_bytes=fetch_bytes, request_timeout_ms=request_timeout_ms)
+        at_least(1, most=INT64_MAX, buffer_bytes=buffer_bytes)
+        at_least(1, fetch_bytes=fetch_bytes, request_timeout_ms=request_timeout_ms)
         at_least(0, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         if on_out_of_range not in ("raise", "earliest", "latest"):
             raise InvalidConfig(f'on_out_of_range={on_out_of_range!r}: use "raise", "earliest" or "latest"')
         self._policy = FetchPolicy(buffer_bytes, fetch_bytes, max_wait_ms, request_timeout_ms, on_out_of_range)
         self._min_bytes, self._check_crcs = min_bytes, check_crcs
         self._isolation = isolation_of(isolation)
-        self._rack = rack
+        self._rack = text("rack", rack)
         self._core = FetchCore(self._policy, self._rng)
         self._streams: dict[Endpoint, FetchStream] = {}
         self._ready = asyncio.Event()
@@ -147,7 +149,7 @@ class Consumer(Service):
         """Read these partitions and no others, from `start` on until `seek` says otherwise. Partitions that were
         assigned before keep their position."""
         _ = self._cluster
-        keys = [_key(partition) for partition in partitions]
+        keys = topic_partitions(partitions)
         self._core.assign(keys, _where(start))
         self._turn = deque(self._core.cursors.values())
         self._handle(Ticked(self._clock.monotonic_ms()))
@@ -161,7 +163,7 @@ class Consumer(Service):
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic, to be assigned. Raises why it is not known, after `request_timeout_ms` at most;
         that there is no such topic is believed after 3 s."""
-        view = await self._cluster.wait_topic(topic, timeout_ms=self._policy.request_timeout_ms)
+        view = await self._cluster.wait_topic(topic_name(topic), timeout_ms=self._policy.request_timeout_ms)
         return [TopicPartition(topic, PartitionIndex(index)) for index in range(len(view.partitions))]
 
     async def seek(
@@ -174,8 +176,9 @@ class Consumer(Service):
         reading; then the log is checked to be still the same (LogTruncated). Raises why the place cannot be found.
         """
         cursor = self._cursor(partition)
-        if isinstance(place, int):
-            if place < 0:
+        whole_number("leader_epoch", leader_epoch, least=NO_LEADER_EPOCH)
+        if isinstance(place, int) and not isinstance(place, bool):
+            if not 0 <= place <= INT64_MAX:
                 raise InvalidRequest(f"offset {place} cannot be: seek to 0 or above, to 'earliest' or to 'latest'")
             offset = Offset(place)
         else:
@@ -197,7 +200,7 @@ class Consumer(Service):
 
     async def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, Offset]:
         """One past the last record of each partition that this consumer may read, as its leader says now."""
-        return await self._list_offsets({_key(partition): LATEST for partition in partitions})
+        return await self._list_offsets(dict.fromkeys(topic_partitions(partitions), LATEST))
 
     def high_watermark(self, partition: TopicPartition | tuple[str, int]) -> Offset | None:
         """One past the last committed record, as of the last fetch; None before the first."""
@@ -213,6 +216,9 @@ class Consumer(Service):
         the error was handed out: OffsetOutOfRange, LogTruncated, InconsistentTopicId (the topic was created again),
         CorruptRecord. The other partitions can still be read; `seek` or `assign` mends the one.
         """
+        whole_number("max_records", max_records, least=1)
+        if not isinstance(timeout, int | float):
+            raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}: {timeout!r}")
         found: list[ConsumerRecord] = []
         await self._clock.sleep_ms(0)  # a caller who never waits lets the others run all the same
         cursor = self._ready_cursor(raising=True)
@@ -449,7 +455,7 @@ class Consumer(Service):
         self._handle(event)
 
     def _cursor(self, partition: TopicPartition | tuple[str, int]) -> Cursor:
-        key = _key(partition)
+        key = topic_partition(partition)
         cursor = self._core.cursors.get(key)
         if cursor is None:
             raise InvalidRequest(f"{key} is not assigned to this consumer: assign it first")
@@ -462,13 +468,6 @@ class Consumer(Service):
         """End everything. Calls that wait are told so."""
         await super().close()
         self._ready.set()
-
-
-def _key(partition: TopicPartition | tuple[str, int]) -> TopicPartition:
-    if isinstance(partition, TopicPartition):
-        return partition
-    topic, index = partition
-    return TopicPartition(topic, PartitionIndex(index))
 
 
 def _where(place: Place) -> Where:

@@ -34,7 +34,17 @@ class SendResult(NamedTuple):
 class Outcome:
     """What became of one batch, once that is known."""
 
-    __slots__ = ("_waiters", "append_time", "asked", "base_offset", "done", "error", "records", "topic_partition")
+    __slots__ = (
+        "_waiters",
+        "append_time",
+        "asked",
+        "base_offset",
+        "done",
+        "error",
+        "left_out",
+        "records",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -43,6 +53,8 @@ class Outcome:
         self.error: TidelogError | None = None
         self.base_offset = Offset(-1)
         self.append_time = Millis(-1)
+        self.left_out: dict[int, TidelogError] = {}
+        """Records that went to no node, by their index, and why; the others follow each other in the log."""
         self.asked = False
         self._waiters: list[Callable[[], object]] = []
 
@@ -78,6 +90,9 @@ class Outcome:
             callback()
 
     def __del__(self) -> None:
+        if self.left_out and not self.asked:
+            why = next(iter(self.left_out.values()))
+            _log.error("%d records for %s were lost sight of: %s", len(self.left_out), self.topic_partition, why)
         if self.error is not None and not self.asked:
             _log.error("%d records for %s were lost sight of: %s", self.records, self.topic_partition, self.error)
 
@@ -111,7 +126,8 @@ class Delivery:
             raise error
         outcome = self._outcome
         topic, partition = outcome.topic_partition.topic, outcome.topic_partition.partition
-        offset = Offset(outcome.base_offset + self._index) if outcome.base_offset >= 0 else outcome.base_offset
+        place = self._index - sum(index < self._index for index in outcome.left_out)
+        offset = Offset(outcome.base_offset + place) if outcome.base_offset >= 0 else outcome.base_offset
         return SendResult(topic, partition, offset, self._timestamp if outcome.append_time < 0 else outcome.append_time)
 
     def exception(self) -> TidelogError | None:
@@ -120,11 +136,12 @@ class Delivery:
         if not outcome.done:
             raise asyncio.InvalidStateError(f"the record for {outcome.topic_partition} has no outcome yet: await it")
         outcome.asked = True
-        if outcome.error is None:
+        error = outcome.left_out.get(self._index, outcome.error)
+        if error is None:
             return None
         # Each caller raises an exception of its own: a shared one would collect the tracebacks of all.
-        own = copy.copy(outcome.error)
-        own.__cause__ = outcome.error.__cause__
+        own = copy.copy(error)
+        own.__cause__ = error.__cause__
         return own
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:

@@ -28,7 +28,15 @@ from tidelog._accumulator import (
 )
 from tidelog._cluster import TopicView
 from tidelog._network import Clock, Transport
-from tidelog._options import acks_of, at_least, codec_of
+from tidelog._options import (
+    acks_of,
+    at_least,
+    codec_of,
+    partition_index,
+    timestamp_ms,
+    topic_name,
+    whole_number,
+)
 from tidelog._produce_stream import ProduceStream
 from tidelog._producer_core import ProducerCore
 from tidelog._producer_events import (
@@ -41,6 +49,7 @@ from tidelog._producer_events import (
     InitProducerId,
     LeaderKnown,
     Lost,
+    NotEncoded,
     Policy,
     ProducerIdKnown,
     ProducerIdRefused,
@@ -53,7 +62,6 @@ from tidelog.errors import (
     BufferExhausted,
     InvalidConfig,
     InvalidRequest,
-    InvalidTimestamp,
     LeaderNotAvailable,
     RecordTooLarge,
     TidelogError,
@@ -63,6 +71,7 @@ from tidelog.partitioner import Partitioner
 from tidelog.records import RecordBatchBuilder
 from tidelog.records.header import HEADER_BYTES
 from tidelog.records.record import Header, encode_record
+from tidelog.records.varint import INT64_MAX
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
@@ -78,12 +87,24 @@ from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("tidelog.producer")
 
-_Record: TypeAlias = tuple[bytes | None, bytes | None, Iterable[Header], int | None, int | None]
+_Record: TypeAlias = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
 """Value, key, headers, partition, timestamp."""
 
+NO_HEADERS: Final[Headers] = ()
 MESSAGE_FORMAT: Final = "message.format"
 NODE_SHARE: Final = 0.9
 """Part of the waiting time that the node gets, so that its own answer comes before the producer gives up."""
+
+
+def _checked(value: object, key: object, headers: Iterable[Header], partition: object, timestamp: object) -> _Record:
+    """What makes up a record, checked. Raises TypeError, InvalidRecord, InvalidTimestamp, UnknownTopicOrPartition."""
+    return (
+        as_bytes("value", value),
+        as_bytes("key", key),
+        checked_headers(headers),
+        None if partition is None else partition_index(partition),
+        None if timestamp is None else timestamp_ms(timestamp),
+    )
 
 
 class _Call:
@@ -183,13 +204,15 @@ class Producer(Service):
         at_least(1, batch_bytes=batch_bytes, record_bytes_max=record_bytes_max, request_timeout_ms=request_timeout_ms)
         at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
         at_least(linger_ms + 1, delivery_timeout_ms=delivery_timeout_ms)
-        at_least(RECORD_BYTES + OBJECT_BYTES + 1, buffer_bytes=buffer_bytes)
+        at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         if on_unknown not in ("raise", "resend"):
             raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
         self.acks = acks_of(acks)
         self._idempotent = enable_idempotence and self.acks is Acks.ALL
         if enable_idempotence and not self._idempotent:
             _log.info("acks=%d: records are sent without idempotence, which needs acks=all", self.acks)
+        if compression_level is not None:
+            whole_number("compression_level", compression_level)
         self._codec, self._level = codec_of(compression), compression_level
         RecordBatchBuilder(self._codec, level=compression_level)  # refuses a level that the codec does not have
         self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
@@ -223,7 +246,7 @@ class Producer(Service):
         topic: str,
         value: bytes | None = None,
         key: bytes | None = None,
-        headers: Iterable[Header] = (),
+        headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> SendResult:
@@ -242,7 +265,7 @@ class Producer(Service):
         topic: str,
         value: bytes | None = None,
         key: bytes | None = None,
-        headers: Iterable[Header] = (),
+        headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
@@ -252,6 +275,14 @@ class Producer(Service):
         Raises as `send` does before a record is queued. A call that is cancelled while it waits for memory or metadata
         has queued nothing.
         """
+        if not (
+            type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and headers is NO_HEADERS
+            and partition is None
+            and timestamp is None
+        ):
+            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             delivery = await self._put_later(topic, (value, key, headers, partition, timestamp))
@@ -265,7 +296,7 @@ class Producer(Service):
         topic: str,
         value: bytes | None = None,
         key: bytes | None = None,
-        headers: Iterable[Header] = (),
+        headers: Iterable[Header] = NO_HEADERS,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
@@ -274,6 +305,14 @@ class Producer(Service):
         Raises BufferExhausted where memory is full or earlier calls wait for it, InvalidRequest where the topic's
         metadata are not there yet (`await producer.partitions(topic)` gets them), RecordTooLarge.
         """
+        if not (
+            type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and headers is NO_HEADERS
+            and partition is None
+            and timestamp is None
+        ):
+            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
         delivery = self._put(topic, value, key, headers, partition, timestamp)
         if delivery is None:
             if topic in self._routes:
@@ -285,7 +324,7 @@ class Producer(Service):
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has. Raises why it is not known, after `max_block_ms` at most; that there is
         no such topic is believed after 3 s."""
-        route = self._routes.get(topic)
+        route = self._routes.get(topic_name(topic))
         if route is None:
             view = await self._cluster.wait_topic(topic, timeout_ms=self._max_block_ms)
             route = self._routes.get(topic) or self._learn(view)
@@ -313,7 +352,7 @@ class Producer(Service):
 
         Raises InvalidRequest where its metadata are not there yet (`await partitions(topic)` gets them).
         """
-        route = self._routes.get(topic)
+        route = self._routes.get(topic_name(topic))
         if route is None:
             raise self._not_known(topic)
         return route.idempotent
@@ -330,7 +369,7 @@ class Producer(Service):
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        headers: Iterable[Header],
+        headers: Headers,
         partition: int | None,
         timestamp: int | None,
         *,
@@ -338,21 +377,19 @@ class Producer(Service):
     ) -> Delivery | None:
         """Queue the record; None where its topic is not known yet, memory is full, or earlier calls wait for memory
         (unless this one is the `first` of them)."""
-        route = self._routes.get(topic)
+        try:
+            route = self._routes.get(topic)
+        except TypeError:  # not hashable, so no str
+            route = None
         if route is None:
+            topic_name(topic)
             return None
-        if value is not None and type(value) is not bytes:
-            value = as_bytes("value", value)
-        if key is not None and type(key) is not bytes:
-            key = as_bytes("key", key)
-        checked: Headers = ()
         if headers:
-            checked = checked_headers(headers)
-            size = record_size(key, value, checked)
+            size = record_size(key, value, headers)
         else:
             size = RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
         if size > route.record_bytes_max:
-            self._check_size(topic, route, key, value, checked)
+            self._check_size(topic, route, key, value, headers)
         memory = self._core.memory
         used = memory.used + size + OBJECT_BYTES
         if used > self._buffer_bytes or (self._without_room and not first):
@@ -365,15 +402,13 @@ class Producer(Service):
             queue = route.without_key(size)
         if timestamp is None:
             timestamp = self._clock.wall_ms()
-        elif timestamp < 0:
-            raise InvalidTimestamp(f"timestamp {timestamp}: give milliseconds since 1970, or None for now")
         batch = queue.batches[-1] if queue.batches else None
         if batch is None or batch.sealed or batch.size + size > route.batch_bytes:
             batch = self._core.open_batch(queue, self._clock.monotonic_ms())
             self._pause_due = True
             self._wake.set()
         stamp = Millis(timestamp)
-        batch.records.append((key, value, stamp, checked))
+        batch.records.append((key, value, stamp, headers))
         batch.size += size
         queue.queued_bytes += size
         memory.used = used
@@ -603,8 +638,8 @@ class Producer(Service):
             return None
         try:
             records = attempt.batch.encode(self._codec, self._level)
-        except TidelogError as error:
-            self._handle(Refused(attempt.attempt_id, error, at))
+        except Exception as error:  # noqa: BLE001 - raised to the senders of the records that cause it
+            self._handle(NotEncoded(attempt.attempt_id, attempt.batch.faulty(self._codec, self._level, error), at))
             return None
         taken = self._core.take(attempt, at)
         self._wake.set()  # its timer is another one now

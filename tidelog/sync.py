@@ -81,12 +81,13 @@ class Producer(_Face[_producer.Producer]):
         """Return once everything sent so far has its outcome."""
         self._thread.run(self._client.flush())
 
-    async def _send_all(
-        self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], partition: int | None
-    ) -> list[SendResult]:
-        deliveries: list[Delivery] = [
-            await self._client.enqueue(topic, value, key, (), partition) for key, value in records
-        ]
+    async def _send_all(self, topic: str, records: Iterable[Any], partition: int | None) -> list[SendResult]:
+        deliveries: list[Delivery] = []
+        for record in records:
+            if not isinstance(record, tuple | list) or len(record) != 2:
+                raise TypeError(f"a record is a (key, value) pair, not {type(record).__name__}: {record!r}")
+            key, value = record
+            deliveries.append(await self._client.enqueue(topic, value, key, (), partition))
         await self._client.flush()
         return [delivery.result() for delivery in deliveries]
 

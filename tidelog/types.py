@@ -5,6 +5,7 @@ Needs only the standard library; everything else may import it. Names are Kafka'
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NewType
@@ -52,6 +53,17 @@ NO_TIMESTAMP: Final = Millis(-1)
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The topic name of the metadata log's folder, as in KRaft."""
+
+
+TOPIC_NAME_LENGTH_MAX: Final = 249
+"""Kafka's: a folder name of at most 255 bytes with "-", an index, and a suffix."""
+TOPIC_NAME_RULE: Final = f"use 1 to {TOPIC_NAME_LENGTH_MAX} of a-z A-Z 0-9 . _ - and not '.' or '..' alone"
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return len(name) <= TOPIC_NAME_LENGTH_MAX and _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class Codec(IntEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - threads are what a story is about
 from itertools import pairwise
 
 import pytest
@@ -74,7 +74,7 @@ def test_a_call_overtakes_no_call_that_waits_for_the_topic() -> None:
                 early = [start(producer.enqueue("orders", numbered(number))) for number in range(3)]
                 await CLOCK.sleep_ms(150)
                 cluster.create("orders", 1)
-                late = []
+                late: list[asyncio.Task[Delivery]] = []
                 while not early[0].done():
                     late.append(start(producer.enqueue("orders", numbered(3 + len(late)))))
                     await CLOCK.sleep_ms(0)
@@ -89,7 +89,7 @@ def test_calls_for_one_topic_do_not_wait_for_the_metadata_of_another() -> None:
         async with memory_cluster() as cluster:
             cluster.create("orders", 1)
             async with Producer(cluster.bootstrap, linger_ms=0) as producer:
-                unknown = start(producer.send("there is none", b"1"))
+                unknown = start(producer.send("there-is-none", b"1"))
                 await CLOCK.sleep_ms(0)
                 assert (await producer.send("orders", b"2")).offset == 0
                 assert not unknown.done()
@@ -162,7 +162,8 @@ def test_threads_that_write_through_the_synchronous_face_keep_their_order() -> N
                     for done in [pool.submit(write, producer, thread) for thread in range(threads)]:
                         done.result()
 
-            await asyncio.to_thread(all_threads)
+            with ThreadPoolExecutor(1) as pool:
+                await asyncio.get_running_loop().run_in_executor(pool, all_threads)
             seen = [(value or b"").split() for value in cluster.values("orders")]
             for thread in range(threads):
                 own = [int(number) for name, number in seen if int(name) == thread]

@@ -204,7 +204,7 @@ def deposed_leader_is_late(sim: Simulation) -> None:
 
 def many_callers_at_once(sim: Simulation) -> None:
     """Three calls at a time come while earlier ones wait for the producer's memory, and go on coming when memory is
-    freed: the order in the log is the order of the calls, also where a later record would fit and an earlier one not."""
+    freed: the order in the log is the order of the calls, also where a later record fits and an earlier does not."""
     sim.start(nodes=3, min_insync=2)
     producer = sim.producer(batch_bytes=300, buffer_bytes=3_000, linger_ms=0)
     calls = []

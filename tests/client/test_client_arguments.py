@@ -1,0 +1,324 @@
+"""What a caller passes is checked before anything is done with it: a wrong argument is refused with a sentence that
+says what was given and what is wanted, and the client goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.client.memory_cluster import memory_cluster, run, start
+from tidelog import sync
+from tidelog.admin import Admin
+from tidelog.consumer import Consumer
+from tidelog.delivery import SendResult
+from tidelog.errors import (
+    InvalidConfig,
+    InvalidRecord,
+    InvalidRequest,
+    InvalidTimestamp,
+    InvalidTopic,
+    UnknownTopicOrPartition,
+)
+from tidelog.producer import Producer
+from tidelog.records import RecordBatch, RecordBatchBuilder
+from tidelog.records.varint import INT32_MAX, INT64_MAX
+from tidelog.types import Millis
+
+WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"topic": None}, TypeError, "topic is a str, the name of a topic, not NoneType: None"),
+    ({"topic": b"orders"}, TypeError, "topic is a str, the name of a topic, not bytes: b'orders'"),
+    ({"topic": ["orders"]}, TypeError, "topic is a str, the name of a topic, not list"),
+    ({"topic": ""}, InvalidTopic, "the topic name '' is not allowed: use 1 to 249 of"),
+    ({"topic": "or/ders"}, InvalidTopic, "'or/ders' is not allowed"),
+    ({"topic": "\udc80"}, InvalidTopic, "is not allowed"),
+    ({"value": "text"}, TypeError, "value is bytes or None, not str: encode it first"),
+    ({"key": 5}, TypeError, "key is bytes or None, not int"),
+    ({"headers": {"name": b""}}, TypeError, "headers are (name, value) pairs, for example a list of them, not dict"),
+    ({"headers": "name"}, TypeError, "headers are (name, value) pairs, for example a list of them, not str"),
+    ({"headers": None}, TypeError, "headers are (name, value) pairs, for example a list of them, not NoneType"),
+    ({"headers": 5}, TypeError, "headers are (name, value) pairs, for example a list of them, not int"),
+    ({"headers": ["name"]}, TypeError, "a record header is a (name, value) pair, not str: 'name'"),
+    ({"headers": [("name",)]}, TypeError, "a record header is a (name, value) pair, not tuple: ('name',)"),
+    ({"headers": [(b"name", b"")]}, TypeError, "the name of a record header is a str, not bytes: b'name'"),
+    ({"headers": [("name", "text")]}, TypeError, "the value of a record header is bytes or None, not str"),
+    ({"headers": [("\ud800", b"")]}, InvalidRecord, "UTF-8 cannot write it"),
+    ({"timestamp": 1.7e12}, TypeError, "timestamp is a whole number of milliseconds since 1970 (int) or None for now"),
+    ({"timestamp": "now"}, TypeError, "not str: 'now'"),
+    ({"timestamp": True}, TypeError, "not bool: True"),
+    ({"timestamp": -5}, InvalidTimestamp, "timestamp -5: give milliseconds since 1970, or None for now"),
+    ({"timestamp": INT64_MAX + 1}, InvalidTimestamp, "give milliseconds since 1970"),
+    ({"partition": "0"}, TypeError, "partition is a whole number (int), not str: '0'"),
+    ({"partition": 0.0}, TypeError, "partition is a whole number (int), not float: 0.0"),
+    ({"partition": False}, TypeError, "partition is a whole number (int), not bool: False"),
+    ({"partition": -1}, UnknownTopicOrPartition, "partition -1 does not exist: partitions are counted from 0"),
+    ({"partition": 1}, UnknownTopicOrPartition, "topic 'orders' has partitions 0 to 0, 1 is none of them"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "says"), WRONG_RECORDS, ids=lambda each: str(each)[:40])
+def test_a_wrong_record_is_refused_and_harms_no_other(wrong: dict[str, Any], error: type[Exception], says: str) -> None:
+    """In each way of sending it, with the topic known and not: one record that waits is sent all the same."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=60_000, max_block_ms=2_000) as producer:
+                record = {"topic": "orders", "value": b"wrong"} | wrong
+                with pytest.raises(error, match=re.escape(says)):
+                    await producer.enqueue(**record)
+                queued = await producer.enqueue("orders", b"right")
+                for ways in (producer.enqueue, producer.send):
+                    with pytest.raises(error, match=re.escape(says)):
+                        await ways(**record)
+                with pytest.raises(error, match=re.escape(says)):
+                    producer.send_nowait(**record)
+                await producer.flush()
+                assert (await queued).offset == 0
+            assert cluster.values("orders") == [b"right"]
+
+    run(story())
+
+
+def test_what_only_looks_unusual_is_taken() -> None:
+    class Name(str):
+        __slots__ = ()
+
+    class Number:
+        """A whole number of another library."""
+
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def __index__(self) -> int:
+            return self.value
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+                number: Any = Number(0)
+                for _ in range(2):  # the topic is not known yet, and known
+                    sent = await producer.send(
+                        Name("orders"),
+                        memoryview(b"value"),  # type: ignore[arg-type]
+                        bytearray(b"key"),  # type: ignore[arg-type]
+                        (pair for pair in [["\udcff", b"1"]]),  # type: ignore[misc]
+                        number,
+                        Number(77),  # type: ignore[arg-type]
+                    )
+                    assert (sent.partition, sent.timestamp) == (0, 77)
+            for batch in cluster.topics["orders"].partitions[0].batches:
+                record = next(RecordBatch(batch).records())
+                assert (record.key, record.value, record.headers) == (b"key", b"value", (("\udcff", b"1"),))
+
+    run(story())
+
+
+def test_headers_that_can_be_walked_only_once_survive_the_waiting_for_memory() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(cluster.bootstrap, linger_ms=0, buffer_bytes=1_500) as producer:
+                await producer.partitions("orders")
+                await asyncio.gather(
+                    *(
+                        start(producer.send("orders", b"." * 900, headers=(pair for pair in [("n", b"1")])))
+                        for _ in range(5)
+                    )
+                )
+            for batch in cluster.topics["orders"].partitions[0].batches:
+                assert [record.headers for record in RecordBatch(batch).records()] == [(("n", b"1"),)]
+
+    run(story())
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
+    idempotent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other record is written once and in order, with the offsets that its sender is told, in this batch and
+    behind it; the producer goes on."""
+
+    class Faulty(RecordBatchBuilder):
+        def extend(self, records: Any) -> None:
+            if any(value == b"poison" for _, value, _, _ in records):
+                raise ZeroDivisionError("planted")
+            super().extend(records)
+
+    monkeypatch.setattr("tidelog._accumulator.RecordBatchBuilder", Faulty)
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Producer(
+                cluster.bootstrap, linger_ms=60_000, batch_bytes=300, enable_idempotence=idempotent
+            ) as producer:
+                values = [b"poison" if number in (3, 4, 22) else b"%d" % number for number in range(60)]
+                for _ in range(2):  # the second time the leader knows the producer: several batches are under way
+                    deliveries = [await producer.enqueue("orders", value) for value in values]
+                    await producer.flush()
+                    before = len(cluster.values("orders")) - 57
+                    told = [each.exception() for each in deliveries]
+                    assert [number for number, error in enumerate(told) if error is not None] == [3, 4, 22]
+                    assert all("ZeroDivisionError('planted')" in str(told[number]) for number in (3, 4, 22))
+                    offsets = [each.result().offset for each, error in zip(deliveries, told, strict=True) if not error]
+                    assert offsets == list(range(before, before + 57))
+                alone = await producer.enqueue("orders", b"poison")
+                await producer.flush()
+                with pytest.raises(InvalidRecord, match="cannot be encoded"):
+                    alone.result()
+                assert (await start_and_flush(producer, b"60")).offset == 114
+            whole = [value for value in values if value != b"poison"]
+            assert cluster.values("orders") == [*whole, *whole, b"60"]
+
+    run(story())
+
+
+async def start_and_flush(producer: Producer, value: bytes) -> SendResult:
+    delivery = await producer.enqueue("orders", value)
+    await producer.flush()
+    return delivery.result()
+
+
+Use = Callable[[Any], Awaitable[object]]
+
+
+async def _assign(consumer: Any, *arguments: Any, **options: Any) -> None:
+    consumer.assign(*arguments, **options)
+
+
+WRONG_READS: list[tuple[str, Use, type[Exception], str]] = [
+    ("partitions of None", lambda it: it.partitions(None), TypeError, "topic is a str, the name of a topic"),
+    ("partitions of a bad name", lambda it: it.partitions("a b"), InvalidTopic, "'a b' is not allowed"),
+    ("a name alone", lambda it: _assign(it, "orders"), TypeError, "partitions are given as a list"),
+    ("names alone", lambda it: _assign(it, ["orders"]), TypeError, "a partition is a TopicPartition or a pair"),
+    ("no name", lambda it: _assign(it, [(None, 0)]), TypeError, "topic is a str"),
+    ("no index", lambda it: _assign(it, [("orders", "0")]), TypeError, "partition is a whole number (int), not str"),
+    ("an index too large", lambda it: _assign(it, [("orders", 1 << 40)]), UnknownTopicOrPartition, "does not exist"),
+    ("no place", lambda it: _assign(it, [("orders", 0)], start="middle"), InvalidRequest, "'middle' is no place"),
+    ("a float", lambda it: it.seek(("orders", 0), 1.0), InvalidRequest, "1.0 is no place in a log"),
+    ("a bool", lambda it: it.seek(("orders", 0), bool(1)), InvalidRequest, "True is no place in a log"),
+    ("below 0", lambda it: it.seek(("orders", 0), -1), InvalidRequest, "offset -1 cannot be"),
+    ("too far", lambda it: it.seek(("orders", 0), 1 << 63), InvalidRequest, "offset 9223372036854775808 cannot be"),
+    ("no epoch", lambda it: it.seek(("orders", 0), 0, leader_epoch="2"), TypeError, "leader_epoch is a whole number"),
+    ("an epoch too large", lambda it: it.seek(("orders", 0), 0, leader_epoch=1 << 31), InvalidRequest, "leader_epoch="),
+    ("no count", lambda it: it.poll(max_records=1.5), TypeError, "max_records is a whole number (int), not float"),
+    ("a count of 0", lambda it: it.poll(max_records=0), InvalidRequest, "max_records=0"),
+    ("no time", lambda it: it.poll(timeout="1"), TypeError, "timeout is a number of seconds, not str: '1'"),
+    ("no partition", lambda it: it.end_offsets([5]), TypeError, "a partition is a TopicPartition or a pair"),
+    ("a partition of None", lambda it: it.position((None, 0)), TypeError, "topic is a str"),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "says"), [each[1:] for each in WRONG_READS], ids=[each[0] for each in WRONG_READS]
+)
+def test_a_consumer_refuses_what_it_cannot_ask_for_and_reads_on(use: Use, error: type[Exception], says: str) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            cluster.topics["orders"].partitions[0].append(record_batch())
+            async with Consumer(cluster.bootstrap) as consumer:
+                consumer.assign([("orders", 0)])
+                with pytest.raises(error, match=re.escape(says)):
+                    await use(consumer)
+                assert [record.value for record in await consumer.poll(timeout=10)] == [b"1"]
+
+    run(story())
+
+
+def record_batch() -> bytes:
+    builder = RecordBatchBuilder()
+    builder.extend([(b"k", b"1", Millis(5), ())])
+    return bytes(builder.build())
+
+
+WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
+    ("a name of None", lambda it: it.create_topic(None), TypeError, "topic is a str, the name of a topic"),
+    ("a count as text", lambda it: it.create_topic("a", partitions="3"), TypeError, "partitions is a whole number"),
+    ("a factor as float", lambda it: it.create_topic("a", replication_factor=3.0), TypeError, "replication_factor is"),
+    ("a setting as number", lambda it: it.create_topic("a", configs={"k": 1}), TypeError, "the value of setting 'k'"),
+    ("settings as a list", lambda it: it.create_topic("a", configs=["k"]), TypeError, "configs is a mapping"),
+    ("an id as text", lambda it: it.delete_topic("orders", topic_id="x"), TypeError, "topic_id is a UUID, not str"),
+    ("partitions of None", lambda it: it.create_partitions("orders", None), TypeError, "count is a whole number"),
+    ("too many", lambda it: it.create_partitions("orders", 1 << 40), InvalidRequest, "count=1099511627776"),
+    ("a change to a number", lambda it: it.alter_topic("orders", {"k": 5}), TypeError, "the value of setting 'k'"),
+    ("a name alone", lambda it: it.elect_leaders(["orders"]), TypeError, "a partition is a TopicPartition or a pair"),
+    ("nodes as text", lambda it: it.reassign({("orders", 0): ["1"]}), TypeError, "a replica is a whole number"),
+    ("a partition alone", lambda it: it.explain_partitions(["orders"]), TypeError, "a partition is a TopicPartition"),
+    ("a node as text", lambda it: it.explain_restart("1"), TypeError, "node_id is a whole number"),
+    ("a voter as text", lambda it: it.remove_voter("1"), TypeError, "node_id is a whole number"),
+    ("a level as text", lambda it: it.update_features("1"), TypeError, "level is a whole number"),
+    ("a topic of None", lambda it: it.describe_topic(None), TypeError, "topic is a str"),
+    ("an offset of None", lambda it: it.list_offsets([(None, 0)]), TypeError, "topic is a str"),
+    ("a name for partitions", lambda it: it.list_offsets("orders"), TypeError, "partitions are given as a list"),
+]
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "says"), [each[1:] for each in WRONG_CHANGES], ids=[each[0] for each in WRONG_CHANGES]
+)
+def test_an_admin_refuses_what_no_message_can_say(use: Use, error: type[Exception], says: str) -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            async with Admin(cluster.bootstrap) as admin:
+                with pytest.raises(error, match=re.escape(says)):
+                    await use(admin)
+                assert [topic.name for topic in [await admin.describe_topic("orders")]] == ["orders"]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "says"),
+    [
+        (Producer, {"request_timeout_ms": INT32_MAX + 1}, "request_timeout_ms=2147483648: a whole number from 1 to"),
+        (Producer, {"linger_ms": True}, "linger_ms=True: a whole number"),
+        (Producer, {"linger_ms": 0.5}, "linger_ms=0.5: a whole number"),
+        (Consumer, {"max_wait_ms": INT32_MAX + 1}, "max_wait_ms=2147483648: a whole number from 0 to"),
+        (Consumer, {"fetch_bytes": INT32_MAX + 1}, "fetch_bytes=2147483648: a whole number from 1 to"),
+        (Admin, {"patience_ms": None}, "patience_ms=None: a whole number"),
+    ],
+)
+def test_options_that_no_message_can_say_are_refused(client: Any, options: dict[str, Any], says: str) -> None:
+    async def story() -> None:
+        with pytest.raises(InvalidConfig, match=re.escape(says)):
+            client("127.0.0.1:1", **options)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "says"),
+    [
+        (Consumer, {"rack": None}, "rack is a str, not NoneType"),
+        (Producer, {"compression_level": "9"}, "compression_level is a whole number"),
+    ],
+)
+def test_options_of_a_wrong_type_are_refused(client: Any, options: dict[str, Any], says: str) -> None:
+    async def story() -> None:
+        with pytest.raises(TypeError, match=re.escape(says)):
+            client("127.0.0.1:1", **options)
+
+    run(story())
+
+
+@pytest.mark.parametrize("servers", [None, 9092, [9092], b"host:9092"])
+def test_addresses_of_a_wrong_type_are_refused(servers: Any) -> None:
+    with pytest.raises(TypeError, match="bootstrap is a str"):
+        Producer(servers)
+
+
+def test_the_synchronous_face_refuses_the_same() -> None:
+    with sync.Producer("127.0.0.1:1") as producer:
+        with pytest.raises(TypeError, match="timestamp is a whole number"):
+            producer.send("orders", b"1", timestamp=1.5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a record is a"):
+            producer.send_all("orders", [b"12"])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="value is bytes or None, not int"):
+            producer.send_all("orders", [(None, 5)])  # type: ignore[list-item]
