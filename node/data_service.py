@@ -24,6 +24,7 @@ from node.producer_ids import ProducerIds
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
 from node.transport import Caller, MessageStream
+from replication.epochs import epoch_before
 from storage.executor import Executor
 from storage.isolation import FetchIsolation
 from storage.time_lookup import EARLIEST, LATEST
@@ -205,12 +206,13 @@ async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchReque
 def _look_up(
     partition: Partition, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
 ) -> tuple[Offset, Millis, LeaderEpoch]:
-    """Offset, timestamp and epoch for one question; offset -1 where no record is that young."""
+    """Offset, timestamp and epoch for one question, at the end of the log that of the record before it; offset -1 where
+    no record is that young."""
     leader = partition.leading_in(leader_epoch)
     log = partition.log
     # The log start is known before a new leader knows how far the log is committed.
     end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
     if timestamp == LATEST:
-        return end, NO_TIMESTAMP, leader.leader_epoch
+        return end, NO_TIMESTAMP, epoch_before(log.epoch_entries(), end)
     found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
     return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)

@@ -9,7 +9,7 @@ Left to others: keeping the entries (storage/), who asks whom (partition_leader.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from tidelog.errors import FencedLeaderEpoch, UnknownLeaderEpoch
@@ -23,6 +23,12 @@ def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_end: Off
         return None
     end = history[above].start_offset if above < len(history) else log_end
     return EpochEnd(history[above - 1].epoch, end)
+
+
+def epoch_before(history: Sequence[EpochStart], offset: Offset) -> LeaderEpoch:
+    """The epoch of the record before `offset`; NO_LEADER_EPOCH where the history does not reach as far back."""
+    later = bisect_left(history, offset, key=lambda entry: entry.start_offset)
+    return history[later - 1].epoch if later > 0 else NO_LEADER_EPOCH
 
 
 def divergence(

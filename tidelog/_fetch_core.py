@@ -6,8 +6,9 @@ Kept true:
      holes. `ahead` is the next offset to fetch; between the two lie the bytes that wait.
   3. What waits plus what open fetches may bring stays within `buffer_bytes`, give or take one batch per partition
      (a node answers with one whole batch, however large).
-  4. In a new leader epoch nothing is fetched before the leader has confirmed that the log still holds what was read
-     (KIP-320). Where it does not: LogTruncated. A position is never changed silently, unless the user asked for it.
+  4. In a new leader epoch nothing is fetched before the leader has confirmed that the log still holds what was read,
+     and each fetch names the epoch of the record before it, which the node compares (KIP-320). Where they differ:
+     LogTruncated. A position is never changed silently, unless the user asked for it.
 Left to others: bytes to records (consumer.py), connections (_fetch_stream.py), metadata (_cluster.py).
 """
 
@@ -35,6 +36,7 @@ from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,
     EpochEnd,
+    EpochStart,
     LeaderEpoch,
     Millis,
     NodeId,
@@ -97,6 +99,9 @@ class Cursor:
     """Epoch of the record before `position`; unknown after a seek."""
     ahead: Offset = Offset(0)
     ahead_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the record before `ahead`; unknown after a seek."""
+    epochs: list[EpochStart] = field(default_factory=list)
+    """Where each epoch began among the records that were fetched since the last seek."""
     leader: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -130,7 +135,14 @@ class Cursor:
         """Go on from this offset; what waits is dropped."""
         self.position, self.position_epoch, self.read_to = offset, epoch, Offset(0)
         self.ahead, self.ahead_epoch = offset, epoch
+        self.epochs = [begun for begun in self.epochs if begun.start_offset < offset and begun.epoch <= epoch]
         self.drop()
+
+    def agreed(self, end: EpochEnd) -> Offset:
+        """Up to where, at most, what was fetched agrees with a log in which `end` is the largest epoch not above that
+        of the record before `ahead`."""
+        own = next((begun.start_offset for begun in self.epochs if begun.epoch > end.epoch), self.ahead)
+        return min(own, end.end_offset)
 
     def drop(self) -> None:
         """Forget what waits."""
@@ -202,6 +214,9 @@ class Fetched:
     at: Millis
     preferred: NodeId = NO_NODE
     """Nothing was read: ask this node, which is nearer."""
+    diverging: EpochEnd | None = None
+    """Nothing was read: the log does not hold `OpenFetch.last_epoch` up to the offset. The largest epoch not above it
+    and its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +288,8 @@ class OpenFetch:
     node: NodeId
     leader_epoch: LeaderEpoch
     offset: Offset
+    last_epoch: LeaderEpoch
+    """Of the record before `offset`; NO_LEADER_EPOCH where it is unknown."""
     max_bytes: int
     hint: bool = True
     """May the node name a nearer one instead of answering?"""
@@ -399,26 +416,33 @@ class FetchCore:
             self._fail(cursor, event.cause, effects)
 
     def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
-        """Where the log knows no epoch as old as what was read, the end is its start: what lies below has been deleted,
-        by age or size, and says nothing against the position."""
+        """The log agrees with what was fetched where it has the same epoch up to the same offset. Where it knows no
+        epoch as old as that, the end is its start: what lies below has been deleted, by age or size, and says nothing
+        against the position."""
         assert cursor.position is not None
-        if end.end_offset >= cursor.ahead:
-            cursor.checked_epoch = cursor.leader_epoch
-        elif cursor.ahead > cursor.position and end.end_offset >= cursor.position:
-            # Only what the user has not seen is gone: fetch it again.
+        if end.end_offset >= cursor.ahead and end.epoch in (cursor.ahead_epoch, NO_LEADER_EPOCH):
+            cursor.checked_epoch, cursor.ahead_epoch = cursor.leader_epoch, end.epoch
+        elif cursor.ahead > cursor.position:  # perhaps only what the user has not seen is gone: ask about the position
             cursor.place(cursor.position, cursor.position_epoch)
         else:
+            agreed = EpochEnd(end.epoch, cursor.agreed(end))
             error = LogTruncated(
                 f"{cursor.topic_partition}: records up to offset {cursor.position} were read in leader epoch "
                 f"{cursor.position_epoch}, but the log of leader epoch {cursor.leader_epoch} agrees only below offset "
-                f"{end.end_offset} (epoch {end.epoch}): what was read is not committed any more. Seek to go on."
+                f"{agreed.end_offset} (epoch {end.epoch}): what was read is not committed any more. Seek to go on."
             )
-            error.diverging = end
+            error.diverging = agreed
             self._fail(cursor, error, effects)
 
     def _take_in(self, cursor: Cursor, event: Fetched, effects: list[Effect]) -> None:
         if event.preferred != NO_NODE:
             cursor.nearest, cursor.nearest_until = event.preferred, Millis(event.at + NEAREST_MS)
+            return
+        if event.diverging is not None:
+            if cursor.nearest != NO_NODE:  # the leader decides
+                cursor.nearest, cursor.hints_from = NO_NODE, Millis(event.at + NO_HINT_MS)
+            else:
+                self._note_epoch_end(cursor, event.diverging, effects)
             return
         cursor.checked_epoch = max(cursor.checked_epoch, event.leader_epoch)
         cursor.high_watermark, cursor.log_start = event.high_watermark, event.log_start
@@ -427,6 +451,8 @@ class FetchCore:
                 continue
             cursor.batches.append(batch)
             cursor.buffered += batch.size
+            if batch.partition_leader_epoch != cursor.ahead_epoch:
+                cursor.epochs.append(EpochStart(batch.partition_leader_epoch, max(batch.base_offset, cursor.ahead)))
             cursor.ahead, cursor.ahead_epoch = batch.next_offset, batch.partition_leader_epoch
         if cursor.has_data:
             effects.append(Ready())
@@ -509,6 +535,7 @@ class FetchCore:
                 cursor.leader if cursor.nearest == NO_NODE else cursor.nearest,
                 cursor.leader_epoch,
                 cursor.ahead,
+                cursor.ahead_epoch,
                 cursor.reserved,
                 at >= cursor.hints_from,
             )

@@ -11,7 +11,7 @@ from tidelog._cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
 from tidelog._isolation import LEVELS
 from tidelog._status import from_proto
 from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
-from tidelog.types import Endpoint, Isolation, Millis, Offset, TopicPartition
+from tidelog.types import Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, Offset, TopicPartition
 from tidelog.v1 import data_pb2
 
 EARLIEST: Final = -2
@@ -26,14 +26,27 @@ async def list_offsets(
     timeout_ms: int,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Offset]:
-    """The offset for each partition's timestamp, EARLIEST or LATEST.
+    """The offset for each partition's timestamp, EARLIEST or LATEST; as `list_positions`."""
+    found = await list_positions(cluster, wanted, timeout_ms=timeout_ms, isolation=isolation)
+    return {key: position.end_offset for key, position in found.items()}
+
+
+async def list_positions(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, EpochEnd]:
+    """The offset for each partition's timestamp, EARLIEST or LATEST, and the leader epoch of the record there, or at
+    LATEST of the record before it; NO_LEADER_EPOCH where it is unknown.
 
     isolation: which end of the log is meant. A time after the last record gives that end. Looks leaders up again and
     retries for `timeout_ms`, then raises the last refusal.
     """
     clock = cluster.clock
     start = clock.monotonic_ms()
-    found: dict[TopicPartition, Offset] = {}
+    found: dict[TopicPartition, EpochEnd] = {}
     unknown_since: Millis | None = None
     while True:
         left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
@@ -72,7 +85,7 @@ async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> bool:
 async def _round(
     cluster: Cluster,
     left: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, Offset],
+    found: dict[TopicPartition, EpochEnd],
     timeout_ms: int,
     isolation: Isolation,
 ) -> list[TidelogError]:
@@ -111,7 +124,7 @@ async def _round(
                 cluster.note_leader(key, refusal.leader)
                 failures.append(refusal)
             else:
-                found[key] = Offset(told.offset)
+                found[key] = EpochEnd(LeaderEpoch(told.leader_epoch), Offset(told.offset))
     await _ends_for_future_times(cluster, left, found, failures, timeout_ms, isolation)
     return failures
 
@@ -119,16 +132,16 @@ async def _round(
 async def _ends_for_future_times(
     cluster: Cluster,
     left: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, Offset],
+    found: dict[TopicPartition, EpochEnd],
     failures: list[TidelogError],
     timeout_ms: int,
     isolation: Isolation,
 ) -> None:
     """Where no record is that young, the end of the log is the place."""
-    late = {key: LATEST for key in left if found.get(key) == -1}
+    late = {key: LATEST for key in left if key in found and found[key].end_offset == -1}
     for key in late:
         del found[key]
     if late:
         failures.extend(await _round(cluster, late, found, timeout_ms, isolation))
-        if any(found.get(key) == -1 for key in late):
+        if any(key in found and found[key].end_offset == -1 for key in late):
             raise RequestTimedOut("a node does not know where its log ends: ask again")

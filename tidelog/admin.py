@@ -17,7 +17,7 @@ from tidelog import _methods as methods
 from tidelog._cluster import BACKOFF_MS
 from tidelog._methods import Answer, Method, Request
 from tidelog._network import Clock, Transport
-from tidelog._offsets import EARLIEST, LATEST, list_offsets
+from tidelog._offsets import EARLIEST, LATEST, list_offsets, list_positions
 from tidelog._options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
 from tidelog._service import Service
 from tidelog._status import address_from_proto, from_proto
@@ -32,6 +32,7 @@ from tidelog.errors import (
 )
 from tidelog.types import (
     Endpoint,
+    EpochEnd,
     FolderId,
     Incarnation,
     LeaderEpoch,
@@ -407,6 +408,12 @@ class Admin(Service):
             raise InvalidRequest(f"{place!r} is no place in a log: use 'earliest', 'latest' or a datetime")
         wanted = dict.fromkeys(topic_partitions(partitions), timestamp)
         return await list_offsets(self._cluster, wanted, timeout_ms=self._timeout_ms)
+
+    async def end_positions(self, partitions: Iterable[Place]) -> dict[TopicPartition, EpochEnd]:
+        """One past the last committed record of each partition, and the leader epoch of that record (NO_LEADER_EPOCH
+        where there is none): a log that ends that epoch below that offset, or does not know it, was truncated since."""
+        wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
+        return await list_positions(self._cluster, wanted, timeout_ms=self._timeout_ms)
 
     async def _ask(self, method: Method[Request, Answer], request: Request) -> Answer:
         """Ask node after node, round after round, until one answers; ConnectionFailed after `patience_ms`."""

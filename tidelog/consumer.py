@@ -381,6 +381,7 @@ class Consumer(Service):
             told = type(error)(f"{topic_partition}: {error.message}; fetched bytes are damaged, ask another time")
             self._handle(Failed(topic_partition, number, told, at))
             return
+        diverging = answer.diverging
         self._handle(
             Fetched(
                 topic_partition,
@@ -391,6 +392,7 @@ class Consumer(Service):
                 Offset(answer.log_start_offset),
                 at,
                 NodeId(answer.preferred_read_replica) if self._rack and not batches else NO_NODE,
+                None if diverging is None else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
             )
         )
 

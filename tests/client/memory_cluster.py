@@ -130,6 +130,10 @@ class MemoryPartition:
         self.producers.appended(*numbers, base)
         return base
 
+    def epoch_before(self, offset: int) -> int:
+        batches = [RecordBatch(data) for data in self.batches]
+        return next((batch.partition_leader_epoch for batch in reversed(batches) if batch.base_offset < offset), -1)
+
     def epoch_end(self, epoch: int) -> common_pb2.EpochEnd:
         best, end = -1, -1
         for data in self.batches:
@@ -254,6 +258,12 @@ class MemoryNode:
                 except TimeoutError:
                     pass
                 partition = self.cluster.led(self, entry)
+            if entry.last_fetched_epoch >= 0:
+                end = partition.epoch_end(entry.last_fetched_epoch)
+                if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.fetch_offset:
+                    answer.diverging = end
+                    await stream.send(wire.FetchResponse(partitions=[answer]))
+                    return
             records = partition.read(entry.fetch_offset, entry.max_bytes, request.isolation_level)
             answer.records = wish(records) if callable(wish) else records
             answer.high_watermark, answer.last_stable_offset = partition.end, partition.end_for(1)
@@ -280,6 +290,7 @@ class MemoryNode:
                 continue
             if entry.timestamp_ms == -1:
                 told.offset = partition.end_for(request.isolation_level)
+                told.leader_epoch = partition.epoch_before(told.offset)
             elif entry.timestamp_ms == -2:
                 told.offset = partition.start
             else:

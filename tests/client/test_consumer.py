@@ -21,7 +21,7 @@ from tidelog.errors import (
 )
 from tidelog.records import build_batch
 from tidelog.records.record import Record
-from tidelog.types import Codec, Millis, Offset, PartitionIndex, TopicPartition
+from tidelog.types import Codec, EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
 P0 = TopicPartition("orders", PartitionIndex(0))
 
@@ -245,6 +245,35 @@ def test_a_log_cut_below_the_position_is_said_aloud() -> None:
                     await read(consumer, 1)
                 assert caught.value.diverging is not None
                 await consumer.seek(P0, caught.value.diverging.end_offset, leader_epoch=0)
+                assert [record.offset for record in await read(consumer, 6)] == list(range(6, 12))
+
+    run(story())
+
+
+@pytest.mark.parametrize("asked_on", ["a new leader", "an open stream"])
+def test_records_that_others_took_the_place_of_are_said_aloud(asked_on: str) -> None:
+    """An unclean election: the reader has 6 records of epoch 0 and 3 of epoch 1; the new leader has 12 of epoch 0."""
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders")
+            partition = cluster.topics["orders"].partitions[0]
+            fill(cluster, numbered(6))
+            cluster.lead("orders", 0, 1)
+            fill(cluster, numbered(3))
+            async with Consumer(cluster.bootstrap, max_wait_ms=100) as consumer:
+                consumer.assign([P0])
+                await read(consumer, 9)
+                del partition.batches[2:]
+                partition.leader_epoch = 0
+                fill(cluster, numbered(6))
+                partition.leader_epoch = 1
+                if asked_on == "a new leader":
+                    cluster.lead("orders", 0, 0)
+                with pytest.raises(LogTruncated, match="agrees only below offset 6") as caught:
+                    await read(consumer, 1)
+                assert caught.value.diverging == EpochEnd(LeaderEpoch(0), Offset(6))
+                await consumer.seek(P0, 6, leader_epoch=0)
                 assert [record.offset for record in await read(consumer, 6)] == list(range(6, 12))
 
     run(story())

@@ -111,6 +111,11 @@ class Desk:
         at, end = Millis(self.now), Offset(100)
         return self.handle(Fetched(key(partition), number, batches, LeaderEpoch(epoch), end, Offset(0), at))
 
+    def diverged(self, end: EpochEnd) -> list[Effect]:
+        number, at = self.cursor().number, Millis(self.now)
+        epoch, nothing = self.cursor().leader_epoch, Offset(-1)
+        return self.handle(Fetched(key(), number, (), epoch, nothing, Offset(0), at, diverging=end))
+
     def failed(self, error: TidelogError, partition: int = 0) -> list[Effect]:
         return self.handle(Failed(key(partition), self.cursor(partition).number, error, Millis(self.now)))
 
@@ -214,6 +219,79 @@ def test_what_was_read_and_is_gone_is_said_aloud(end: EpochEnd) -> None:
     assert error.diverging == end
     assert opened(desk.handle(Sought(key(), Offset(7), LeaderEpoch(0), Millis(desk.now)))) == [], "checked first"
     assert desk.cursor().doing is Doing.CHECKING
+
+
+def read_in_epochs(desk: Desk) -> None:
+    """The user has 80 records of epoch 1 and 20 of epoch 2; the next fetch is open."""
+    desk.ready(epoch=2)
+    desk.fetched(batch(0, 80, epoch=1), batch(80, 20, epoch=2), epoch=2)
+    desk.consume(100, epoch=2)
+
+
+def test_an_older_epoch_that_ends_behind_the_position_is_no_agreement() -> None:
+    """After an unclean election the new leader never had epoch 2, and epoch 1 up to offset 120: its records from 80 on
+    are others than those that were read."""
+    desk = Desk()
+    read_in_epochs(desk)
+    (check,) = desk.lead(2, epoch=3)
+    assert isinstance(check, CheckEpoch)
+    assert check.epoch == 2
+    effects = desk.handle(EpochChecked(key(), check.number, EpochEnd(LeaderEpoch(1), Offset(120)), Millis(desk.now)))
+    assert opened(effects) == []
+    error = desk.cursor().error
+    assert isinstance(error, LogTruncated)
+    assert error.diverging == EpochEnd(LeaderEpoch(1), Offset(80)), "from there on the records are others"
+
+
+def test_each_fetch_names_the_epoch_before_its_offset() -> None:
+    desk = Desk()
+    (fetch,) = opened(desk.ready(epoch=2))
+    assert (fetch.offset, fetch.last_epoch) == (0, NO_LEADER_EPOCH)
+    (fetch,) = opened(desk.fetched(batch(0, 10, epoch=1), epoch=2))
+    assert (fetch.offset, fetch.last_epoch) == (10, 1)
+
+
+def test_a_fetch_that_diverges_is_a_truncation() -> None:
+    """The leader compares the epoch of the fetch, also where no leader changed since the reader sought there."""
+    desk = Desk()
+    read_in_epochs(desk)
+    desk.diverged(EpochEnd(LeaderEpoch(1), Offset(120)))
+    error = desk.cursor().error
+    assert isinstance(error, LogTruncated)
+    assert error.diverging == EpochEnd(LeaderEpoch(1), Offset(80))
+    (fetch,) = opened(desk.handle(Sought(key(), Offset(80), LeaderEpoch(1), Millis(desk.now)))) or opened(
+        desk.handle(EpochChecked(key(), desk.cursor().number, EpochEnd(LeaderEpoch(1), Offset(120)), Millis(desk.now)))
+    )
+    assert (fetch.offset, fetch.last_epoch) == (80, 1)
+
+
+def test_a_fetch_that_diverges_behind_the_position_is_made_again_from_there() -> None:
+    desk = Desk()
+    desk.ready(epoch=2)
+    desk.fetched(batch(0, 80, epoch=1), epoch=2)
+    desk.consume(80, epoch=1)
+    desk.fetched(batch(80, 20, epoch=2), epoch=2)
+    (fetch,) = opened(desk.diverged(EpochEnd(LeaderEpoch(1), Offset(120))))
+    assert desk.cursor().error is None
+    assert (fetch.offset, fetch.last_epoch) == (80, 1)
+
+
+def test_a_fetch_behind_deleted_epochs_is_made_again_without_a_comparison() -> None:
+    desk = Desk()
+    read_in_epochs(desk)
+    (fetch,) = opened(desk.diverged(EpochEnd(NO_LEADER_EPOCH, Offset(100))))
+    assert desk.cursor().error is None
+    assert (fetch.offset, fetch.last_epoch) == (100, NO_LEADER_EPOCH)
+
+
+def test_a_nearer_node_that_disagrees_leaves_the_decision_to_the_leader() -> None:
+    desk = Desk()
+    read_in_epochs(desk)
+    (fetch,) = opened(hinted(desk))
+    assert fetch.node == 3
+    (fetch,) = opened(desk.diverged(EpochEnd(LeaderEpoch(1), Offset(90))))
+    assert desk.cursor().error is None
+    assert (fetch.node, fetch.offset, fetch.last_epoch, fetch.hint) == (1, 100, 2, False)
 
 
 @pytest.mark.parametrize("log_start", [10, 12])

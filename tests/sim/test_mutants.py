@@ -24,6 +24,7 @@ from tests.sim.mutants import (
     leaders,
     producers,
     quorum,
+    readers,
     transactions,
 )
 from tests.sim.mutants.mutant import Plant, is_caught, told
@@ -43,7 +44,7 @@ def test_there_are_enough_planted_bugs() -> None:
 
 def plants() -> set[Plant]:
     """Every planted bug that is written down, registered or not."""
-    modules = (controller_rules, controllers, disks, followers, leaders, producers, quorum, transactions)
+    modules = (controller_rules, controllers, disks, followers, leaders, producers, quorum, readers, transactions)
     return {
         each
         for module in modules

@@ -21,6 +21,7 @@ from tests.sim import (
     slow_stories,
     stories,
     transaction_stories,
+    truncation_stories,
 )
 from tests.sim.world import Simulation
 
@@ -38,6 +39,7 @@ STORIES = [
     *folder_stories.ALL,
     *slow_stories.ALL,
     *transaction_stories.ALL,
+    *truncation_stories.ALL,
 ]
 
 
@@ -58,6 +60,7 @@ NEED_ONE_VOTER = {
     producer_stories.resend_meets_too_small_a_set,
     reader_stories.reader_of_what_vanishes,
     stories.only_voter_has_not_voted_yet,
+    truncation_stories.older_epoch_ends_behind_the_reader,
     remade_stories.late_registration,
     replication_stories.epochs_that_only_a_follower_has,
     replication_stories.last_member_is_damaged,

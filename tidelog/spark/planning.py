@@ -18,22 +18,24 @@ from tidelog.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """What one task reads: the offsets `start` to `end` - 1 of one partition of one life of a topic."""
+    """What one task reads: the offsets `start` to `end` - 1 of one partition of one life of a topic. planned_epoch: of
+    the last record that was committed when the query was planned; a log without it up to `end` was truncated."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
-    leader_epoch: LeaderEpoch
+    planned_epoch: LeaderEpoch
     start: Offset
     end: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """One partition as the cluster described it: the offsets held, and what the query asks of them (None: no bound)."""
+    """One partition as the cluster described it: the offsets held, the leader epoch of the last record
+    (NO_LEADER_EPOCH where there is none), and what the query asks of them (None: no bound)."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
-    leader_epoch: LeaderEpoch
+    last_epoch: LeaderEpoch
     earliest: Offset
     latest: Offset
     asked_start: Offset | None = None
@@ -64,7 +66,7 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
         )
     start = Offset(min(max(start, bounds.earliest), bounds.latest))
     end = Offset(max(start, min(end, bounds.latest)))
-    return OffsetRange(bounds.topic_partition, bounds.topic_id, bounds.leader_epoch, start, end)
+    return OffsetRange(bounds.topic_partition, bounds.topic_id, bounds.last_epoch, start, end)
 
 
 def split_ranges(
@@ -92,7 +94,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     length = whole.end - whole.start
     borders = [Offset(whole.start + length * index // count) for index in range(count + 1)]
     return [
-        OffsetRange(whole.topic_partition, whole.topic_id, whole.leader_epoch, start, end)
+        OffsetRange(whole.topic_partition, whole.topic_id, whole.planned_epoch, start, end)
         for start, end in pairwise(borders)
     ]
 

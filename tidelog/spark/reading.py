@@ -19,6 +19,7 @@ from tidelog._status import from_proto
 from tidelog._wire import Buffer, FetchResponse
 from tidelog.errors import (
     InconsistentTopicId,
+    LogTruncated,
     OffsetOutOfRange,
     RequestTimedOut,
     Retry,
@@ -27,7 +28,7 @@ from tidelog.errors import (
 )
 from tidelog.records import walk_headers
 from tidelog.spark.planning import OffsetRange
-from tidelog.types import Offset
+from tidelog.types import NO_LEADER_EPOCH, Endpoint, LeaderEpoch, Offset
 from tidelog.v1 import data_pb2
 
 FETCH_WAIT_MS: Final = 500
@@ -60,8 +61,9 @@ class RangeReader(Service):
     async def read(self, wanted: OffsetRange) -> AsyncGenerator[Buffer, None]:
         """The range's batches, in buffers of some `fetch_bytes`.
 
-        Raises OffsetOutOfRange where records aged out since the query was planned, UnknownTopicOrPartition or
-        InconsistentTopicId where the topic was deleted or made again, RequestTimedOut where nothing came in time.
+        Raises OffsetOutOfRange where records aged out since the query was planned, LogTruncated where the log lost some
+        of them, UnknownTopicOrPartition or InconsistentTopicId where the topic was deleted or made again,
+        RequestTimedOut where nothing came in time.
         """
         position = wanted.start
         progress_at = self._clock.monotonic_ms()
@@ -103,6 +105,7 @@ class RangeReader(Service):
                 f"topic {topic!r} now has id {known.topic_id}, the query was planned on {wanted.topic_id}"
             )
         endpoint, partition = self._cluster.view.leader(wanted.topic_partition)
+        await self._ensure_planned(wanted, endpoint, partition.leader_epoch)
         stream: FetchStream = await self._cluster.transport.open_stream(endpoint, methods.DATA_FETCH_STREAM)
         try:
             fetch_id = 0
@@ -122,6 +125,33 @@ class RangeReader(Service):
                         yield piece, position
         finally:
             stream.close()
+
+    async def _ensure_planned(self, wanted: OffsetRange, endpoint: Endpoint, leader_epoch: LeaderEpoch) -> None:
+        """Raise LogTruncated where the log of this leader epoch may hold other records than the query was planned on:
+        it does not know the planned epoch, or ends it within the range. A log that knows no epoch as old has deleted
+        the records by age or size; reading them says so."""
+        if wanted.planned_epoch == NO_LEADER_EPOCH:
+            return
+        question = data_pb2.EpochQuestion(
+            topic_id=wanted.topic_id.bytes,
+            partition=wanted.topic_partition.partition,
+            current_leader_epoch=leader_epoch,
+            leader_epoch=wanted.planned_epoch,
+        )
+        answer = await self._cluster.transport.call(
+            endpoint,
+            methods.DATA_OFFSET_FOR_LEADER_EPOCH,
+            data_pb2.OffsetForLeaderEpochRequest(partitions=[question]),
+            timeout_ms=self._patience_ms,
+        )
+        told = answer.partitions[0]
+        if told.HasField("error"):
+            raise from_proto(told.error)
+        if told.end.end_offset < wanted.end or told.end.epoch not in (wanted.planned_epoch, NO_LEADER_EPOCH):
+            raise LogTruncated(
+                f"planned on records of leader epoch {wanted.planned_epoch}, but the log of leader epoch "
+                f"{leader_epoch} holds epoch {told.end.epoch} up to offset {told.end.end_offset}"
+            )
 
     def _request(self, wanted: OffsetRange, position: Offset, epoch: int, fetch_id: int) -> data_pb2.FetchRequest:
         return data_pb2.FetchRequest(
@@ -164,6 +194,11 @@ def _explained(error: TidelogError, wanted: OffsetRange, position: Offset) -> Ti
         return OffsetOutOfRange(
             f"{what}: records aged out after the query was planned ({error.message}); run it again, "
             'or keep them longer ("retention.ms", "retention.bytes" of the topic)'
+        )
+    if isinstance(error, LogTruncated):
+        return LogTruncated(
+            f"{what}: the log was truncated after the query was planned (an unclean election): {error.message}; run "
+            "the query again to read what is committed now"
         )
     if isinstance(error, InconsistentTopicId | UnknownTopicOrPartition):
         return type(error)(

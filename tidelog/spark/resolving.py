@@ -23,14 +23,15 @@ async def resolve(options: SourceOptions) -> list[OffsetRange]:
         topics = await _topics(admin, options)
         partitions = _partitions(topics, options)
         earliest = await admin.list_offsets(partitions, "earliest")
-        latest = await admin.list_offsets(partitions, "latest")
+        ends_there = await admin.end_positions(partitions)
+        latest = {one: position.end_offset for one, position in ends_there.items()}
         starts = await _asked(admin, options.starting, partitions, latest, "starting", options.past_the_last_is_latest)
         ends = await _asked(admin, options.ending, partitions, latest, "ending", past_the_last_is_latest=True)
     bounds = [
         PartitionBounds(
             topic_partition=one,
             topic_id=topics[one.topic].topic_id,
-            leader_epoch=topics[one.topic].partitions[one.partition].leader_epoch,
+            last_epoch=ends_there[one].epoch,
             earliest=earliest[one],
             latest=latest[one],
             asked_start=starts.get(one),

@@ -602,7 +602,7 @@ class ListedOffset(_message.Message):
     timestamp_ms: _builtins.int
     """timestamp of that record; -1 for earliest and latest"""
     leader_epoch: _builtins.int
-    """epoch of that record; -1 unknown"""
+    """epoch of that record, for latest of the record before it; -1 unknown"""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """absent where all went well"""

@@ -23,8 +23,19 @@ from tests.sim import (
     replication_stories,
     stories,
     transaction_stories,
+    truncation_stories,
 )
-from tests.sim.mutants import controller_rules, controllers, disks, followers, leaders, producers, quorum, transactions
+from tests.sim.mutants import (
+    controller_rules,
+    controllers,
+    disks,
+    followers,
+    leaders,
+    producers,
+    quorum,
+    readers,
+    transactions,
+)
 from tests.sim.mutants.mutant import Mutant
 
 MIXED: Final = "is not what was committed there before"
@@ -589,6 +600,13 @@ MUTANTS: Final = (
         "producers",
         producer_stories.many_callers_at_once,
         "which was sent later",
+    ),
+    # readers
+    Mutant(
+        readers.an_epoch_end_counts_by_its_offset_alone,
+        "KIP-320",
+        truncation_stories.older_epoch_ends_behind_the_reader,
+        "the reader at 10 was given",
     ),
     # the quorum
     Mutant(

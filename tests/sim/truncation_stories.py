@@ -1,0 +1,84 @@
+"""What readers are told when the records that they have read are gone: real consumers over unclean elections."""
+
+from __future__ import annotations
+
+from tests.sim.clock import SimClock
+from tests.sim.replication_stories import away_from_the_voter
+from tests.sim.stories import TOPIC, committed, end, epoch, fenced, leads, write
+from tests.sim.workload import Client
+from tests.sim.world import Simulation
+from tidelog.consumer import Consumer, ConsumerRecord
+from tidelog.errors import LogTruncated
+from tidelog.types import EpochEnd, Offset
+
+
+def consumer_of(sim: Simulation, client: Client, p: int) -> Consumer:
+    """The real consumer, at the start of the partition."""
+    consumer = Consumer(
+        [str(endpoint) for endpoint in client.bootstrap],
+        max_wait_ms=50,
+        transport=client.transport,
+        clock=SimClock(client.loop),
+        rng=client.rng,
+    )
+
+    async def begin() -> None:
+        await consumer.start()
+        consumer.assign([(TOPIC, p)])
+
+    task = client.start(begin(), "begins to read")
+    sim.run_until(task.done, within=1, what="the consumer has started")
+    return consumer
+
+
+async def read_to(consumer: Consumer, offset: int) -> list[ConsumerRecord]:
+    found: list[ConsumerRecord] = []
+    while not found or found[-1].offset < offset - 1:
+        found += await consumer.poll()
+    return found
+
+
+def older_epoch_ends_behind_the_reader(sim: Simulation) -> None:
+    """KIP-320: a leader that is cut off takes 4 records more in its epoch, where the next leader writes 2 in another.
+    These are read. Then an unclean election lets the first one lead: it ends its own, older epoch behind the reader.
+    The reader is told so, rather than given the two records that lie there; from where the logs agree it reads on."""
+    sim.start(nodes=4, min_insync=1, partitions=12)
+    p, (old, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 8)
+    sim.run_until(lambda: all(end(sim, node, p) == 8 for node in others), what="the followers have them")
+    older = epoch(sim, old, p)
+    sim.cut(old)
+    write(sim, p, "alone ", 4, acks="1", asking=(old,))
+    sim.run_until(lambda: any(leads(sim, node, p) for node in others), what="another leads")
+    write(sim, p, "b", 2, asking=tuple(others))
+    sim.run_until(lambda: committed(sim, p) == 10, what="they are committed")
+    client = sim.client()
+    consumer = consumer_of(sim, client, p)
+    reading = client.start(read_to(consumer, 10), "reads")
+    sim.run_until(reading.done, within=10, what="the reader has read it all")
+    for node in others:
+        sim.kill(node)
+    sim.run_until(lambda: all(fenced(sim, node) for node in others), what="the others are fenced")
+    sim.heal(old)
+    sim.run_until(lambda: not fenced(sim, old), what="the first leader is back")
+    sim.checkers.forgive(sim.partition(TOPIC, p).key, 8)
+    sim.elect(TOPIC, p, unclean=True)
+    sim.run_until(lambda: leads(sim, old, p), what="it leads uncleanly")
+    assert end(sim, old, p) == 12
+    reading = client.start(read_to(consumer, 12), "reads on")
+    sim.run_until(reading.done, within=10, what="the reader goes on or is told why not")
+    told = reading.exception()
+    assert isinstance(told, LogTruncated), f"the reader at 10 was given {reading.result()[0].value!r}"
+    assert told.diverging == EpochEnd(older, Offset(8)), f"the logs agree up to {told.diverging}"
+
+    async def again() -> list[ConsumerRecord]:
+        await consumer.seek((TOPIC, p), Offset(8), leader_epoch=older)
+        return await read_to(consumer, 12)
+
+    reading = client.start(again(), "reads on from there")
+    sim.run_until(reading.done, within=10, what="the reader has what is there now")
+    assert [record.value for record in reading.result()] == [b"alone %d" % number for number in range(4)]
+    sim.must_heal(lossy=True)
+
+
+ALL = (older_epoch_ends_behind_the_reader,)

@@ -1,0 +1,96 @@
+"""A task reads the records that its query was planned on, or fails: a log that was truncated meanwhile holds others.
+
+Spark itself is not needed: what it calls on the driver and in a task runs against a cluster in memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pytest
+
+from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
+from tidelog.errors import LogTruncated
+from tidelog.records import build_batch, iter_batches
+from tidelog.records.record import Record
+from tidelog.spark.options import parse_options
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.reading import RangeReader
+from tidelog.spark.resolving import resolve
+from tidelog.types import Millis, Offset
+
+
+def fill(cluster: MemoryCluster, *values: str) -> None:
+    for value in values:
+        records = [Record(Offset(0), Millis(1), None, value.encode())]
+        cluster.topics["orders"].partitions[0].append(build_batch(records))
+
+
+async def planned(cluster: MemoryCluster) -> list[OffsetRange]:
+    options = {"tidelog.bootstrap.servers": cluster.bootstrap, "subscribe": "orders", "maxRecordsPerPartition": "6"}
+    return await resolve(parse_options(options))
+
+
+async def task(cluster: MemoryCluster, wanted: OffsetRange) -> list[bytes | None]:
+    found: list[Record] = []
+    async with (
+        RangeReader(cluster.bootstrap, fetch_bytes=1_000, patience_ms=3_000) as reader,
+        aclosing(reader.read(wanted)) as pieces,
+    ):
+        async for piece in pieces:
+            found += [record for batch in iter_batches(piece) for record in batch.records()]
+    return [record.value for record in found if wanted.start <= record.offset < wanted.end]
+
+
+def test_a_task_after_an_unclean_election_fails_instead_of_reading_other_records() -> None:
+    """Planned on 6 records of epoch 0 and 3 of epoch 1. The next leader has 12 of epoch 0, the last 6 others."""
+
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders")
+            partition = cluster.topics["orders"].partitions[0]
+            fill(cluster, *"abcdef")
+            cluster.lead("orders", 0, 1)
+            fill(cluster, *"ghi")
+            first, second = await planned(cluster)
+            assert (first.start, first.end, second.start, second.end) == (0, 4, 4, 9)
+            assert await task(cluster, first) == [b"a", b"b", b"c", b"d"]
+            del partition.batches[6:]
+            partition.leader_epoch = 0
+            fill(cluster, *"mnopqr")
+            partition.leader_epoch = 1
+            cluster.lead("orders", 0, 0)
+            with pytest.raises(LogTruncated, match=r"reading offsets 4 to 9.*truncated after the query was planned"):
+                await task(cluster, second)
+
+    run(story())
+
+
+def test_a_task_after_a_cut_below_its_end_fails_and_one_below_the_cut_reads() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders")
+            fill(cluster, *"abcdefghi")
+            first, second = await planned(cluster)
+            del cluster.topics["orders"].partitions[0].batches[6:]
+            cluster.lead("orders", 0, 1)
+            fill(cluster, *"xyz")
+            assert await task(cluster, first) == [b"a", b"b", b"c", b"d"]
+            with pytest.raises(LogTruncated):
+                await task(cluster, second)
+
+    run(story())
+
+
+def test_a_new_leader_that_lost_nothing_is_read_also_where_the_planned_one_wrote_nothing() -> None:
+    async def story() -> None:
+        async with memory_cluster(2) as cluster:
+            cluster.create("orders")
+            fill(cluster, *"abcdef")
+            cluster.lead("orders", 0, 1)  # writes nothing
+            (only,) = await planned(cluster)
+            cluster.lead("orders", 0, 0)
+            fill(cluster, *"xyz")
+            assert await task(cluster, only) == [letter.encode() for letter in "abcdef"]
+
+    run(story())
