@@ -56,7 +56,8 @@ class Transport(Protocol):
         ...
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
-        """Open a stream. A node that cannot be reached shows up as ConnectionFailed here or at the first receive."""
+        """Open a stream. A node that cannot be reached shows up as ConnectionFailed here or at the first receive; the
+        error of a node that refuses the stream at once, too."""
         ...
 
     async def close(self) -> None:

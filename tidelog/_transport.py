@@ -75,7 +75,8 @@ class GrpcTransport:
         return answer
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> GrpcStream[Request, Answer]:
-        """Open a stream and wait until the node is reached. Raises ConnectionFailed where it is not."""
+        """Open a stream and wait until the node is reached. Raises ConnectionFailed where it is not, and the error of a
+        node that refuses the stream where that has come by then; else `receive` and `send` raise it."""
         assert method.kind is Kind.STREAM, f"{method} is not a stream"
         invoke = self._callables.get((to, method.path)) or self._make_callable(to, method)
         stream: GrpcStream[Request, Answer] = GrpcStream(invoke(), to, method)
@@ -127,7 +128,8 @@ class GrpcStream(Generic[Request, Answer]):
         self._method = method
 
     async def wait_connected(self) -> None:
-        """Return once the connection stands. Raises ConnectionFailed where it cannot be made."""
+        """Return once the connection stands. Raises ConnectionFailed where it cannot be made, and the node's error
+        where the call is over by then."""
         try:
             await self._call.wait_for_connection()
         except grpc.aio.AioRpcError as error:

@@ -16,7 +16,7 @@ from node.grpc_server import GrpcServer
 from node.grpc_transport import GrpcTransport
 from node.transport import Caller
 from tidelog import _wire as wire
-from tidelog._status import from_rpc_error
+from tidelog._status import DETAILS_KEY, from_rpc_error, to_details
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -150,16 +150,54 @@ def test_errors_arrive_as_themselves() -> None:
             with pytest.raises(NotLeaderOrFollower, match="orders-3 is led by node 1") as caught:
                 await at.transport.call(at.address, methods.DATA_PRODUCE, produce(b"", acks=1), timeout_ms=PATIENCE_MS)
             assert caught.value.leader == ELSEWHERE
+            with pytest.raises(NotLeaderOrFollower) as caught:  # at once: it may come while the stream is being opened
+                stream = await at.transport.open_stream(at.address, methods.DATA_FETCH_STREAM)
+                await stream.receive()
+            assert caught.value.leader == ELSEWHERE
+            offsets = data_pb2.ListOffsetsRequest()
+            with pytest.raises(UnsupportedVersion, match="asked by client"):
+                await at.transport.call(at.address, methods.DATA_LIST_OFFSETS, offsets, timeout_ms=PATIENCE_MS)
+            assert ("Data.Produce", "NOT_LEADER_OR_FOLLOWER") in at.meter.seen
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_is_refused_later_says_so_to_who_receives_and_who_sends() -> None:
+    class RefusesTheFirst(EchoData):
+        async def fetch_stream(self, stream: Any, caller: Caller) -> None:
+            await stream.receive()
+            raise NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE)
+
+    async def story() -> None:
+        async with serving(RefusesTheFirst()) as at:
             stream = await at.transport.open_stream(at.address, methods.DATA_FETCH_STREAM)
+            await stream.send(data_pb2.FetchRequest())
             with pytest.raises(NotLeaderOrFollower) as caught:
                 await stream.receive()
             assert caught.value.leader == ELSEWHERE
             with pytest.raises(NotLeaderOrFollower):
                 await stream.send(data_pb2.FetchRequest())
-            offsets = data_pb2.ListOffsetsRequest()
-            with pytest.raises(UnsupportedVersion, match="asked by client"):
-                await at.transport.call(at.address, methods.DATA_LIST_OFFSETS, offsets, timeout_ms=PATIENCE_MS)
-            assert ("Data.Produce", "NOT_LEADER_OR_FOLLOWER") in at.meter.seen
+
+    asyncio.run(story())
+
+
+def test_a_refusal_that_comes_while_a_stream_is_opened_is_raised_there() -> None:
+    """The call is over before its connection was waited for: what the node said is not lost."""
+
+    class Refused:
+        async def wait_for_connection(self) -> None:
+            details = to_details(NotLeaderOrFollower("orders-3 is led by node 1", leader=ELSEWHERE))
+            trailing = grpc.aio.Metadata((DETAILS_KEY, details))
+            raise grpc.aio.AioRpcError(grpc.StatusCode.FAILED_PRECONDITION, grpc.aio.Metadata(), trailing)
+
+    class Refusing(GrpcTransport):
+        def _make_callable(self, to: Endpoint, method: Any) -> Any:
+            return Refused
+
+    async def story() -> None:
+        with pytest.raises(NotLeaderOrFollower, match="orders-3 is led by node 1") as caught:
+            await Refusing().open_stream(LOOPBACK, methods.DATA_FETCH_STREAM)
+        assert caught.value.leader == ELSEWHERE
 
     asyncio.run(story())
 
