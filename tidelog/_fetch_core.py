@@ -451,9 +451,10 @@ class FetchCore:
                 continue
             cursor.batches.append(batch)
             cursor.buffered += batch.size
-            if batch.partition_leader_epoch != cursor.ahead_epoch:
-                cursor.epochs.append(EpochStart(batch.partition_leader_epoch, max(batch.base_offset, cursor.ahead)))
-            cursor.ahead, cursor.ahead_epoch = batch.next_offset, batch.partition_leader_epoch
+            epoch = plausible_epoch(batch, cursor.ahead_epoch, event.leader_epoch)
+            if epoch not in (cursor.ahead_epoch, NO_LEADER_EPOCH):
+                cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
+            cursor.ahead, cursor.ahead_epoch = batch.next_offset, epoch
         if cursor.has_data:
             effects.append(Ready())
 
@@ -584,6 +585,13 @@ class FetchCore:
         if not cursor.leader_sought:
             cursor.leader_sought = True
             effects.append(FindLeader(cursor.topic_partition))
+
+
+def plausible_epoch(batch: RecordBatch, before: LeaderEpoch, leader_epoch: LeaderEpoch) -> LeaderEpoch:
+    """The leader epoch of a batch behind a record of epoch `before`, read in `leader_epoch`. NO_LEADER_EPOCH where it
+    lies outside these: the checksum does not cover it, and a position must not be judged by a damaged one."""
+    epoch = batch.partition_leader_epoch
+    return epoch if before <= epoch <= leader_epoch else NO_LEADER_EPOCH
 
 
 def _jump(cursor: Cursor, error: OffsetOutOfRange, where: Where) -> None:

@@ -105,6 +105,7 @@ class Service:
             self._tasks = None
             self._closed = True
             cluster.end(self._unusable())
+            self._on_end()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Start a task that ends with the client at the latest."""
@@ -119,3 +120,6 @@ class Service:
 
     def _on_defect(self) -> None:
         """Tell everybody who waits; `_defect` says what it was."""
+
+    def _on_end(self) -> None:
+        """The background tasks have ended: by `close`, by a defect, or since the event loop ends without either."""

@@ -35,6 +35,7 @@ from tidelog._fetch_core import (
     Taken,
     Ticked,
     Where,
+    plausible_epoch,
 )
 from tidelog._fetch_stream import FetchStream
 from tidelog._isolation import hide_aborted, isolation_of
@@ -302,7 +303,8 @@ class Consumer(Service):
         if records and records[0].offset < start:
             records = [record for record in records if record.offset >= start]
         cursor.records, cursor.at = records, 0
-        cursor.records_end, cursor.records_epoch = batch.next_offset, batch.partition_leader_epoch
+        cursor.records_end = batch.next_offset
+        cursor.records_epoch = plausible_epoch(batch, cursor.position_epoch, cursor.leader_epoch)
         if not records:
             self._moved(cursor, batch.next_offset)
         self._handle(Taken(cursor.topic_partition, self._clock.monotonic_ms()))

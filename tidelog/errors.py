@@ -614,4 +614,5 @@ class LogTruncated(TidelogError, code=1011, kafka_name=None, status="DATA_LOSS",
     replicas lost their memory, the log was cut below the consumer's position (KIP-320)."""
 
     diverging: EpochEnd | None = None
-    """The last epoch that the log and the consumer have in common, and where it ends: seek there to go on."""
+    """The last epoch that the log and the consumer may have in common, and up to where, at most, they agree: seek there
+    with that epoch to go on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from random import Random
@@ -57,6 +58,7 @@ from tidelog._producer_events import (
     Ticked,
 )
 from tidelog._service import Service
+from tidelog._unsent import warn_of_unsent
 from tidelog.delivery import Delivery, SendResult
 from tidelog.errors import (
     BufferExhausted,
@@ -228,6 +230,7 @@ class Producer(Service):
             resend_unknown=on_unknown == "resend",
         )
         self._core = ProducerCore(policy, self._rng)
+        weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped without ending its tasks
         self._routes: dict[str, _Route] = {}
         self._views: dict[str, TopicView] = {}
         self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
@@ -628,6 +631,10 @@ class Producer(Service):
 
     def _on_defect(self) -> None:
         self._abandon(f"the producer ended by a defect ({self._defect!r})")
+
+    def _on_end(self) -> None:
+        warn_of_unsent(self._core)
+        self._abandon("the event loop of the producer ended")
 
     # --- what the streams report --------------------------------------------------------------------------------
 

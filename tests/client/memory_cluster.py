@@ -7,8 +7,8 @@ refuse, to keep silent, to break a stream before or after the append, to stop an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
@@ -18,7 +18,7 @@ from node.transport import Caller
 from tests.client.producer_states import ProducerStates
 from tidelog import _methods as methods
 from tidelog import _wire as wire
-from tidelog._real import RealClock
+from tidelog._real import LoopThread, RealClock
 from tidelog._status import to_proto
 from tidelog.errors import (
     FencedLeaderEpoch,
@@ -466,3 +466,16 @@ async def memory_cluster(nodes: int = 1) -> AsyncIterator[MemoryCluster]:
     finally:
         for node in cluster.nodes:
             await node.stop()
+
+
+@contextmanager
+def cluster_in_a_thread() -> Iterator[MemoryCluster]:
+    """Two nodes on a loop in a thread of their own: for callers without a loop, and for other processes."""
+    thread = LoopThread("memory cluster")
+    context = memory_cluster(2)
+    try:
+        cluster = thread.run(context.__aenter__())
+        yield cluster
+        thread.run(context.__aexit__(None, None, None))
+    finally:
+        thread.stop()

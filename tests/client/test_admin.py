@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
@@ -12,8 +10,7 @@ from uuid import UUID
 import pytest
 
 import tidelog.sync
-from tests.client.memory_cluster import MemoryCluster, memory_cluster, run, start
-from tidelog._real import LoopThread
+from tests.client.memory_cluster import cluster_in_a_thread, memory_cluster, run, start
 from tidelog.admin import Admin
 from tidelog.errors import (
     ConnectionFailed,
@@ -113,18 +110,6 @@ def test_nodes_of_two_clusters_are_not_mixed() -> None:
                     await producer._cluster.refresh("orders")
 
     run(story())
-
-
-@contextmanager
-def cluster_in_a_thread() -> Iterator[MemoryCluster]:
-    thread = LoopThread("memory cluster")
-    context = memory_cluster(2)
-    try:
-        cluster = thread.run(context.__aenter__())
-        yield cluster
-        thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.stop()
 
 
 def test_programs_without_asyncio_do_the_same() -> None:

@@ -7,31 +7,17 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.client.memory_cluster import MemoryCluster, memory_cluster
+from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import __version__
-from tidelog._real import LoopThread
 from tidelog._status import to_proto
 from tidelog.cli import main, records
 from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
 from tidelog.v1 import admin_pb2
-
-
-@contextmanager
-def cluster_in_a_thread() -> Iterator[MemoryCluster]:
-    thread = LoopThread("memory cluster")
-    context = memory_cluster(2)
-    try:
-        cluster = thread.run(context.__aenter__())
-        yield cluster
-        thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.stop()
 
 
 @pytest.fixture
@@ -82,6 +68,41 @@ def test_topics_from_creation_to_deletion(cluster: MemoryCluster, tidelog: Termi
     assert tidelog("topic", "delete", "orders", "--json") == 0
     assert tidelog("topic", "describe", "orders") == 1
     assert "there is no topic 'orders'" in tidelog.err
+
+
+LARGE = "9" * 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("consume", "orders", "-p", "0", "--offset", LARGE), f"offset {LARGE} lies above the end"),
+        (("consume", "orders", "-p", "0", "--offset", "-1"), "offset -1 cannot be"),
+        (("consume", "orders", "-p", LARGE), f"partition {LARGE}: the topic has"),
+        (("consume", "orders", "--max", LARGE), ""),
+        (("produce", "orders", "-p", LARGE), f"partition {LARGE} does not exist"),
+        (("produce", "orders", "-p", "-1"), "partition -1 does not exist"),
+        (("produce", "or/ders"), "the topic name 'or/ders' is not allowed"),
+        (("topic", "create", "new", "-p", LARGE), f"partitions={LARGE}"),
+        (("topic", "create", "new", "-r", LARGE), f"replication_factor={LARGE}"),
+        (("topic", "create", "\udcff"), "is not allowed"),
+        (("topic", "create", "new", "-c", "key=\udcff"), "UTF-8 cannot write it"),
+        (("topic", "describe", "or/ders"), "the topic name 'or/ders' is not allowed"),
+        (("node", "safe-to-restart", LARGE), f"node_id={LARGE}"),
+        (("partition", "elect", f"orders-{LARGE}"), f"partition {LARGE} does not exist"),
+        (("partition", "reassign", "orders-0", "-r", LARGE), f"a replica={LARGE}"),
+        (("cluster", "remove-voter", LARGE), f"node_id={LARGE}"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_one_sentence(
+    cluster: MemoryCluster, tidelog: Terminal, arguments: tuple[str, ...], says: str
+) -> None:
+    cluster.create("orders")
+    code = tidelog(*arguments, typed=b"line\n")
+    assert code == (1 if says else 0)
+    assert says in tidelog.err
+    assert "Traceback" not in tidelog.err
+    assert tidelog.err.count("\n") <= 2
 
 
 def test_lines_go_in_and_come_out(cluster: MemoryCluster, tidelog: Terminal) -> None:

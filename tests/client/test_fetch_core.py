@@ -284,6 +284,19 @@ def test_a_fetch_behind_deleted_epochs_is_made_again_without_a_comparison() -> N
     assert (fetch.offset, fetch.last_epoch) == (100, NO_LEADER_EPOCH)
 
 
+@pytest.mark.parametrize("epoch", [0, 3, 1 << 30])
+def test_an_epoch_that_cannot_be_is_not_compared(epoch: int) -> None:
+    """The checksum of a batch does not cover its epoch: one that goes back, or lies above the leader's, is damaged."""
+    desk = Desk()
+    desk.ready(epoch=2)
+    desk.fetched(batch(0, 10, epoch=1), epoch=2)
+    (fetch,) = opened([*desk.consume(10, epoch=1), *desk.fetched(batch(10, 5, epoch=epoch), epoch=2)])
+    assert (fetch.offset, fetch.last_epoch) == (15, NO_LEADER_EPOCH)
+    desk.consume(15, epoch=1)
+    (fetch,) = opened(desk.fetched(batch(15, 5, epoch=2), epoch=2))
+    assert (fetch.offset, fetch.last_epoch) == (20, 2)
+
+
 def test_a_nearer_node_that_disagrees_leaves_the_decision_to_the_leader() -> None:
     desk = Desk()
     read_in_epochs(desk)
