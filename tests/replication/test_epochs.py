@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from replication.epochs import common_end, divergence, end_of_epoch
+from replication.epochs import common_end, divergence, end_of_epoch, epoch_before
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
 
 Log = list[int]
@@ -80,3 +80,9 @@ def test_where_an_epoch_ends(log: Log, epoch: int) -> None:
         assert found is None
     else:
         assert found == EpochEnd(LeaderEpoch(log[offsets[-1]]), Offset(offsets[-1] + 1))
+
+
+def test_the_epoch_of_the_record_before_an_offset() -> None:
+    history = [EpochStart(LeaderEpoch(1), Offset(5)), EpochStart(LeaderEpoch(4), Offset(9))]
+    assert [epoch_before(history, Offset(offset)) for offset in (0, 5, 6, 9, 10, 99)] == [-1, -1, 1, 1, 4, 4]
+    assert epoch_before([], Offset(3)) == -1
