@@ -262,6 +262,7 @@ class DataFolder:
             log = self.logs.get(tp)
             loaded_bytes += 0 if log is None else log.size
             progress(LoadProgress(self.path, str(tp), number, len(wanted), loaded_bytes))
+        self._guard("writing checkpoints", lambda: self.claims.bound_watermarks(self.logs.values()))
         if only is None:
             self._find_missing()
         return dict(self.logs)

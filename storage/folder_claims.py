@@ -82,15 +82,15 @@ class FolderClaims:
     # --- one log --------------------------------------------------------------------------------------------------
 
     def lowering(self, log: CutLog, offset: Offset) -> Callable[[], None]:
-        """Nothing at or above `offset` is to be claimed as durable or held, nor that the log starts behind its start (a
-        full disk refused that, and the file may say so). Returns what makes that durable, for any thread, which raises
-        OSError. Raises OSError."""
+        """Nothing at or above `offset` is to be claimed as durable, held or committed, nor that the log starts behind
+        its start (a full disk refused that, and the file may say so). Returns what makes that durable, for any thread,
+        which raises OSError. Raises OSError."""
         tp = log.topic_partition
         sync_mark = self.marks.lowering(PartitionKey(log.topic_id, tp.partition), offset)
         writes = []
         if self._log_starts.may_claim(tp) > log.log_start_offset:
             writes.append(self.starting(tp, log.log_start_offset))
-        for checkpoint in (self._recovery_points, self._cleaned, self._cleaning):
+        for checkpoint in (self._recovery_points, self._high_watermarks, self._cleaned, self._cleaning):
             if checkpoint.may_claim(tp) > offset:
                 claimed = checkpoint.claimed
                 writes.append(_writing(checkpoint, {**claimed, tp: min(offset, claimed.get(tp, offset))}))
@@ -116,6 +116,15 @@ class FolderClaims:
             write()
 
         return make_durable
+
+    def bound_watermarks(self, logs: Collection[Log]) -> None:
+        """Make durable that no watermark lies above the end of its log, where recovery has cut one: what is fetched in
+        place of the lost records need not be committed. Raises OSError."""
+        claimed = self._high_watermarks.claimed
+        bounded = {log.topic_partition: log.high_watermark for log in logs}
+        lower = {tp: offset for tp, offset in bounded.items() if offset < claimed.get(tp, 0)}
+        if lower:
+            _write_now(self._high_watermarks, {**claimed, **lower})
 
     def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
         """The log starts at `offset` now. Returns what makes that durable, as `lowering`."""
@@ -181,9 +190,10 @@ class FolderClaims:
         starts = {**self._log_starts.claimed}
         for log in logs:
             tp = log.topic_partition
-            marks[tp] = log.high_watermark
             if log.cut is not None:
+                marks[tp] = self._high_watermarks.claimed.get(tp, Offset(0))
                 continue
+            marks[tp] = log.high_watermark
             if log.damage is None:
                 points[tp] = log.recovery_point
             if log.log_start_offset > log.segments[0].base_offset or starts.get(tp, 0) != 0:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from storage.fake_disk import SimulatedCrash
-from tests.storage.workbench import NOW, SMALL, Bench, stamped
+from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, EpochStart, LeaderEpoch, Offset
 
@@ -146,6 +146,75 @@ def test_the_checkpoint_says_100_when_the_log_was_cut_to_80() -> None:
         assert found[:80] == [b"old %03d" % i for i in range(80)]
         assert found[80:] == [b"new %03d" % i for i in range(80, 80 + len(found[80:]))]
         assert bench.log.held == bench.log.log_end_offset
+
+
+def test_the_watermark_of_a_cut_log_does_not_come_back() -> None:
+    """80 are committed and written down as such. An unclean leader has 40: the log is cut there and fetches 50 others,
+    of which nothing is known to be committed when the process is killed. It starts with 40 at most."""
+    bench = filled(90)
+    bench.log.advance_high_watermark(Offset(80))
+    bench.folder.write_checkpoints()
+    bench.log.truncate_to(Offset(40))
+    bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(40, 90)))
+    bench.commit()
+    log = bench.kill()
+    assert (log.log_end_offset, log.high_watermark) == (90, 40)
+
+
+def test_the_watermark_of_an_emptied_log_does_not_come_back() -> None:
+    bench = filled(90)
+    bench.log.advance_high_watermark(Offset(80))
+    bench.folder.write_checkpoints()
+    bench.log.truncate_fully_and_start_at(Offset(10))
+    bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(10, 90)))
+    bench.commit()
+    log = bench.kill()
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (10, 90, 10)
+
+
+def test_a_checkpoint_that_is_written_during_a_cut_leaves_the_lowered_watermark() -> None:
+    """Between the beginning of a cut and its end the log in memory still has its old watermark."""
+    executor = Deferred()
+    bench = Bench(executor=executor)
+    filled_deferred(bench, executor, 90)
+    bench.log.advance_high_watermark(Offset(80))
+    bench.folder.write_checkpoints()
+    executor.run_all()
+    ticket = bench.log.begin_cut(Offset(40))
+    assert ticket is not None
+    bench.folder.commit.cut(bench.log, ticket, lambda error: None)
+    bench.folder.stirred(bench.log)
+    bench.folder.write_checkpoints()
+    executor.run_all()
+    bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(40, 90)))
+    bench.commit()
+    executor.run_all()
+    assert bench.kill().high_watermark == 40
+
+
+def filled_deferred(bench: Bench, executor: Deferred, upto: int) -> None:
+    bench.follow(*(stamped(i, b"old %03d" % i, epoch=1) for i in range(upto)))
+    bench.commit()
+    executor.run_all()
+
+
+def test_the_watermark_of_a_lost_tail_does_not_come_back() -> None:
+    """Records that were not durable went with the power; the log fetches others in their place, of an unclean leader.
+    What the file says of the lost ones does not count for those."""
+    found = []
+    for seed in range(15):
+        executor = Deferred()
+        bench = Bench(executor=executor)
+        filled_deferred(bench, executor, 40)
+        bench.follow(*(stamped(i, b"lost %03d" % i, epoch=1) for i in range(40, 90)))
+        bench.log.advance_high_watermark(Offset(80))
+        bench.folder.claims.write([bench.log])
+        left = bench.crash(seed).log_end_offset
+        executor.waiting.clear()
+        bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(left, 90)))
+        assert bench.kill().high_watermark == min(left, 80)
+        found.append(left)
+    assert min(found) < 80
 
 
 def test_cut_epochs_do_not_come_back() -> None:
