@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from storage.log import Log
 from tests.sim.checkers import ReadableLog
-from tests.sim.stories import TOPIC, end, fenced, leads, old_epoch_reaches_one_follower, write
+from tests.sim.controller_stories import on_two_nodes
+from tests.sim.stories import TOPIC, end, fenced, held, leads, old_epoch_reaches_one_follower, write
 from tests.sim.world import Simulation
 
 
@@ -38,4 +39,40 @@ def elected_in_the_middle_of_a_cut(sim: Simulation) -> None:
     sim.must_heal()
 
 
-ALL = [elected_in_the_middle_of_a_cut]
+def watermark_of_what_was_cut(sim: Simulation) -> None:
+    """A leader alone commits up to 80, and its checkpoint says so. Uncleanly elected, the other replica has 40; the
+    first one is cut there, fetches 50 records that nothing has committed, and is killed. When it starts, none of those
+    counts as committed."""
+    leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
+    write(sim, 0, "a", 40)
+    sim.run_until(lambda: held(sim, follower, 0) == 40, what="the follower has the first records")
+    sim.kill(follower)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
+    write(sim, 0, "lost ", 40)
+    sim.run_for(6)  # its checkpoint is written every 5 seconds
+    sim.kill(leader)
+    sim.run_until(lambda: fenced(sim, leader), what="the leader is fenced")
+    sim.alter_topic(TOPIC, min_insync_replicas="2")
+    sim.restart(follower)
+    sim.run_until(lambda: leads(sim, follower, 0), what="the follower leads")
+    client = sim.client()
+    for number in range(50):
+        sim.produce(TOPIC, f"b{number}".encode(), acks="1", client=client)
+    sim.run_until(lambda: held(sim, follower, 0) == 90, what="it has 50 more")
+    proposals = sim.hold("Controller.AlterPartition", source=follower)
+    sim.restart(leader)
+    sim.run_until(lambda: not fenced(sim, leader), what="the first one is there")
+    sim.run_until(lambda: held(sim, leader, 0) == 90, what="it was cut, and has them too")
+    assert sim.log(leader, TOPIC).high_watermark == 40
+    sim.kill(leader)
+    sim.cut_link(leader, follower)
+    sim.restart(leader)
+    sim.run_until(lambda: sim.replica(leader, TOPIC) is not None, what="it is there again")
+    watermark = sim.log(leader, TOPIC).high_watermark
+    assert watermark <= 40, f"a watermark of {watermark} came back with the log"
+    sim.heal_link(leader, follower)
+    proposals.release()
+    sim.must_heal(lossy=True)
+
+
+ALL = [elected_in_the_middle_of_a_cut, watermark_of_what_was_cut]

@@ -49,6 +49,7 @@ NEED_ONE_VOTER = {
     controller_stories.unclean_election,
     controller_stories.unclean_election_without_anybody,
     cut_stories.elected_in_the_middle_of_a_cut,
+    cut_stories.watermark_of_what_was_cut,
     log_stories.cut_below_what_the_checkpoint_says,
     log_stories.cut_of_messages_without_epochs,
     log_stories.leader_begins_again_in_its_epoch,

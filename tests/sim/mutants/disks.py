@@ -114,6 +114,20 @@ def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
     patch.setattr(folder_claims.FolderClaims, "lowering", lowering)
 
 
+def a_cut_leaves_the_watermark(patch: Patch) -> None:
+    """A log is cut; the file of high watermarks says what it said, until it is written for another reason."""
+
+    def lowering(self: Any, log: Any, offset: Any) -> Any:
+        watermarks, self._high_watermarks = self._high_watermarks, self._recovery_points
+        try:
+            return lower(self, log, offset)
+        finally:
+            self._high_watermarks = watermarks
+
+    lower = folder_claims.FolderClaims.lowering
+    patch.setattr(folder_claims.FolderClaims, "lowering", lowering)
+
+
 def epochs_are_written_behind_the_bytes(patch: Patch) -> None:
     """The epochs of messages that hold none reach their file with the next flush, not before the messages."""
 
