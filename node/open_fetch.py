@@ -26,6 +26,7 @@ from node.replica_config import ReplicaConfig
 from node.transport import Caller
 from replication.leader_events import Session
 from storage.isolation import FetchIsolation
+from storage.log_reader import LogRead
 from tidelog._wire import PartitionFetched
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
@@ -90,6 +91,12 @@ class OpenFetch:
     def is_due(self, now: Millis) -> bool:
         """Is it to be answered with whatever there is? A follower's is by `answer_anyway` alone."""
         return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
+
+    def is_filled_by(self, read: LogRead, up_to: Offset) -> bool:
+        """Would waiting bring no more than was read? It has `min_bytes`, or ends below `up_to`, where the log can be
+        read to: the next batch lies in another segment, or `max_bytes` has no room for it (Kafka's onOlderSegment)."""
+        size = len(read.records)
+        return size >= min(self.min_bytes, self.max_bytes) or (size > 0 and read.next_offset < up_to)
 
     def wake(self) -> None:
         """There may be something to read."""

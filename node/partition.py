@@ -459,7 +459,7 @@ class Partition:
         if read is None or (offset >= up_to and not due):
             waiting[fetch] = None
             return None
-        if len(read.records) < min(fetch.min_bytes, fetch.max_bytes) and not due:
+        if not (due or fetch.is_filled_by(read, up_to)):
             fetch.short = True
             return None
         return self._answer(fetch, read)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from node import methods
 from node.replica_config import ReplicaConfig
+from storage.log import Log
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
 from tidelog._wire import Buffer, PartitionProduce, ProduceRequest
 from tidelog.errors import (
@@ -213,6 +215,59 @@ def test_a_fetch_waits_for_its_minimum_of_bytes(cluster: Cluster) -> None:
         cluster.produce(1, batch(b"a"))
         cluster.run(0.1)
     cluster.until(waiting.done, within=0.2)
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets of all reads from now on."""
+    reads: list[int] = []
+    try_fetch = Log.try_fetch
+
+    def counted(self: Log, offset: Offset, *rest: Any) -> Any:
+        reads.append(offset)
+        return try_fetch(self, offset, *rest)
+
+    monkeypatch.setattr(Log, "try_fetch", counted)
+    return reads
+
+
+def test_a_fetch_in_a_closed_segment_does_not_wait_for_its_minimum_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is appended from now on lies in other segments: no waiting brings more of this one. Each segment costs one
+    answer and one read, and only the last one waits."""
+    cluster = Cluster(segment_bytes="500", index_interval_bytes="100")
+    cluster.set(0, leader=1)
+    for number in range(60):
+        cluster.produce(1, batch(b"%02d" % number))
+    log = cluster.partition(1).log
+    assert log.segment_count >= 8
+    reads, found, offset = count_reads(monkeypatch), [], 0
+    while offset < log.active.base_offset:
+        request = fetch_request(offset, max_wait_ms=5_000, min_bytes=100_000)
+        task = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
+        cluster.run(0.001)
+        assert task.done(), f"it waits at offset {offset}"
+        found += values(task.result().partitions[0].records)
+        offset = len(found)
+    assert reads == [segment.base_offset for segment in log.segments[:-1]]
+    at_the_end = cluster.loop.create_task(
+        cluster.service(1).fetch(fetch_request(offset, max_wait_ms=5_000, min_bytes=100_000), CALLER)
+    )
+    cluster.run(4)
+    assert not at_the_end.done(), "the active segment may still bring as much"
+    cluster.until(at_the_end.done, within=2)
+    assert found + values(at_the_end.result().partitions[0].records) == [b"%02d" % number for number in range(60)]
+    cluster.loop.raise_defects()
+    cluster.close()
+
+
+def test_a_fetch_whose_next_batch_has_no_room_does_not_wait_for_its_minimum_of_bytes(cluster: Cluster) -> None:
+    """Three batches do not fit into the bytes that were asked for: two are all that it will ever get."""
+    cluster.produce(1, batch(b"a"), batch(b"b"), batch(b"c"))
+    room = 3 * len(batch(b"a")) - 1
+    request = fetch_request(0, max_wait_ms=5_000, min_bytes=room, max_bytes=room)
+    waiting = cluster.loop.create_task(cluster.service(1).fetch(request, CALLER))
+    cluster.run(0.001)
+    assert waiting.done()
+    assert values(waiting.result().partitions[0].records) == [b"a", b"b"]
 
 
 def test_a_later_fetch_of_a_partition_takes_the_place_of_the_earlier(cluster: Cluster) -> None:
