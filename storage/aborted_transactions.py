@@ -33,7 +33,7 @@ from storage.transaction_index import (
     encode_transactions,
 )
 from tidelog.records.checksum import crc32c
-from tidelog.types import Millis, Offset, ProducerId
+from tidelog.types import Offset, ProducerId
 
 HoleRule: TypeAlias = Callable[[LogSegment, Offset], bool]
 
@@ -298,7 +298,7 @@ def tell(files: Files, folder: str, segments: Sequence[Batches], segment: Batche
     if these are the caller's own. Raises BrokenChain, OSError."""
     base = segment.base_offset
     state = ProducerStateManager(files, folder, INT64_MAX)
-    known, _ = state.load(base, Millis(0))
+    known, _ = state.load(base)
     replay(state, segments, segments[0].base_offset if known is None else known, base)
     aborted: list[AbortedTransaction] = []
     markers: dict[Offset, _Marker] = {}

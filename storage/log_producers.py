@@ -151,7 +151,7 @@ class LogProducers:
             self._checked = batches, checked
         return batches
 
-    def appended(self, batches: Sequence[ProducerBatch]) -> None:
+    def appended(self, batches: Sequence[ProducerBatch], now: Millis) -> None:
         """These, which were checked, lie in the active segment now."""
         aborted: list[AbortedTransaction] = []
         checked, self._checked = self._checked, None
@@ -160,6 +160,7 @@ class LogProducers:
         else:
             for batch in batches:
                 aborted += self._state.replay(batch)
+        self._state.appended(batches, now)
         if aborted:
             self._aborted.append(self._segments.active.base_offset, aborted)
 

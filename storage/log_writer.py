@@ -106,7 +106,7 @@ class LogWriter:
         self._reader.note(log.log_end_offset, segment, position)
         log.log_end_offset = Offset(info.last_offset + 1)
         if batches:
-            self._producers.appended(batches)
+            self._producers.appended(batches, now)
 
     def _next_base(self, info: LogAppendInfo) -> Offset:
         """Where the next segment starts: where this one ends; behind a hole that no segment can hold, at the append's

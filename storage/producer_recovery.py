@@ -81,7 +81,6 @@ def load_producers(
         aborted=aborted,
         read_from=read_from,
     )
-    state.expire(now)
     return LoadedProducers(state, aborted, replayed)
 
 
@@ -97,13 +96,13 @@ def rebuild(
     read_from: Offset | None = None,
 ) -> Replayed:
     """Make the state that of a log which ends at `log_end`; its snapshots reach no further. Missing snapshots of
-    segments on the way are written, and one at the log end.
+    segments on the way are written, and one at the log end. now: from when on producers count as idle.
 
     read_from: the transaction indexes (`aborted`) of segments from there on are made anew. Raises OSError.
     """
-    known, notes = state.load(log_end, now)
+    known, notes = state.load(log_end)
     if state.has_transactions and high_watermark < log_end:
-        known, more = state.load(high_watermark, now)
+        known, more = state.load(high_watermark)
         notes += more
     start = min(segments[0].base_offset, log_start) if known is None else known
     broken = _replay(state, segments, start, log_end, aborted, read_from)
@@ -111,6 +110,7 @@ def rebuild(
         state.clear()  # what was deleted cannot be read any more: as if there were no snapshot
         broken = _replay(state, segments, log_start, log_end, aborted, read_from)
     state.high_watermark_moved(high_watermark)
+    state.loaded(now)
     if not broken:
         state.take_snapshot(log_end)
     return Replayed(notes, broken)

@@ -7,7 +7,9 @@ Kept true:
   3. A snapshot names the offset below which all batches are in it. It is derived data: synced only before the log below
      it goes (`keep`), believed only with a right checksum. Those above a cut are removed, durably, before anything is
      appended.
-  4. A producer without an open transaction is forgotten when its last batch is `producer.id.expiration.ms` old.
+  4. A producer without an open transaction is forgotten when `producer.id.expiration.ms` have gone by since its last
+     batch was appended, by the clock of this node: what its records say of their time may be long past. A snapshot does
+     not say when that was, so time counts from when the state was loaded.
 Left to others: what one batch changes (producer_entry.py), rebuilding from a log (producer_recovery.py), the
 transaction indexes (aborted_transactions.py).
 Source: Kafka's ProducerStateManager.
@@ -53,13 +55,24 @@ class ProducerChanges(NamedTuple):
 class ProducerStateManager:
     """See the module's words. For the owner's thread."""
 
-    __slots__ = ("_files", "_folder", "_ongoing", "_producers", "_snapshots", "_unreplicated", "expiration_ms")
+    __slots__ = (
+        "_appended_at",
+        "_files",
+        "_folder",
+        "_ongoing",
+        "_producers",
+        "_snapshots",
+        "_unreplicated",
+        "expiration_ms",
+    )
 
     def __init__(self, files: Files, folder: str, expiration_ms: int) -> None:
         """folder: of the partition; its snapshots are listed. Raises OSError."""
         self._files, self._folder = files, folder
         self.expiration_ms = expiration_ms
         self._producers: dict[ProducerId, ProducerState] = {}
+        self._appended_at: dict[ProducerId, Millis] = {}
+        """When the last batch of each was appended, or its state was loaded: wall clock."""
         self._ongoing: dict[Offset, ProducerId] = {}
         """Open transactions by first offset, the oldest first."""
         self._unreplicated: dict[Offset, Offset] = {}
@@ -179,15 +192,26 @@ class ProducerStateManager:
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
+    def appended(self, batches: Iterable[ProducerBatch], now: Millis) -> None:
+        """These, which are entered, were appended now."""
+        for batch in batches:
+            self._appended_at[batch.header.producer_id] = now
+
+    def loaded(self, now: Millis) -> None:
+        """The state was read from files: when its batches were appended is not known any more, and may have been just
+        now."""
+        self._appended_at = dict.fromkeys(self._producers, now)
+
     def expire(self, now: Millis) -> int:
         """Forget producers that have been idle for too long. Returns how many."""
-        expired = [state.producer_id for state in self._producers.values() if self._is_expired(state, now)]
+        expired = [
+            state.producer_id
+            for state in self._producers.values()
+            if state.transaction_start < 0 and now - self._appended_at[state.producer_id] >= self.expiration_ms
+        ]
         for producer_id in expired:
-            del self._producers[producer_id]
+            del self._producers[producer_id], self._appended_at[producer_id]
         return len(expired)
-
-    def _is_expired(self, state: ProducerState, now: Millis) -> bool:
-        return state.transaction_start < 0 and now - state.last_timestamp >= self.expiration_ms
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 
@@ -230,9 +254,8 @@ class ProducerStateManager:
         at = bisect_left(self._snapshots, offset)
         return at < len(self._snapshots) and self._snapshots[at] == offset
 
-    def load(self, up_to: Offset, now: Millis) -> tuple[Offset | None, list[str]]:
-        """Forget all, and take the state from the newest snapshot at or below `up_to` that can be read, less what has
-        expired.
+    def load(self, up_to: Offset) -> tuple[Offset | None, list[str]]:
+        """Forget all, and take the state from the newest snapshot at or below `up_to` that can be read.
 
         Returns its offset, None where there is none, and what is wrong with newer ones: those are not believed again,
         and are written anew when their offset comes. Raises OSError.
@@ -248,7 +271,7 @@ class ProducerStateManager:
                 self._snapshots.remove(offset)
                 continue
             states = [ProducerState.from_snapshot(entry) for entry in entries]
-            self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now)}
+            self._producers = {state.producer_id: state for state in states}
             starts = sorted((state.transaction_start, state.producer_id) for state in states)
             self._ongoing = {start: producer_id for start, producer_id in starts if start >= 0}
             return offset, notes
@@ -257,6 +280,7 @@ class ProducerStateManager:
     def clear(self) -> None:
         """Know nothing; snapshot files stay."""
         self._producers = {}
+        self._appended_at = {}
         self._ongoing = {}
         self._unreplicated = {}
 

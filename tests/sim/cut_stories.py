@@ -69,7 +69,7 @@ def watermark_of_what_was_cut(sim: Simulation) -> None:
     sim.restart(leader)
     sim.run_until(lambda: sim.replica(leader, TOPIC) is not None, what="it is there again")
     watermark = sim.log(leader, TOPIC).high_watermark
-    assert watermark <= 40, f"a watermark of {watermark} came back with the log"
+    assert watermark <= 40, f"a watermark of {watermark} is back with the log"
     sim.heal_link(leader, follower)
     proposals.release()
     sim.must_heal(lossy=True)

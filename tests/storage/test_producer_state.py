@@ -12,7 +12,7 @@ from storage.fake_disk import FakeDisk
 from storage.files import write_file
 from storage.producer_entry import SEQUENCE_MAX, ProducerBatch, ProducerState, read_marker
 from storage.producer_snapshot import snapshot_path
-from storage.producer_state import Duplicate, ProducerChanges, ProducerStateManager
+from storage.producer_state import Duplicate, ProducerStateManager
 from storage.transaction_index import AbortedTransaction
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
 from tidelog.records import (
@@ -75,9 +75,14 @@ class Producers:
     def opened(self) -> ProducerStateManager:
         return ProducerStateManager(self.disk, FOLDER, DAY)
 
-    def append(self, batches: bytes, origin: Origin = CLIENT) -> Duplicate | list[AbortedTransaction]:
-        checked = self.state.check(producer_batches(batches), origin)
-        return self.state.apply(checked) if isinstance(checked, ProducerChanges) else checked
+    def append(self, batches: bytes, origin: Origin = CLIENT, *, now: int = 0) -> Duplicate | list[AbortedTransaction]:
+        found = producer_batches(batches)
+        checked = self.state.check(found, origin)
+        if isinstance(checked, Duplicate):
+            return checked
+        aborted = self.state.apply(checked)
+        self.state.appended(found, Millis(now))
+        return aborted
 
     def of(self, producer: int) -> ProducerState:
         (found,) = [state for state in self.state.active_producers() if state.producer_id == producer]
@@ -307,7 +312,7 @@ def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction(producers: Pro
     producers.append(marker(6, 3, coordinator=4, epoch=2), COORDINATOR)
     producers.state.take_snapshot(Offset(7))
     again = producers.opened()
-    assert again.load(Offset(7), Millis(10)) == (7, [])
+    assert again.load(Offset(7)) == (7, [])
     assert [state._replace(batches=state.batches[-1:]) for state in producers.state.active_producers()] == list(
         again.active_producers()
     )
@@ -315,17 +320,21 @@ def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction(producers: Pro
 
 
 def test_idle_producers_expire_and_open_transactions_do_not(producers: Producers) -> None:
-    producers.append(data(0, 1, 0, at=1_000))
-    producers.append(data(1, 2, 0, at=1_000, txn=True))
-    producers.append(data(2, 3, 0, at=1_001))
+    """Time counts from the append, or from the loading: what the records say of it means nothing."""
+    producers.append(data(0, 1, 0, at=7 * DAY), now=1_000)
+    producers.append(data(1, 2, 0, txn=True), now=1_000)
+    producers.append(data(2, 3, 0), now=1_001)
     producers.state.take_snapshot(Offset(3))
-    again = producers.opened()
-    again.load(Offset(3), Millis(1_000 + DAY))
-    assert [state.producer_id for state in again.active_producers()] == [2, 3]
     assert producers.state.expire(Millis(999 + DAY)) == 0
     assert producers.state.expire(Millis(1_000 + DAY)) == 1
     assert [state.producer_id for state in producers.state.active_producers()] == [2, 3]
     producers.append(data(3, 1, 44)), "it may come again, with any sequence"
+    again = producers.opened()
+    again.load(Offset(3))
+    again.loaded(Millis(5 * DAY))
+    assert again.expire(Millis(6 * DAY - 1)) == 0
+    assert again.expire(Millis(6 * DAY)) == 2
+    assert [state.producer_id for state in again.active_producers()] == [2]
 
 
 def test_a_damaged_snapshot_gives_way_to_the_one_before_it(producers: Producers) -> None:
@@ -335,11 +344,11 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before_it(producers: Producers)
     producers.state.take_snapshot(Offset(2))
     write_file(producers.disk, snapshot_path(FOLDER, 2), b"\0\x01 rot")
     again = producers.opened()
-    offset, notes = again.load(Offset(2), Millis(0))
+    offset, notes = again.load(Offset(2))
     assert (offset, len(notes)) == (1, 1)
     assert again.active_producers()[0].last_sequence == 0
     again.take_snapshot(Offset(2))
-    assert producers.opened().load(Offset(2), Millis(0)) == (2, [])
+    assert producers.opened().load(Offset(2)) == (2, [])
 
 
 def test_no_snapshot_is_taken_twice_nor_of_nothing(producers: Producers) -> None:
@@ -457,7 +466,7 @@ class ProducersMachine(RuleBasedStateMachine):
     def load_again(self) -> None:
         self.producers.state.take_snapshot(Offset(self.end))
         self.producers.state = self.producers.opened()
-        self.producers.state.load(Offset(self.end), Millis(0))
+        self.producers.state.load(Offset(self.end))
         self.reloaded_at = self.watermark = self.end
 
     @invariant()

@@ -532,7 +532,7 @@ MUTANTS: Final = (
         log_stories.cut_below_what_the_checkpoint_says,
         "with all that it held it leads again",
     ),
-    Mutant(disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 came back"),
+    Mutant(disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 is back"),
     Mutant(disks.a_cut_is_not_synced, "S3", log_stories.cut_of_messages_without_epochs, MIXED),
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "counts that does not know its epochs"),

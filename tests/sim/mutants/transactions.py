@@ -44,8 +44,8 @@ def what_is_undecided_is_compacted(patch: Patch) -> None:
 def open_transactions_are_forgotten(patch: Patch) -> None:
     """A log that is loaded knows of no transaction that was open in its last snapshot."""
 
-    def load(self: Any, up_to: Any, now: Any) -> Any:
-        found = loaded(self, up_to, now)
+    def load(self: Any, up_to: Any) -> Any:
+        found = loaded(self, up_to)
         self._ongoing = {}
         return found
 
