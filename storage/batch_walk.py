@@ -26,19 +26,18 @@ from tidelog.records.header import (
     LOG_OVERHEAD,
     BatchHeader,
     ByteBuffer,
+    header_problem,
     peek_header,
 )
+from tidelog.records.message import ATTRIBUTES_AT, CODEC_BITS
+from tidelog.types import Codec
 
 _HEADER_CHUNK_BYTES: Final = 16 << 10
 """Small batches: many headers per read. Large ones: what is read in vain is still cheap."""
 _SCAN_CHUNK_BYTES: Final = 1 << 20
 _MAGIC_MAX: Final = 2
-_MESSAGE_ATTRIBUTES_AT: Final = 17
 _KEY_AT: Final = (18, 26)
 """By magic, where a message has the length of its key."""
-_ATTRIBUTES_MAX: Final = (0x03, 0x0B)
-"""By magic: codecs up to lz4, and in v1 the timestamp type."""
-_V2_ATTRIBUTES: Final = 0x7F
 _LENGTH: Final = Struct(">i")
 
 
@@ -119,12 +118,8 @@ class Link(NamedTuple):
             )
         if header.base_offset < self.next_offset:
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset} or larger"
-        if magic < _MAGIC_MAX:
-            return None
-        if header.last_offset_delta < 0:
-            return f"the batch has a last offset delta of {header.last_offset_delta}"
-        if header.attributes & ~_V2_ATTRIBUTES:
-            return f"the batch has attributes {header.attributes & 0xFFFF:#06x}, some of which mean nothing"
+        if (problem := header_problem(header)) is not None:
+            return f"the batch {problem}"
         return None
 
 
@@ -135,9 +130,9 @@ def _odd_message(data: ByteBuffer, at: int, header: BatchHeader) -> str | None:
     bytes do not make the fields of one.
     """
     magic = header.magic
-    attributes = data[at + _MESSAGE_ATTRIBUTES_AT]
-    if attributes & ~_ATTRIBUTES_MAX[magic]:
-        return f"the batch has magic {magic} and attributes {attributes:#04x}, which format v{magic} does not know"
+    codec = data[at + ATTRIBUTES_AT] & CODEC_BITS
+    if codec > Codec.LZ4:
+        return f"the message of format v{magic} names codec {codec}, which the format does not have"
     end = at + LOG_OVERHEAD + header.length
     position = at + _KEY_AT[magic]
     for what in ("key", "value"):

@@ -340,9 +340,10 @@ def test_a_chain_is_followed_to_its_last_sound_batch(follow: Callable[..., Any])
             damaged[size : size + 8] = b"\x7f" + b"\xff" * 7
         assert follow(damaged, 10**6, 0, INT64_MAX) == behind_first, (at, number)
     for at, bit in ((0, 1), (1, 0x80)):
-        damaged = bytearray(whole)
-        damaged[size + ATTRIBUTES_AT + at] |= bit
-        assert follow(damaged, 10**6, 0, 100) == behind_first, "attributes that mean something"
+        reserved = bytearray(whole)
+        reserved[size + ATTRIBUTES_AT + at] |= bit
+        passed = (chain.Place(size, 2, 0), chain.Place(2 * size, 4, 0))
+        assert follow(reserved, 10**6, 0, 100) == passed, "attributes that mean nothing are passed over"
 
 
 def test_this_process_uses_what_it_says() -> None:

@@ -368,7 +368,8 @@ def test_wrappers_do_not_nest(magic: int, codec: Codec) -> None:
         (raw_message(0, 1, 5, None, b""), "codec 5"),
         (raw_message(0, 1, Codec.ZSTD, None, b""), "no codec zstd"),
         (raw_message(0, 0, Codec.ZSTD, None, b""), "no codec zstd"),
-        (raw_message(-1, 1, 0, None, b""), "below 0"),
+        (raw_message(-1, 1, 0, None, b""), "offsets from -1 on"),
+        (raw_message(2**63 - 1, 1, 0, None, b""), "outside of 0 to"),
     ],
 )
 def test_outer_messages_that_cannot_be_are_refused_under_a_right_checksum(data: bytes, reason: str) -> None:

@@ -51,10 +51,7 @@ def follow_chain(data, Py_ssize_t size_max, int64_t next_offset, int64_t up_to):
     while limit - position >= HEADER_BYTES:
         at = <const uint8_t *> view.buf + position
         base, length, batch_epoch = int64_at(at), int32_at(at + 8), int32_at(at + 12)
-        # The upper byte of the attributes, and bit 7 of the lower: nothing uses them.
-        if at[16] != 2 or at[21] or at[22] > 0x7F:
-            break
-        if length < LENGTH_MIN or length > limit - position - LOG_OVERHEAD:
+        if at[16] != 2 or length < LENGTH_MIN or length > limit - position - LOG_OVERHEAD:
             break
         delta = int32_at(at + 23)
         if base < next_offset or batch_epoch < epoch or delta < 0 or base > BASE_MAX or base + delta >= up_to:

@@ -35,8 +35,16 @@ from tidelog.records.batches import iter_batches
 from tidelog.records.builder import RecordBatchBuilder, recompressed
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec
 from tidelog.records.fast_paths import check_records, decode_records
-from tidelog.records.header import HEADER, HEADER_BYTES, BatchHeader, ByteBuffer, read_header, walk_headers
-from tidelog.records.message import InnerMessage
+from tidelog.records.header import (
+    HEADER,
+    HEADER_BYTES,
+    RESERVED_ATTRIBUTES,
+    BatchHeader,
+    ByteBuffer,
+    read_header,
+    walk_headers,
+)
+from tidelog.records.message import ATTRIBUTES_AT, InnerMessage
 from tidelog.records.message_builder import MessageSetBuilder
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.record import Record
@@ -363,6 +371,13 @@ def _assign_messages(view: memoryview, analysis: Analysis, order: _Order) -> _Do
             "the messages were refused: they claim log append time, which only a broker sets; send them with create "
             "time"
         )
+    for batch in batches:
+        if view[batch.position + ATTRIBUTES_AT] & RESERVED_ATTRIBUTES[batch.magic]:
+            raise InvalidRecord(
+                f"the messages were refused: one of format v{batch.magic} has attributes "
+                f"{view[batch.position + ATTRIBUTES_AT]:#04x}, some of whose bits are reserved; the producer's library "
+                "is at fault"
+            )
     checked, problems = list[_Checked](), list[Problem]()
     count = decompressed = 0
     for run in _runs(batches):

@@ -30,6 +30,7 @@ from tidelog.records.header import (
     MAX_TIMESTAMP_AT,
     BatchHeader,
     ByteBuffer,
+    header_problem,
     read_header,
 )
 from tidelog.records.record import Record
@@ -214,8 +215,11 @@ class RecordBatch:
                 f"the batch at offset {header.base_offset} has checksum {computed:#010x}, its header says "
                 f"{header.crc:#010x}: its bytes were damaged on the way or on disk; fetch or send it again"
             )
+        problem = header_problem(header)
+        if problem is not None:
+            raise CorruptRecord(f"the batch at offset {header.base_offset} {problem}: its writer is faulty")
         count, delta = header.record_count, header.last_offset_delta
-        if header.base_offset < 0 or delta < 0 or not 0 <= count <= delta + 1:
+        if not 0 <= count <= delta + 1:
             raise CorruptRecord(
                 f"the batch at offset {header.base_offset} declares {count} records over a last offset delta of "
                 f"{delta}: no such batch can be; its writer is faulty"

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from tidelog.records.header import HEADER, HEADER_BYTES, LENGTH_MIN, LOG_OVERHEAD, ByteBuffer
 from tidelog.records.varint import INT64_MAX
 
-_UNKNOWN_ATTRIBUTES: Final = ~0x7F
 _DELTA_MAX: Final = 2**31 - 1
 
 
@@ -37,9 +36,9 @@ def follow_chain(data: ByteBuffer, size_max: int, next_offset: int, up_to: int) 
     limit = min(size_max, len(data))
     while limit - place.position >= HEADER_BYTES:
         position, next_offset, epoch = place
-        base, length, batch_epoch, magic, _, attributes, delta, *_ = HEADER.unpack_from(data, position)
+        base, length, batch_epoch, magic, _, _, delta, *_ = HEADER.unpack_from(data, position)
         end = position + LOG_OVERHEAD + length
-        if magic != 2 or length < LENGTH_MIN or end > limit or attributes & _UNKNOWN_ATTRIBUTES:
+        if magic != 2 or length < LENGTH_MIN or end > limit:
             break
         if base < next_offset or batch_epoch < epoch or delta < 0 or base > INT64_MAX - _DELTA_MAX - 1:
             break

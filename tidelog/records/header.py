@@ -5,7 +5,8 @@
     leader epoch       int32   12   set by the leader
     magic              int8    16   2
     CRC-32C            uint32  17   over everything from the attributes on
-    attributes         int16   21   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+    attributes         int16   21   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon,
+                                    7-15 reserved: readers pass over them, a leader refuses them of a client
     last offset delta  int32   23
     base timestamp     int64   27   of the first record; the delete horizon where bit 6 is set
     max timestamp      int64   35
@@ -71,6 +72,10 @@ LENGTHS_MIN: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1, LENGTH_MIN)
 """By magic."""
 _MESSAGE_ATTRIBUTES: Final = (0x07, 0x0F)
 """By magic, the attribute bits that mean something: codec; in v1 the timestamp type too."""
+RESERVED_ATTRIBUTES: Final = (~0x07, ~0x0F, ~0x7F)
+"""By magic, those that mean nothing. Kafka's readers pass over them, so a log may have them."""
+_OFFSET_MAX: Final = 2**63 - 2
+"""The next offset still fits into 64 bits."""
 
 
 class BatchHeader(NamedTuple):
@@ -109,6 +114,19 @@ class BatchHeader(NamedTuple):
     def last_offset(self) -> Offset:
         """Offset of the last record, or of the last one there was before compaction."""
         return Offset(self.base_offset + self.last_offset_delta)
+
+
+def header_problem(header: BatchHeader) -> str | None:
+    """What no batch of any format has, as far as its header alone shows; None where nothing is wrong.
+
+    An append asks this of every batch (`ensure_valid`), and so does every walk along a stored log: what one accepts the
+    other does not call damage.
+    """
+    if header.last_offset_delta < 0:
+        return f"has a last offset delta of {header.last_offset_delta}"
+    if not 0 <= header.base_offset <= _OFFSET_MAX - header.last_offset_delta:
+        return f"has offsets from {header.base_offset} on, outside of 0 to {_OFFSET_MAX}"
+    return None
 
 
 def walk_headers(buffer: ByteBuffer, position: int = 0, *, partial_tail: PartialTail = "stop") -> Iterator[BatchHeader]:

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from tidelog.errors import CorruptRecord, InvalidTimestamp, UnsupportedForMessageFormat
 from tidelog.records.batch import RecordBatch
 from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec, decompress
-from tidelog.records.header import ByteBuffer, read_header
+from tidelog.records.header import ByteBuffer, header_problem, read_header
 from tidelog.records.message import (
     ATTRIBUTES_AT,
     CODEC_BITS,
@@ -127,8 +127,9 @@ class LegacyRecordBatch(RecordBatch):
                 f"{self._name()} has checksum {computed:#010x}, its header says {self.header.crc:#010x}: "
                 "its bytes were damaged on the way or on disk; fetch or send it again"
             )
-        if self.header.last_offset < 0:
-            raise CorruptRecord(f"{self._name()} has an offset below 0: its writer is faulty")
+        problem = header_problem(self.header)
+        if problem is not None:
+            raise CorruptRecord(f"{self._name()} {problem}: its writer is faulty")
         try:
             _, _, value_at = payload_bounds(self._data, self.header.position, self.header.end, self.header.magic)
         except CorruptRecord as error:

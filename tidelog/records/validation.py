@@ -16,6 +16,7 @@ from tidelog.records.batch import (
     TRANSACTIONAL_BIT,
     RecordBatch,
 )
+from tidelog.records.header import RESERVED_ATTRIBUTES
 from tidelog.types import NO_PRODUCER_ID
 
 
@@ -31,10 +32,14 @@ def ensure_producible(batch: RecordBatch) -> None:
         reason = f"its base offset is {header.base_offset}, a producer's offsets begin at 0"
     elif header.record_count == 0 or header.record_count != delta + 1:
         reason = f"it declares {header.record_count} records over offsets 0 to {delta}"
+    elif attributes & RESERVED_ATTRIBUTES[2]:
+        reason = f"it has attributes {attributes & 0xFFFF:#06x}, of which bits 7 to 15 are reserved"
     elif attributes & CONTROL_BIT:
         reason = "it is a control batch, which only brokers write"
     elif attributes & DELETE_HORIZON_BIT:
         reason = "it has a delete horizon, which only the cleaner sets"
+    elif producer_id < NO_PRODUCER_ID:
+        reason = f"its producer id {producer_id} is below 0, and not -1 for none"
     elif producer_id != NO_PRODUCER_ID and (header.producer_epoch < 0 or header.base_sequence < 0):
         reason = (
             f"its producer id {producer_id} comes with epoch {header.producer_epoch} and sequence "
