@@ -7,7 +7,9 @@ Kept true:
      closed segments, names in the folder, epoch entries.
   2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
   3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
-  4. Tickets of one log may be under way side by side and end in any order; they sync one after the other, and after one
+  4. Of a page-cache log less than `flush.messages` records count that are not flushed: the append that would make it
+     more waits for its flush, and so do those behind it (Kafka flushes within that append).
+  5. Tickets of one log may be under way side by side and end in any order; they sync one after the other, and after one
      that failed none counts: an error is told once, so a later sync may say that all is well with bytes that are lost.
 Left to others: when to flush (log.py, group_commit.py), what a failure means (data_folder.py).
 """
@@ -96,12 +98,14 @@ class FlushState:
         "_files",
         "_order",
         "_path",
+        "counted",
         "epoch_file",
         "new_folder",
         "new_names",
         "recovery_point",
         "rolled",
         "synced",
+        "target",
         "tickets",
     )
 
@@ -126,12 +130,28 @@ class FlushState:
         """Recovery after a crash reads from here on."""
         self.synced = synced
         """Everything below is on the disk. Recovery may leave the recovery point of a page-cache log below it."""
+        self.counted = synced
+        """Page-cache logs: everything below counts as held."""
+        self.target = Offset(0)
+        """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
         self.new_folder = fresh
         self.new_names = fresh or new_names
         self.rolled: list[LogSegment] = list(rebuilt)
         """Closed segments whose trimmed indexes are not durable yet."""
         self.tickets: list[FlushTicket] = []
         """Under way."""
+
+    def want(self, offset: Offset) -> None:
+        """The next flush of a page-cache log is to reach there."""
+        self.target = max(self.target, offset)
+
+    def count(self, log_end: Offset, flush_messages: int) -> None:
+        """A page-cache log ends there, or more of it is durable: what counts as held now?"""
+        if log_end - self.recovery_point < flush_messages:
+            self.counted = log_end
+        else:
+            self.counted = max(self.counted, self.recovery_point)
+            self.target = log_end
 
     def note_roll(self, closed: LogSegment) -> None:
         """A segment was closed and another made."""
@@ -205,6 +225,8 @@ class FlushState:
             ticket.up_to = min(ticket.up_to, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.synced = min(self.synced, offset)
+        self.counted = min(self.counted, offset)
+        self.target = min(self.target, offset)
 
     def note_cut(self, last: LogSegment) -> None:
         """Segments behind `last` were removed, and that one takes appends again."""
@@ -219,4 +241,4 @@ class FlushState:
     def start_at(self, offset: Offset) -> None:
         """The log is empty, durably, and starts at `offset`."""
         self.rolled.clear()
-        self.recovery_point = self.synced = offset
+        self.recovery_point = self.synced = self.counted = offset

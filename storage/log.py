@@ -127,7 +127,6 @@ class Log:
             rebuilt=loaded.rebuilt,
         )
         self._fsync = config.durability is Durability.FSYNC
-        self._flush_target = Offset(0)  # page-cache logs: how far a roll or `flush.*` wants a flush to reach
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers, self._reader)
@@ -161,7 +160,7 @@ class Log:
     @property
     def held(self) -> Offset:
         """Every offset below this one is held as durably as the topic promises."""
-        return self._flush.synced if self._fsync else self.log_end_offset
+        return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
 
     @property
     def recovery_point(self) -> Offset:
@@ -274,8 +273,7 @@ class Log:
             raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
             raise self.folder.fail(f"appending to {self.path}", error) from error
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self._flush_target = self.log_end_offset
+        if self._flush.target == self.log_end_offset:
             self.folder.request_flush(self)
         if info.last_leader_epoch == NO_LEADER_EPOCH:
             return info._replace(last_leader_epoch=self.last_epoch)
@@ -327,7 +325,7 @@ class Log:
     def rolled(self, notes: Sequence[str]) -> None:
         """For `LogWriter`: another segment was begun."""
         self.notes += tuple(notes)
-        self._flush_target = max(self._flush_target, self.log_end_offset)
+        self._flush.want(self.log_end_offset)
         self.folder.request_flush(self)
 
     # --- read -----------------------------------------------------------------------------------------------------
@@ -524,7 +522,7 @@ class Log:
         """
         self._ensure_usable()
         assert self.cut is None, "what is being cut is flushed behind the cut"
-        up_to = self.log_end_offset if self._fsync or everything else min(self._flush_target, self.log_end_offset)
+        up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
         try:
             return self._flush.begin(self._segments.from_offset(self.recovery_point), up_to, self._epochs)
         except OSError as error:
@@ -533,6 +531,8 @@ class Log:
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The ticket has run: what it covers, up to any cut made since, is durable."""
         moved = self._flush.finish(ticket)
+        if self.cut is None:
+            self._flush.count(self.log_end_offset, self.config.flush_messages)
         if not self._closed:
             self._segments.keep_open(ticket.closed)
         self.last_flush_ms = self.folder.clock.wall_ms()
@@ -560,7 +560,7 @@ class Log:
         """Has it unflushed records older than `flush.ms`? Then a flush of all of it is what the next ticket does."""
         if self.log_end_offset <= self.recovery_point or now - self.last_flush_ms < self.config.flush_ms:
             return False
-        self._flush_target = self.log_end_offset
+        self._flush.want(self.log_end_offset)
         return True
 
     # --- truncation -----------------------------------------------------------------------------------------------
@@ -626,7 +626,6 @@ class Log:
         look everything up again."""
         self.folder.stirred(self)
         self._flush.lower(offset)
-        self._flush_target = min(self._flush_target, offset)
         self._reader.forget()
         self.front.stop_cleaning()
 

@@ -309,6 +309,7 @@ class LogCutter:
     def _set_end(self, offset: Offset) -> None:
         log = self._log
         log.log_end_offset = offset
+        self._flush.count(offset, log.config.flush_messages)
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
 
 

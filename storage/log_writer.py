@@ -105,6 +105,7 @@ class LogWriter:
             raise
         self._reader.note(log.log_end_offset, segment, position)
         log.log_end_offset = Offset(info.last_offset + 1)
+        self._flush.count(log.log_end_offset, log.config.flush_messages)
         if batches:
             self._producers.appended(batches, now)
 

@@ -356,6 +356,30 @@ def test_a_graceful_stop_ends_every_task_and_closes_clean(cluster: Cluster) -> N
     cluster.until(lambda: set(cluster.state().isr) == {1, 2, 3}, within=5.0)
 
 
+def test_page_cache_topics_with_flush_messages_promise_what_is_flushed() -> None:
+    """As in Kafka, which flushes within the append: nothing is acknowledged, or committed before."""
+    flushed = Cluster(durability="page-cache", flush_messages="1")
+    flushed.set(leader=1)
+    flushed.run(0.1)
+    for acks, waits_for in ((1, (1,)), (-1, (1, 2, 3))):
+        for node in (1, 2, 3):
+            flushed.machines[node].executor.holding = True
+        end = flushed.log(1).log_end_offset + 1
+        task = flushed.append(1, batch(b"a"), acks=acks)
+        for node in waits_for:
+            flushed.run(0.2)
+            assert not task.done(), f"acks={acks} is acknowledged before node {node} has flushed"
+            assert flushed.watermark(1) < end
+            flushed.machines[node].executor.release()
+        flushed.until(task.done, within=0.2)
+        assert [each.error.code for each in task.result().partitions] == [0]
+        assert all(flushed.log(node).recovery_point == end for node in waits_for)
+        for node in (1, 2, 3):
+            flushed.machines[node].executor.release()
+        flushed.run(0.2)
+    flushed.close()
+
+
 def test_page_cache_topics_promise_what_the_system_has() -> None:
     cached = Cluster(durability="page-cache")
     cached.set(leader=1)

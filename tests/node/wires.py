@@ -451,13 +451,15 @@ class Cluster:
         answer = self.wait(self.service(number).produce(request, CALLER))
         return sorted(answer.partitions, key=lambda produced: produced.batch_id)
 
-    def append(self, number: int, *batches: bytes, index: int = 0) -> asyncio.Task[data_pb2.ProduceResponse]:
-        """Send batches with acks=all and do not wait: the leader has them, the answer may come later."""
+    def append(
+        self, number: int, *batches: bytes, index: int = 0, acks: int = -1
+    ) -> asyncio.Task[data_pb2.ProduceResponse]:
+        """Send batches and do not wait: the leader has them, the answer may come later."""
         entries = [
             PartitionProduce(batch_id=i, topic_id=TOPIC.bytes, partition=index, leader_epoch=-1, records=batch)
             for i, batch in enumerate(batches)
         ]
-        request = ProduceRequest(acks=-1, timeout_ms=60_000, partitions=entries)
+        request = ProduceRequest(acks=acks, timeout_ms=60_000, partitions=entries)
         task = self.loop.create_task(self.service(number).produce(request, CALLER))
         self.run(0.0001)
         return task

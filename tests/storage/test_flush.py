@@ -5,6 +5,7 @@ log-append-roll-flush.txt (flush), design section 3 ("what an ack promises").
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import replace
 
@@ -214,6 +215,84 @@ def test_flush_messages_bounds_what_is_not_flushed() -> None:
     for expected in (0, 0, 0, 0, 5, 5, 5, 5, 5, 10):
         bench.lead()
         assert bench.log.recovery_point == expected
+
+
+def page_cache(flush_messages: int, executor: Deferred) -> Bench:
+    config = replace(SMALL, durability=Durability.PAGE_CACHE, flush_messages=flush_messages, segment_bytes=100_000)
+    bench = Bench(config, executor=executor)
+    executor.run_all()
+    return bench
+
+
+def test_with_flush_messages_1_only_what_is_flushed_counts_as_held() -> None:
+    """As in Kafka, which flushes within the append: what is acknowledged outlives a loss of power."""
+    for seed in range(10):
+        executor = Deferred()
+        bench = page_cache(1, executor)
+        bench.lead(b"a")
+        assert (bench.log.held, bench.log.log_end_offset) == (0, 1)
+        bench.lead(b"b")
+        executor.run_one()
+        assert bench.log.held == 1, "the flush was begun before the second append"
+        executor.run_one()
+        assert (bench.log.held, bench.log.recovery_point) == (2, 2)
+        bench.lead(b"may be lost")
+        log = bench.crash(seed)
+        assert log.damage is None
+        assert log.log_end_offset >= 2
+
+
+def test_the_append_that_reaches_flush_messages_waits_and_those_before_it_do_not() -> None:
+    executor = Deferred()
+    bench = page_cache(3, executor)
+    for expected in (1, 2, 2, 2):
+        bench.lead()
+        assert bench.log.held == expected
+    executor.run_one()
+    assert bench.log.held == 4, "one record is not flushed, fewer than 3"
+    assert bench.log.recovery_point == 3
+    bench.lead(b"x", b"y")
+    assert bench.log.held == 4
+    executor.run_all()
+    assert bench.log.held == bench.log.recovery_point == 6
+
+
+def test_a_full_disk_keeps_a_record_from_counting_until_its_flush_is_asked_for_again() -> None:
+    executor = Deferred()
+    bench = page_cache(1, executor)
+    bench.lead()
+    bench.disk.fail("write", "leader-epoch", error=errno.ENOSPC)
+    executor.run_all()
+    assert (bench.log.held, bench.folder.offline) == (0, None)
+    bench.disk.heal()
+    bench.folder.request_flushes()
+    executor.run_all()
+    assert bench.log.held == 1
+
+
+def test_a_cut_takes_back_what_waits_for_its_flush() -> None:
+    executor = Deferred()
+    bench = page_cache(2, executor)
+    bench.follow(*(stamped(i) for i in range(10)))
+    assert bench.log.held == 0
+    ticket = bench.log.begin_cut(Offset(5))
+    assert ticket is not None
+    bench.folder.commit.cut(bench.log, ticket, lambda error: None)
+    executor.run_all()
+    assert (bench.log.held, bench.log.log_end_offset) == (5, 5)
+    bench.follow(stamped(5, b"new"))
+    assert bench.log.held == 6
+    bench.follow(stamped(6, b"new"))
+    assert bench.log.held == 6
+    executor.run_all()
+    assert bench.log.held == 7
+
+
+def test_flush_ms_does_not_hold_up_what_counts() -> None:
+    """As in Kafka: it bounds how long records stay in the page cache alone, and says nothing of acknowledgements."""
+    bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1))
+    bench.lead()
+    assert (bench.log.held, bench.log.recovery_point) == (1, 0)
 
 
 def test_flush_ms_bounds_its_age() -> None:
