@@ -21,7 +21,6 @@ from storage.config import LogConfig
 from tests.storage.workbench import NOW, Bench, batch, stamped
 from tidelog.errors import InvalidRecord, InvalidTimestamp, TidelogError
 from tidelog.records import RecordBatchBuilder, fast_paths, iter_batches, record
-from tidelog.records.batch import CODEC_BITS
 from tidelog.records.checksum import crc32c
 from tidelog.records.compression import compress, decompress
 from tidelog.records.control import EndTxnMarker, control_batch
@@ -31,8 +30,8 @@ from tidelog.types import Codec, LeaderEpoch, Millis, TimestampType
 
 CONFIG: Final = LogConfig(index_interval_bytes=100)
 EPOCH: Final = LeaderEpoch(3)
-RESERVED: Final = [(2, 1 << bit) for bit in range(7, 16)] + [(1, 1 << bit) for bit in range(4, 8)]
-RESERVED += [(0, 1 << bit) for bit in range(3, 8)]
+_FIRST_RESERVED: Final = {0: (3, 8), 1: (4, 8), 2: (7, 16)}
+RESERVED: Final = [(magic, 1 << bit) for magic, bits in _FIRST_RESERVED.items() for bit in range(*bits)]
 """Attribute bits without a meaning, by format."""
 
 
@@ -85,7 +84,7 @@ def append(bench: Bench, data: bytes, origin: Origin = Origin.CLIENT) -> LogAppe
 
 def consumed(bench: Bench, *, decode: bool = True) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """Everything in the log, as a consumer decodes it, with the compiled reader and with the reference."""
-    found = []
+    found: list[tuple[int, int, bytes | None, bytes | None]] = []
     for data in bench.contents():
         for each in iter_batches(data, partial_tail="raise"):
             each.ensure_valid()
@@ -228,15 +227,17 @@ def changed_batches(draw: st.DrawFn) -> tuple[bytes, LogConfig]:
     data = sent(magic, codec, producer=draw(st.sampled_from([-1, -1, 7])))
     how = draw(st.sampled_from(["fields", "records", "bytes"]))
     if magic == 2 and how == "fields":
-        header = list(HEADER.unpack_from(data))
+        fields = list(HEADER.unpack_from(data))
         for at in draw(st.lists(st.sampled_from(sorted(FIELDS.values())), min_size=1, max_size=2)):
-            header[at - 1] = _wrapped(draw(BASES if at == FIELDS["base offset"] else NUMBERS), WIDTHS[at])
-        data = HEADER.pack(*header) + data[HEADER_BYTES:]
+            fields[at - 1] = _wrapped(draw(BASES if at == FIELDS["base offset"] else NUMBERS), WIDTHS[at])
+        data = HEADER.pack(*fields) + data[HEADER_BYTES:]
     elif magic == 2 and how == "records":
         header = BatchHeader(0, *HEADER.unpack_from(data))
         plain = data[HEADER_BYTES:]
-        plain = bytes(decompress(codec, plain, 1 << 20)) if header.attributes & CODEC_BITS else plain
-        payload = compress(codec, _changed(draw, plain)) if codec else _changed(draw, plain)
+        if codec:
+            payload = compress(codec, _changed(draw, bytes(decompress(codec, plain, 1 << 20))))
+        else:
+            payload = _changed(draw, plain)
         header = header._replace(length=HEADER_BYTES - 12 + len(payload))
         data = HEADER.pack(*header[1:]) + payload
     else:
