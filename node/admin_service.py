@@ -130,9 +130,7 @@ class AdminService:
             partitions=len(states),
             leaderless_partitions=leaders[NO_NODE],
             under_replicated_partitions=sum(len(state.isr) < len(state.replicas) for state in states),
-            under_min_isr_partitions=sum(
-                len(state.isr) < image.topics[state.topic_id].min_insync_replicas for state in states
-            ),
+            under_min_isr_partitions=sum(len(state.isr) < image.min_insync(state) for state in states),
         )
 
     # --- changing -------------------------------------------------------------------------------------------------

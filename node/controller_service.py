@@ -167,7 +167,8 @@ class ControllerService:
             ),
             TopicCreated,
         )
-        return admin_pb2.CreateTopicResponse(topic_id=b"" if created.topic_id is None else created.topic_id.bytes)
+        topic_id = b"" if created.topic_id is None else created.topic_id.bytes
+        return admin_pb2.CreateTopicResponse(topic_id=topic_id, warnings=created.warnings)
 
     async def delete_topic(
         self, request: admin_pb2.DeleteTopicRequest, _caller: Caller
@@ -214,7 +215,9 @@ class ControllerService:
         done = await self._driver.ask(
             lambda number: AlterConfigs(number, request.topic, changes, request.validate_only), TopicAltered
         )
-        return admin_pb2.IncrementalAlterConfigsResponse(topic_id=done.topic_id.bytes, metadata_offset=done.offset)
+        return admin_pb2.IncrementalAlterConfigsResponse(
+            topic_id=done.topic_id.bytes, metadata_offset=done.offset, warnings=done.warnings
+        )
 
     async def create_partitions(
         self, request: admin_pb2.CreatePartitionsRequest, _caller: Caller
@@ -223,7 +226,9 @@ class ControllerService:
         done = await self._driver.ask(
             lambda number: CreatePartitions(number, request.topic, request.count, request.validate_only), TopicAltered
         )
-        return admin_pb2.CreatePartitionsResponse(topic_id=done.topic_id.bytes, metadata_offset=done.offset)
+        return admin_pb2.CreatePartitionsResponse(
+            topic_id=done.topic_id.bytes, metadata_offset=done.offset, warnings=done.warnings
+        )
 
     async def update_features(
         self, request: admin_pb2.UpdateFeaturesRequest, _caller: Caller

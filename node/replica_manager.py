@@ -366,9 +366,9 @@ class ReplicaManager:
                 partition.folder.keep_damage(partition.log, borne=True)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
         if partition.leader_epoch == state.leader_epoch and not anew:
-            partition.learn(state, topic.min_insync_replicas, self._views(state))
+            partition.learn(state, self._image.min_insync(state), self._views(state))
         else:
-            self._take_role(topic, state, partition)
+            self._take_role(state, partition)
 
     def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
         """Is there reason not to go on with this log, and nobody counts on it, and what was said of it is of an epoch
@@ -426,15 +426,15 @@ class ReplicaManager:
             del self._unopened[key]
             partition = self._install(topic, state, *made)
             partition.moves_here = self._me in state.adding and self._me not in state.isr
-            self._take_role(topic, state, partition)
+            self._take_role(state, partition)
 
-    def _take_role(self, topic: TopicState, state: PartitionState, partition: Partition) -> None:
+    def _take_role(self, state: PartitionState, partition: Partition) -> None:
         self._leave_fetcher(partition)
         if partition.offline is not None or state.leader == NO_NODE:
             partition.stop("nobody leads", leader=state.leader, leader_epoch=state.leader_epoch)
         elif state.leader == self._me:
             views = self._views(state)
-            partition.lead(state, topic.min_insync_replicas, views, lag_ms_max=self._config.lag_ms_max)
+            partition.lead(state, self._image.min_insync(state), views, lag_ms_max=self._config.lag_ms_max)
         else:
             partition.follow(state)
 

@@ -28,7 +28,7 @@ from replication.controller_events import (
     TopicDeleted,
     UpdateFeatures,
 )
-from replication.image import ClusterImage, PartitionState, apply
+from replication.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply
 from replication.metadata import ClusterRecord, MetadataRecord, PartitionChangeRecord, TopicRemovalRecord
 from tidelog.errors import TidelogError, UnknownTopicOrPartition
 from tidelog.types import Offset, PartitionKey
@@ -74,7 +74,8 @@ def decide(batch: Batch, event: AdminEvent, *, rng: random.Random, check_configs
             topic = topics.named(batch.image, event.topic)
             records = topics.more_partitions(batch.image, topic, event.count, rng)
             batch.add(() if event.validate_only else records)
-            return TopicAltered(topic.topic_id, batch.image.offset)
+            warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
+            return TopicAltered(topic.topic_id, batch.image.offset, warnings)
         case UpdateFeatures(_, level, validate_only):
             features.refuse_update(batch.image, level)
             if level > batch.image.feature_level and not validate_only:
@@ -87,11 +88,12 @@ def decide(batch: Batch, event: AdminEvent, *, rng: random.Random, check_configs
 def _create_topic(batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck) -> TopicCreated:
     topics.refuse_impossible(batch.image, request)
     check_configs(request.configs)
+    warnings = topics.warnings(request.name, request.configs, request.replication_factor)
     if request.validate_only:
-        return TopicCreated(None)
+        return TopicCreated(None, warnings)
     topic_id, records = topics.records_of(batch.image, request, rng)
     batch.add(records)
-    return TopicCreated(topic_id)
+    return TopicCreated(topic_id, warnings)
 
 
 def _alter_configs(batch: Batch, request: AlterConfigs, check_configs: ConfigCheck) -> TopicAltered:
@@ -101,7 +103,9 @@ def _alter_configs(batch: Batch, request: AlterConfigs, check_configs: ConfigChe
     check_configs(configs)
     if configs != topic.configs and not request.validate_only:
         batch.add(topics.records_of_change(batch.image, topic, configs))
-    return TopicAltered(topic.topic_id, batch.image.offset)
+    changes_minimum = any(change.key == MIN_INSYNC_REPLICAS for change in request.changes)
+    warnings = topics.warnings(topic.name, configs, topics.factor_of(topic)) if changes_minimum else ()
+    return TopicAltered(topic.topic_id, batch.image.offset, warnings)
 
 
 def state_of(image: ClusterImage, key: PartitionKey) -> PartitionState:

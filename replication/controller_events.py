@@ -329,9 +329,10 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """The topic's id; None where it was only checked."""
+    """The topic's id; None where it was only checked. warnings: settings that do not have the effect they name."""
 
     topic_id: TopicId | None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +376,11 @@ class PartitionOutcomes:
 
 @dataclass(frozen=True, slots=True)
 class TopicAltered:
-    """The topic has its new settings, or partitions, in the image from this offset on."""
+    """The topic has its new settings, or partitions, in the image from this offset on. warnings: as in TopicCreated."""
 
     topic_id: TopicId
     offset: Offset
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def reformed(
         if leader != NO_NODE:
             rest = {*members, *eligible} - {leader}
             members, eligible = (leader,), tuple(node for node in state.replicas if node in rest)
-            eligible = eligible if image.topics[state.topic_id].min_insync_replicas > 1 else ()
+            eligible = eligible if image.min_insync(state) > 1 else ()
     last_known = _last_known(state, members, eligible)
     if leader == NO_NODE and not (members or eligible):
         leader = choose_leader(image, state, last_known)
@@ -86,7 +86,7 @@ def eligible_beside(
     image: ClusterImage, state: PartitionState, isr: Collection[NodeId], lost: Collection[NodeId] = ()
 ) -> tuple[NodeId, ...]:
     """The eligible leader replicas once `isr` is the in-sync set."""
-    if len(isr) >= image.topics[state.topic_id].min_insync_replicas:
+    if len(isr) >= image.min_insync(state):
         return ()
     had = {*state.elr, *state.isr}
     return tuple(node for node in state.replicas if node in had and node not in isr and node not in lost)

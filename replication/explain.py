@@ -37,7 +37,7 @@ Full: TypeAlias = Mapping[FolderId, str]
 
 def explain(image: ClusterImage, state: PartitionState, full: Full = MappingProxyType({})) -> Explanation:
     """See `Explanation`. `writable`: with acks=all. full: as the nodes of this partition's replicas say."""
-    minimum = image.topics[state.topic_id].min_insync_replicas
+    minimum = image.min_insync(state)
     led, enough = state.leader != NO_NODE, len(state.isr) >= minimum
     causes: list[str] = []
     steps: list[str] = []
@@ -53,8 +53,6 @@ def explain(image: ClusterImage, state: PartitionState, full: Full = MappingProx
             f"{len(state.isr)} of {len(state.replicas)} replicas are in sync, min.insync.replicas is {minimum}: "
             "acks=all is refused, nothing is committed"
         )
-        if minimum > len(state.replicas):
-            steps.append(f"lower min.insync.replicas to {len(state.replicas)} or less, or add replicas (reassign)")
     for node_id in state.replicas:
         if node_id not in state.isr:
             cause, step = _why_out(image, state, node_id, full)
@@ -135,7 +133,7 @@ def why_not_restart(image: ClusterImage, node_id: NodeId) -> list[str]:
         staying = [each for each in state.isr if each != node_id]
         if choose_leader(image, state, (*staying, *(each for each in state.elr if each != node_id))) == NO_NODE:
             leaderless.append(state)
-        elif len(staying) < image.topics[state.topic_id].min_insync_replicas <= len(state.isr):
+        elif len(staying) < image.min_insync(state) <= len(state.isr):
             refusing.append(state)
     if leaderless:
         reasons.append(f"nobody else could lead {_names(image, leaderless)}")

@@ -130,7 +130,7 @@ class TopicState:
 
     @property
     def min_insync_replicas(self) -> int:
-        """How many replicas must be in sync for anything to be committed; 1 unless the topic says more (as Kafka)."""
+        """The setting; 1 unless the topic says more. What counts for a partition: `ClusterImage.min_insync`."""
         return int(self.configs.get(MIN_INSYNC_REPLICAS, "1"))
 
     @property
@@ -169,6 +169,12 @@ class ClusterImage:
         """The topic that bears this name now, or None."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
+
+    def min_insync(self, state: PartitionState) -> int:
+        """How many replicas of a partition must be in sync for anything to be committed: `min.insync.replicas`, at most
+        as many as the partition has, without those that a reassignment is still adding. Source: Kafka's effective
+        minimum ISR."""
+        return min(self.topics[state.topic_id].min_insync_replicas, len(state.replicas) - len(state.adding))
 
     def partitions(self) -> Iterator[PartitionState]:
         """Every partition, topics in the order of their creation."""

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from replication.controller_events import ConfigChange, CreateTopic, DeleteTopic
 from replication.elections import eligible_beside
-from replication.image import DURABILITY, ClusterImage, PartitionState, TopicState, apply
+from replication.image import DURABILITY, MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, TopicState, apply
 from replication.metadata import (
     MetadataRecord,
     PartitionChangeRecord,
@@ -115,9 +115,26 @@ def more_partitions(
             f"topic {topic.name} has {have} partitions and cannot have {count}: use {have + 1} to {PARTITIONS_MAX}; "
             "partitions are never taken away, make another topic instead"
         )
-    factor = max(len(set(topic.partitions[0].replicas) - set(topic.partitions[0].adding)), 1)
+    factor = factor_of(topic)
     refuse_factor(image, topic.name, factor)
     return partition_records(image, topic.topic_id, have, count - have, factor, rng)
+
+
+def factor_of(topic: TopicState) -> int:
+    """How many replicas each partition has: those of the first one, without what a reassignment is adding."""
+    return max(len(topic.partitions[0].replicas) - len(topic.partitions[0].adding), 1)
+
+
+def warnings(name: str, configs: Mapping[str, str], replication_factor: int) -> tuple[str, ...]:
+    """What of a topic's settings does not have the effect that it names."""
+    wanted = int(configs.get(MIN_INSYNC_REPLICAS, "1"))
+    if wanted <= replication_factor:
+        return ()
+    text = (
+        f"topic {name} has {MIN_INSYNC_REPLICAS}={wanted}, but a replication factor of {replication_factor}: it counts "
+        f"as {replication_factor}, so that writes need every replica in sync; lower it, or add replicas"
+    )
+    return (text,)
 
 
 def altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:

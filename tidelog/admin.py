@@ -6,6 +6,7 @@ answer, nobody can tell whether it was done, and the error says so instead of as
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,6 +49,10 @@ from tidelog.v1 import admin_pb2
 
 VISIBLE_MS: Final = 5_000
 """How long `create_topic` waits until every partition has a leader; the topic exists, whatever comes of it."""
+
+
+class TopicSettingWarning(UserWarning):
+    """A setting of a topic does not have the effect that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +224,9 @@ class Admin(Service):
         """Create a topic; return its id once its partitions have leaders (or after 5 s: it exists all the same).
 
         configs: topic settings by Kafka's names, and `durability` ("fsync" or "page-cache"). validate_only: check,
-        change nothing. Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig;
+        change nothing. Warns (TopicSettingWarning) where a setting cannot have its effect.
+
+        Raises TopicExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig;
         RequestTimedOut or ConnectionLost where nobody can tell (`describe_topic` tells).
         """
         request = admin_pb2.CreateTopicRequest(
@@ -230,6 +237,7 @@ class Admin(Service):
             validate_only=validate_only,
         )
         answer = await self._change(methods.ADMIN_CREATE_TOPIC, request)
+        _warn(answer.warnings)
         if validate_only:
             return TopicId(UUID(int=0))
         topic_id = TopicId(UUID(bytes=answer.topic_id))
@@ -250,10 +258,11 @@ class Admin(Service):
         request = admin_pb2.CreatePartitionsRequest(
             topic=topic_name(name), count=whole_number("count", count), validate_only=validate_only
         )
-        await self._change(methods.ADMIN_CREATE_PARTITIONS, request)
+        _warn((await self._change(methods.ADMIN_CREATE_PARTITIONS, request)).warnings)
 
     async def alter_topic(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Change settings of a topic; None: the default again. Nodes act by them at once; `durability` is fixed.
+        """Change settings of a topic; None: the default again. Nodes act by them at once; `durability` is fixed. Warns
+        as `create_topic`.
 
         Raises InvalidConfig, UnknownTopicOrPartition, UnsupportedVersion; RequestTimedOut or ConnectionLost where
         nobody can tell.
@@ -266,7 +275,7 @@ class Admin(Service):
             ],
             validate_only=validate_only,
         )
-        await self._change(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)
+        _warn((await self._change(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)).warnings)
 
     async def elect_leaders(self, partitions: Iterable[Place] = (), *, unclean: bool = False) -> list[PartitionOutcome]:
         """Let preferred leaders lead; `unclean`: where nobody may lead, let the one of those that answer lead that has
@@ -455,6 +464,11 @@ class Admin(Service):
                 if topic.topic_id != topic_id or all(partition.leader >= 0 for partition in topic.partitions):
                     return
             await self._clock.sleep_ms(BACKOFF_MS // 4)
+
+
+def _warn(texts: Iterable[str]) -> None:
+    for text in texts:
+        warnings.warn(text, TopicSettingWarning, stacklevel=3)  # where the change is asked for
 
 
 def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:

@@ -338,7 +338,7 @@ class MemoryNode:
         if request.name in self.cluster.topics:
             raise TopicExists(f"topic {request.name!r} exists: choose another name")
         topic = self.cluster.create(request.name, request.partitions, dict(request.configs))
-        return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id.bytes)
+        return admin_pb2.CreateTopicResponse(topic_id=topic.topic_id.bytes, warnings=self.cluster.topic_warnings)
 
     async def delete_topic(self, request: admin_pb2.DeleteTopicRequest, caller: Caller) -> Any:
         if request.name not in self.cluster.topics:
@@ -383,6 +383,7 @@ class MemoryCluster:
         self.cluster_id = "memory"
         self.producer_ids = 0
         self.controller_silence_ms = 0
+        self.topic_warnings: list[str] = []
         self.voters = [node.node_id for node in self.nodes]
         self._ids = 0
 

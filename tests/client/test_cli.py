@@ -105,6 +105,19 @@ def test_an_argument_that_cannot_be_is_one_sentence(
     assert tidelog.err.count("\n") <= 2
 
 
+def test_a_setting_without_its_effect_is_warned_of(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    cluster.topic_warnings = ["topic a has min.insync.replicas=3, but a replication factor of 1: it counts as 1"]
+    assert tidelog("topic", "create", "a", "--config", "min.insync.replicas=3") == 0
+    assert "warning: topic a has min.insync.replicas=3" in tidelog.err
+    assert tidelog("topic", "create", "b", "--json") == 0
+    assert tidelog.json["warnings"] == cluster.topic_warnings
+    altered = admin_pb2.IncrementalAlterConfigsResponse(topic_id=bytes(16), warnings=cluster.topic_warnings)
+    for node in cluster.nodes:
+        node.scripted["incremental_alter_configs"] = altered
+    assert tidelog("topic", "alter", "a", "--config", "min.insync.replicas=3", "--json") == 0
+    assert tidelog.json["warnings"] == cluster.topic_warnings
+
+
 def test_lines_go_in_and_come_out(cluster: MemoryCluster, tidelog: Terminal) -> None:
     cluster.create("orders", 2)
     assert tidelog("produce", "orders", "-k", ":", typed=b"a:1\nb:2\r\na:3\nlast:without an end") == 0

@@ -300,7 +300,7 @@ class ControllerMachine(RuleBasedStateMachine):
                 if anew and old is not None and old.last_known_elr != (state.leader,):
                     assert state.leader in had | set(state.isr if old.leader != NO_NODE else ())
                 assert set(state.elr) <= had | set(state.isr)
-                enough = len(state.isr) >= after.topics[state.topic_id].min_insync_replicas
+                enough = len(state.isr) >= after.min_insync(state)
                 self.complete[state.key] = (
                     set(state.isr) if enough and state.leader != NO_NODE else had | set(state.isr)
                 )

@@ -190,7 +190,7 @@ class Checkers:
         for topic_id, topic in after.topics.items():
             if before.topics.get(topic_id) is not topic:
                 for state in topic.partitions:
-                    self._set_sizes[state.key, state.partition_epoch] = len(state.isr), topic.min_insync_replicas
+                    self._set_sizes[state.key, state.partition_epoch] = len(state.isr), after.min_insync(state)
 
     def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
         """The committed metadata name other in-sync sets for these partitions."""

@@ -19,7 +19,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from replication.image import PartitionState, TopicState
+from replication.image import PartitionState
 from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from storage.fake_tree import Inode
 from storage.files import read_file
@@ -176,13 +176,13 @@ class Rot:
         state = self._sim.image().partition(flipped.key)
         if state is None or flipped.machine.node_id not in state.counted_on:
             return False
-        topic = self._sim.image().topics[flipped.key.topic_id]
+        minimum = self._sim.image().min_insync(state)
         others = (self._sim.machines[node] for node in state.counted_on - {flipped.machine.node_id})
-        return not any(_carries_on(other, topic) for other in others)
+        return not any(_carries_on(other, minimum) for other in others)
 
 
-def _carries_on(machine: Machine, topic: TopicState) -> bool:
+def _carries_on(machine: Machine, minimum: int) -> bool:
     """Is a member there, and goes on to count? One that has come back leaves the set to the others when it registers;
     where that makes the set too small it stays eligible."""
     registered = machine.node is not None and views.acts(machine.node)
-    return machine.up and (registered or topic.min_insync_replicas > 1)
+    return machine.up and (registered or minimum > 1)

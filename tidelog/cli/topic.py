@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from tidelog.admin import Admin
+from tidelog.admin import Admin, TopicSettingWarning
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, print_table, say
 from tidelog.errors import InvalidConfig
 
@@ -33,19 +35,33 @@ def create(
 
     async def work() -> None:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            topic_id = await admin.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replicas,
-                configs=configs,
-                validate_only=validate_only,
-            )
+            with _warnings() as warned:
+                topic_id = await admin.create_topic(
+                    name,
+                    partitions=partitions,
+                    replication_factor=replicas,
+                    configs=configs,
+                    validate_only=validate_only,
+                )
         if as_json:
-            print_json({"name": name, "topic_id": None if validate_only else topic_id, "created": not validate_only})
+            given = None if validate_only else topic_id
+            print_json({"name": name, "topic_id": given, "created": not validate_only, "warnings": warned})
         else:
             say(f"topic {name!r} can be created" if validate_only else f"topic {name!r} created, id {topic_id}")
 
     asyncio.run(work())
+
+
+@contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """Collects what the cluster warns of, and shows it at the end."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TopicSettingWarning)
+        yield texts
+    texts += dict.fromkeys(str(each.message) for each in caught)
+    for text in texts:
+        say(f"warning: {text}")
 
 
 def _settings(given: Iterable[str]) -> dict[str, str]:
@@ -80,12 +96,13 @@ def alter(
 
     async def work() -> None:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            if changes:
-                await admin.alter_topic(name, changes, validate_only=validate_only)
-            if partitions:
-                await admin.create_partitions(name, partitions, validate_only=validate_only)
+            with _warnings() as warned:
+                if changes:
+                    await admin.alter_topic(name, changes, validate_only=validate_only)
+                if partitions:
+                    await admin.create_partitions(name, partitions, validate_only=validate_only)
         if as_json:
-            print_json({"name": name, "altered": not validate_only})
+            print_json({"name": name, "altered": not validate_only, "warnings": warned})
         else:
             say(f"topic {name!r} can be changed so" if validate_only else f"topic {name!r} changed")
 
