@@ -78,6 +78,7 @@ class ControllerService:
         """A node's process has started."""
         folders = _parsed(lambda: folders_from_proto(request.folders))
         incarnation = Incarnation(_uuid(request.incarnation))
+        intact = frozenset(FolderId(_uuid(folder_id)) for folder_id in request.intact_folders)
         damaged = _damaged(request.damaged)
         registered = await self._driver.ask(
             lambda number: RegisterNode(
@@ -89,8 +90,8 @@ class ControllerService:
                 listeners_from_proto(request.listeners),
                 request.rack,
                 request.boot_id,
-                request.clean_start,
                 folders,
+                intact,
                 Offset(request.metadata_offset),
                 damaged,
             ),

@@ -204,6 +204,7 @@ class Node:
             reader=readers[path],
             syncs_at_once=SYNCS_AT_ONCE,
             reserve_bytes=self._config.upkeep.reserve_bytes,
+            boot_id=self._boot_id,
         )
 
     def _report_left_out(self, known: Collection[str]) -> None:
@@ -238,6 +239,7 @@ class Node:
                 extra={
                     "logs": len(folder.logs),
                     "clean": folder.was_clean,
+                    "intact": folder.intact,
                     "ms": self._clock.monotonic_ms() - began,
                 },
             )

@@ -199,8 +199,8 @@ class Registration:
             listeners=listeners_to_proto(identity.listeners),
             rack=identity.rack,
             boot_id=identity.boot_id,
-            clean_start=all(folder.was_clean for folder, _ in self._folders),
             folders=folders_to_proto(states),
+            intact_folders=[folder.folder_id.bytes for folder in self._named if folder.intact],
             damaged=_to_proto(damaged),
         )
 

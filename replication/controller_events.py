@@ -98,7 +98,8 @@ class DamagedReplica:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node's process has started."""
+    """A node's process has started. intact: those of its folders that still have all that was written to them, synced
+    or not."""
 
     request_id: int
     at: Millis
@@ -108,8 +109,8 @@ class RegisterNode:
     listeners: Mapping[str, Endpoint]
     rack: str
     boot_id: bytes
-    clean_start: bool
     folders: tuple[FolderState, ...]
+    intact: frozenset[FolderId]
     metadata_offset: Offset
     damaged: tuple[DamagedReplica, ...] = ()
 

@@ -4,8 +4,8 @@ Kept true:
   1. A registration ends every leadership of the node's earlier life; it begins fenced, so it also leaves every in-sync
      set that another member carries on.
   2. It stays eligible, or the last in-sync member, only by the very bytes it had: same data folder, by id and by the
-     number of the last registration, and no damage named; with `page-cache`, its machine has not rebooted either.
-     Without them it leaves both sets.
+     number of the last registration, and no damage named; with `page-cache`, the node says too that the folder is
+     intact: nothing that only a page cache had is gone. Without them it leaves both sets.
   3. Where both sets become empty by that, the last known leader may lead again with that same folder, and what may be
      lost is reported; with a new or older folder, or damaged, it never does: nothing is elected from nothing.
   4. A process registers only once it has seen the last registration of its node: a late copy of an earlier one counts
@@ -122,7 +122,7 @@ class _Judge:
             for folder in request.folders
             if folder.folder_id in known and folder.last_registration < known[folder.folder_id]
         }
-        self._rebooted = previous is not None and previous.boot_id != request.boot_id
+        self._intact = request.intact
         self.reports: list[str] = []
 
     def change(self, state: PartitionState) -> PartitionChangeRecord | None:
@@ -151,7 +151,12 @@ class _Judge:
         folder = state.folder_of(self._me)
         if state.key in self._damaged or folder in self._older or folder not in self._named:
             return True
-        return self._rebooted and self._durability[state.topic_id] is Durability.PAGE_CACHE
+        return self._page_cache_is_gone(state)
+
+    def _page_cache_is_gone(self, state: PartitionState) -> bool:
+        """Did the replica count on a page cache that is gone?"""
+        intact = state.folder_of(self._me) in self._intact
+        return not intact and self._durability[state.topic_id] is Durability.PAGE_CACHE
 
     def _folder_left(self, state: PartitionState) -> FolderId:
         """The folder by which a replica that led last may lead again, should nobody else: LOST where it never may."""
@@ -170,7 +175,7 @@ class _Judge:
             self.reports.append(f"{who} has come with less than it had, by what it said before: {nobody}")
         elif folder not in self._named:
             self.reports.append(f"{who} came without data folder {folder}: nobody leads {name} until it is given back")
-        elif self._rebooted and self._durability[state.topic_id] is Durability.PAGE_CACHE:
+        elif self._page_cache_is_gone(state):
             self.reports.append(
                 f"{who} lost what its machine had not written when it rebooted; it may lead what is left"
             )

@@ -168,18 +168,21 @@ class DataFolder:
         reader: Executor | None = None,
         syncs_at_once: int = 1,
         reserve_bytes: int = 0,
+        boot_id: bytes = b"",
     ) -> DataFolder:
         """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
 
         executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
         side by side; background: where they are cleaned and scrubbed; reader: where reads wait for the disk; without
-        one, on `executor`. reserve_bytes: as Reserve's setting. Raises KafkaStorageError where the disk fails or
-        another process uses the folder, InvalidConfig where it is no data folder.
+        one, on `executor`. reserve_bytes: as Reserve's setting. boot_id: of the machine's present boot.
+
+        Raises KafkaStorageError where the disk fails or another process uses the folder, InvalidConfig where it is no
+        data folder.
         """
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
         try:
-            identity = FolderIdentity.take(files, path, rng)
+            identity = FolderIdentity.take(files, path, rng, boot_id)
             try:
                 return cls(
                     path,
@@ -222,6 +225,11 @@ class DataFolder:
     def was_clean(self) -> bool:
         """Was the last stop a clean one?"""
         return self._identity.was_clean
+
+    @property
+    def intact(self) -> bool:
+        """Is all there that was written before this process began, synced or not?"""
+        return self._identity.intact
 
     @property
     def last_registration(self) -> int:

@@ -183,7 +183,7 @@ def _properties(files: Files, path: str, name: str) -> Events:
             return
         yield PropertyFound(path, "topic_id", encode_topic_id(topic_id))
     elif name == REGISTRATION:
-        yield PropertyFound(path, "registration", data.decode("ascii", "replace").strip().rpartition("\n")[2])
+        yield PropertyFound(path, "registration", data.decode("ascii", "replace").partition("\n")[2].partition("\n")[0])
     elif name == META_PROPERTIES:
         for key, value in sorted(parse_properties(data).items()):
             yield PropertyFound(path, key, value)

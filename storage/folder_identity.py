@@ -3,10 +3,11 @@
     FOLDER/meta.properties       version, cluster.id, node.id, directory.id      (Kafka's)
            .kafka_cleanshutdown  there after a clean stop only                   (Kafka's)
            .lock                 held by the process that works on it            (Kafka's)
-           registration          number of the node's last registration
+           registration          number of the node's last registration, and the boot of its machine
 
 Kept true: the folder's id never changes; cluster and node are written once; the marker of a clean stop is gone,
-durably, before anything else is written.
+durably, before anything else is written but the boot. The boot written there is one in which everything was there that
+had been written before: no process writes another without a clean stop between them, or before its registration.
 Left to others: what an error of the disk means (data_folder.py), copies (replication/registration.py).
 Source: Kafka's BrokerMetadataCheckpoint and CleanShutdownFileHandler; KIP-858; design section 4, rule 6.
 """
@@ -20,7 +21,7 @@ from uuid import UUID
 
 from storage import older_folder
 from storage.checkpoints import decode_topic_id, encode_topic_id
-from storage.files import Files, FolderLock, folder_of, read_file, write_file
+from storage.files import Files, FolderLock, folder_of, is_full, read_file, write_file
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
 from tidelog.types import FolderId, NodeId
 
@@ -35,18 +36,28 @@ _NOBODYS: Final = frozenset({LOCK, f"{META_PROPERTIES}.tmp", "lost+found"})
 class FolderIdentity:
     """The identity of one data folder that this process has locked."""
 
-    def __init__(self, files: Files, path: str, properties: dict[str, str], lock: FolderLock, *, clean: bool) -> None:
+    def __init__(self, files: Files, path: str, properties: dict[str, str], lock: FolderLock, boot_id: bytes) -> None:
         """Use `FolderIdentity.take`."""
         self._files, self._path, self._properties, self._lock = files, path, properties, lock
-        self.was_clean = clean
-        """Was the last stop a clean one?"""
+        self._boot = boot_id.hex()
         self.notes: list[str] = []
-        self.last_registration = self._read_registration()
+        self.was_clean = read_file(files, f"{path}/{CLEAN_SHUTDOWN}") is not None
+        """Was the last stop a clean one?"""
+        self.last_registration, boot = self._read_registration()
         """Number of the node's last registration that this folder knows of, -1 for none."""
+        self.intact = self.was_clean or boot == self._boot
+        """Is all there that was written before, synced or not? After a clean stop, or where the machine has not
+        rebooted since the last registration."""
+        if self.was_clean:
+            if self.last_registration >= 0 and boot != self._boot:
+                self._keep_intact()
+            files.remove(f"{path}/{CLEAN_SHUTDOWN}")
+            files.sync_folder(path)
 
     @classmethod
-    def take(cls, files: Files, path: str, rng: random.Random) -> FolderIdentity:
-        """Lock the folder; an empty one, or none, becomes a data folder with an id of its own.
+    def take(cls, files: Files, path: str, rng: random.Random, boot_id: bytes = b"") -> FolderIdentity:
+        """Lock the folder; an empty one, or none, becomes a data folder with an id of its own. boot_id: of the
+        machine's present boot.
 
         Raises KafkaStorageError where another process uses it, InvalidConfig where it is no data folder, OSError.
         """
@@ -59,7 +70,7 @@ class FolderIdentity:
             ) from error
         try:
             properties = _read_properties(files, path, rng)
-            return cls(files, path, properties, lock, clean=_take_clean_marker(files, path))
+            return cls(files, path, properties, lock, boot_id)
         except BaseException:
             lock.release()
             raise
@@ -99,12 +110,30 @@ class FolderIdentity:
             self._properties = changed
 
     def write_registration(self, number: int) -> None:
-        """Note the number of the node's registration, durably; it only grows. Raises OSError."""
+        """Note the number of the node's registration, durably; it only grows. What was lost before it has been told by
+        then. Raises OSError."""
         if number == self.last_registration:
             return
         assert number > self.last_registration, f"registration {number} is older than {self.last_registration}"
-        write_file(self._files, f"{self._path}/{REGISTRATION}", f"0\n{number}\n".encode())
-        self.last_registration = number
+        before, self.last_registration = self.last_registration, number
+        try:
+            self._write_registration()
+        except OSError:
+            self.last_registration = before
+            raise
+
+    def _keep_intact(self) -> None:
+        """All is there in this boot: let that be known too should this process die before it registers; unless the disk
+        is full, then the next one knows less."""
+        try:
+            self._write_registration()
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    def _write_registration(self) -> None:
+        text = f"0\n{self.last_registration}\n{self._boot}\n"
+        write_file(self._files, f"{self._path}/{REGISTRATION}", text.encode())
 
     def leave_clean_marker(self) -> None:
         """Say that this stop is a clean one, durably. Raises OSError."""
@@ -115,15 +144,16 @@ class FolderIdentity:
         """Let another process have the folder."""
         self._lock.release()
 
-    def _read_registration(self) -> int:
+    def _read_registration(self) -> tuple[int, str | None]:
+        """The number, and the boot; None where an older version wrote the file, or nothing has."""
         data = read_file(self._files, f"{self._path}/{REGISTRATION}")
         if data is None:
-            return -1
+            return -1, None
         lines = data.decode("ascii", "replace").split("\n")
         if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
             self.notes.append(f"{self._path}/{REGISTRATION} is damaged: the folder counts as an older copy")
-            return -1
-        return int(lines[1])
+            return -1, None
+        return int(lines[1]), lines[2] if len(lines) > 3 else None
 
 
 def _make_folder(files: Files, path: str) -> None:
@@ -179,13 +209,3 @@ def parse_properties(data: bytes) -> dict[str, str]:
 def _write_properties(files: Files, path: str, properties: dict[str, str]) -> None:
     text = "".join(f"{name}={value}\n" for name, value in sorted(properties.items()))
     write_file(files, f"{path}/{META_PROPERTIES}", text.encode())
-
-
-def _take_clean_marker(files: Files, path: str) -> bool:
-    """Was the last stop a clean one? The marker is gone, durably, before anything is written."""
-    data = read_file(files, f"{path}/{CLEAN_SHUTDOWN}")
-    if data is None:
-        return False
-    files.remove(f"{path}/{CLEAN_SHUTDOWN}")
-    files.sync_folder(path)
-    return True

@@ -102,7 +102,12 @@ class MetadataWorld:
         for path in config.data_folders:
             executor = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
             folder = DataFolder.open(
-                path, files=self.disks[node], clock=clock, rng=random.Random(self.rng.random()), executor=executor
+                path,
+                files=self.disks[node],
+                clock=clock,
+                rng=random.Random(self.rng.random()),
+                executor=executor,
+                boot_id=self.boots[node],
             )
             folders.append((folder, executor))
         self.executors[node] = [executor for _, executor in folders]

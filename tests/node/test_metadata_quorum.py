@@ -237,7 +237,7 @@ def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenc
             assert {state.folder_id for state in entry.folders} == {f.folder_id for f in world.lives[node].folders}
             for number in range(2):
                 data = world.disks[node].open(f"/data{number}/registration", read_only=True)
-                assert data.pread(64, 0) == f"0\n{entry.node_epoch}\n".encode()
+                assert data.pread(64, 0) == f"0\n{entry.node_epoch}\n{entry.boot_id.hex()}\n".encode()
 
 
 def test_a_folder_that_cannot_be_used_is_not_named() -> None:

@@ -177,8 +177,10 @@ class Controlled:
         damaged: Mapping[PartitionKey, str] | None = None,
         cluster: str = CLUSTER,
         offset: int | None = None,
+        intact: bool | None = None,
     ) -> Result | TidelogError | None:
-        """Register with the folder number that the last ready registration left on disk."""
+        """Register with the folder number that the last ready registration left on disk. intact: does the node say that
+        its folders are (None: where the machine has not rebooted)?"""
         own = folders if folders is not None else {folder(node): self.on_disk.get(folder(node), -1)}
         request_id = self.request_id()
         self.registering[request_id] = NodeId(node)
@@ -192,8 +194,8 @@ class Controlled:
                 {"client": Endpoint("127.0.0.1", 9000 + node)},
                 rack,
                 boot,
-                clean_start=False,
                 folders=tuple(FolderState(folder_id, NodeEpoch(number)) for folder_id, number in own.items()),
+                intact=frozenset(own if (boot == b"boot" if intact is None else intact) else ()),
                 metadata_offset=self.end if offset is None else Offset(offset),
                 damaged=tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
             )
@@ -226,10 +228,17 @@ class Controlled:
             )
         )
 
-    def start(self, *nodes: int, life: int = 1, racks: Mapping[int, str] | None = None, boot: bytes = b"boot") -> None:
+    def start(
+        self,
+        *nodes: int,
+        life: int = 1,
+        racks: Mapping[int, str] | None = None,
+        boot: bytes = b"boot",
+        intact: bool | None = None,
+    ) -> None:
         """Register, write the number into the folder, and be unfenced."""
         for node in nodes:
-            answer = self.register(node, life=life, rack=(racks or {}).get(node, ""), boot=boot)
+            answer = self.register(node, life=life, rack=(racks or {}).get(node, ""), boot=boot, intact=intact)
             assert isinstance(answer, Registered), answer
             self.on_disk[folder(node)] = answer.node_epoch
             assert self.beat(node) == HeartbeatAnswer(fenced=False, drained=False)

@@ -116,6 +116,28 @@ def test_where_all_machines_reboot_the_last_known_leader_leads_what_is_left_and_
     assert any("had not written when it rebooted" in report for report in world.reports)
 
 
+def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_out() -> None:
+    """Page-cache: a clean stop has flushed everything, and the node says so when it registers."""
+    world, a, b, c = three(durability="page-cache")
+    world.kill(c, alive=(a, b))
+    world.kill(b, alive=(a,))
+    world.kill(a)
+    world.start(b, life=2, boot=b"another boot", intact=True)
+    assert sets(world) == ({b}, {a}, b)
+    world.start(a, life=2, boot=b"another boot", intact=True)
+    assert sets(world) == ({b}, {a}, b)
+    assert world.uncleanly == []
+
+
+def test_a_page_cache_replica_whose_node_does_not_say_that_it_is_intact_is_eligible_no_more() -> None:
+    """The boot that the controller knows proves nothing: only the node's own folder tells."""
+    world, a, b, c = three(durability="page-cache")
+    world.kill(c, alive=(a, b))
+    world.kill(b, alive=(a,))
+    world.start(b, life=2, intact=False)
+    assert sets(world) == ({a}, set(), a)
+
+
 def test_with_fsync_power_loss_takes_nobody_out() -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))

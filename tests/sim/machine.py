@@ -17,6 +17,7 @@ from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
 from node.node import Node
 from storage.executor import Executor
 from storage.fake_disk import FakeDisk
+from storage.folder_identity import CLEAN_SHUTDOWN
 from storage.log import Log
 from storage.upkeep_config import UpkeepConfig
 from tests.sim import views
@@ -118,6 +119,11 @@ class Machine:
     def up(self) -> bool:
         """Does a process run here (paused or not)?"""
         return self.process is not None and self.process.alive
+
+    @property
+    def is_closed(self) -> bool:
+        """Was the last stop a clean one, so that nothing lies in the page cache alone?"""
+        return all(self.disk.size(f"{folder}/{CLEAN_SHUTDOWN}") is not None for folder in self.folders)
 
     @property
     def life_name(self) -> str:

@@ -19,6 +19,7 @@ from tests.sim.mutants import (
     Mutant,
     controller_rules,
     controllers,
+    damage,
     disks,
     followers,
     leaders,
@@ -44,7 +45,7 @@ def test_there_are_enough_planted_bugs() -> None:
 
 def plants() -> set[Plant]:
     """Every planted bug that is written down, registered or not."""
-    modules = (controller_rules, controllers, disks, followers, leaders, producers, quorum, readers, transactions)
+    modules = (controller_rules, controllers, damage, disks, followers, leaders, producers, quorum, readers, transactions)
     return {
         each
         for module in modules

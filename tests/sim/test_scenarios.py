@@ -10,6 +10,7 @@ import pytest
 from tests.sim import (
     controller_stories,
     cut_stories,
+    damage_stories,
     folder_stories,
     late_stories,
     log_stories,
@@ -35,6 +36,7 @@ STORIES = [
     *producer_stories.ALL,
     *controller_stories.ALL,
     *cut_stories.ALL,
+    *damage_stories.ALL,
     *remade_stories.ALL,
     *folder_stories.ALL,
     *slow_stories.ALL,

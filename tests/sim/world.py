@@ -274,8 +274,10 @@ class Simulation:
     def power_off(self, node: int, *, forget_all: bool = False) -> int:
         """The machine loses power: everything that was not synced may be gone, or (`forget_all`) is gone."""
         self.note(f"{self.machines[node].life_name} loses power")
+        closed = self.machines[node].is_closed
         self.machines[node].die(power_lost=True, forget_all=forget_all)
-        self._may_have_lost(self._caches.power_lost(node, self._newest))
+        if not closed:
+            self._may_have_lost(self._caches.power_lost(node, self._newest))
         return node
 
     def empty(self, node: int) -> int:

@@ -385,3 +385,60 @@ def test_damage_of_a_page_cache_log_is_not_taken_for_a_torn_tail() -> None:
     bench.log.lost.note(Damage(bench.log.segments[0].path, 0, Offset(0), Offset(1), "the test says so"))
     bench.folder.keep_damage(bench.log, borne=False)
     assert bench.kill().log_end_offset == 60
+
+
+def opened_on(disk: FakeDisk, boot: bytes) -> DataFolder:
+    return DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), boot_id=boot)
+
+
+@pytest.mark.parametrize(
+    ("clean", "boot", "intact"),
+    [
+        (True, b"first", True),
+        (True, b"second", True),
+        (False, b"first", True),
+        (False, b"second", False),
+    ],
+)
+def test_a_folder_is_intact_after_a_clean_stop_or_on_the_boot_of_its_last_registration(
+    clean: bool, boot: bytes, intact: bool
+) -> None:
+    disk = FakeDisk()
+    folder = opened_on(disk, b"first")
+    folder.write_registration(7)
+    folder.close_clean() if clean else folder.close()
+    assert opened_on(disk, boot).intact is intact
+
+
+def test_a_folder_stays_intact_where_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
+    disk = FakeDisk()
+    folder = opened_on(disk, b"first")
+    folder.write_registration(7)
+    folder.close_clean()
+    opened_on(disk, b"second").close()  # takes the marker, and dies
+    again = opened_on(disk, b"second")
+    assert (again.intact, again.last_registration) == (True, 7)
+    again.close()
+    assert not opened_on(disk, b"third").intact
+
+
+def test_what_was_lost_is_told_until_a_registration_has_told_it() -> None:
+    disk = FakeDisk()
+    folder = opened_on(disk, b"first")
+    folder.write_registration(7)
+    folder.close()
+    opened_on(disk, b"second").close()  # dies before it registers
+    again = opened_on(disk, b"second")
+    assert not again.intact
+    again.write_registration(8)
+    again.close()
+    assert opened_on(disk, b"second").intact
+
+
+def test_a_folder_of_an_older_version_is_intact_after_a_clean_stop_alone() -> None:
+    disk = FakeDisk()
+    folder = opened_on(disk, b"first")
+    folder.write_registration(7)
+    folder.close()
+    write_file(disk, "/data/registration", b"0\n7\n")
+    assert not opened_on(disk, b"first").intact

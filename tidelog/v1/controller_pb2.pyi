@@ -29,10 +29,10 @@ class RegisterNodeRequest(_message.Message):
     LISTENERS_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
-    CLEAN_START_FIELD_NUMBER: _builtins.int
     FOLDERS_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
     METADATA_OFFSET_FIELD_NUMBER: _builtins.int
+    INTACT_FOLDERS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """the cluster that the node's folders belong to"""
     node_id: _builtins.int
@@ -42,9 +42,7 @@ class RegisterNodeRequest(_message.Message):
     rack: _builtins.str
     """rack or zone, may be empty"""
     boot_id: _builtins.bytes
-    """the machine's boot: another one means that unsynced pages are gone"""
-    clean_start: _builtins.bool
-    """every folder had its clean-shutdown marker"""
+    """the machine's boot: processes of one boot exclude each other by locks"""
     metadata_offset: _builtins.int
     """it has applied the metadata log up to here: its node's last registration lies below"""
     @_builtins.property
@@ -59,6 +57,10 @@ class RegisterNodeRequest(_message.Message):
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
         """replicas whose recovery found damage below what had been reported as held"""
 
+    @_builtins.property
+    def intact_folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """of `folders`: those that still have all that was written to them, synced or not: stopped cleanly, or on the same boot since"""
+
     def __init__(
         self,
         *,
@@ -68,14 +70,14 @@ class RegisterNodeRequest(_message.Message):
         listeners: _abc.Iterable[_common_pb2.Listener] | None = ...,
         rack: _builtins.str = ...,
         boot_id: _builtins.bytes = ...,
-        clean_start: _builtins.bool = ...,
         folders: _abc.Iterable[Global___FolderState] | None = ...,
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
         metadata_offset: _builtins.int = ...,
+        intact_folders: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "clean_start", b"clean_start", "cluster_id", b"cluster_id", "damaged", b"damaged", "folders", b"folders", "incarnation", b"incarnation", "listeners", b"listeners", "metadata_offset", b"metadata_offset", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cluster_id", b"cluster_id", "damaged", b"damaged", "folders", b"folders", "incarnation", b"incarnation", "intact_folders", b"intact_folders", "listeners", b"listeners", "metadata_offset", b"metadata_offset", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,6 +13,7 @@ from typing import Final
 from tests.sim import (
     controller_stories,
     cut_stories,
+    damage_stories,
     folder_stories,
     late_stories,
     log_stories,
@@ -28,6 +29,7 @@ from tests.sim import (
 from tests.sim.mutants import (
     controller_rules,
     controllers,
+    damage,
     disks,
     followers,
     leaders,
@@ -334,6 +336,12 @@ MUTANTS: Final = (
         "rule 6",
         log_stories.page_cache_is_gone_with_the_power,
         "ending at|led without",
+    ),
+    Mutant(
+        damage.a_clean_stop_counts_for_nothing,
+        "rule 6",
+        damage_stories.clean_stop_and_reboot_of_all,
+        "stopped cleanly",
     ),
     Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
     Mutant(

@@ -114,13 +114,7 @@ def any_folder_will_do(patch: Patch) -> None:
 
 def a_reboot_takes_nothing(patch: Patch) -> None:
     """What a machine had in its page cache alone counts as held after it has booted again."""
-    begin = registration._Judge.__init__
-
-    def beginning(self: Any, *given: Any) -> None:
-        begin(self, *given)
-        self._rebooted = False
-
-    patch.setattr(registration._Judge, "__init__", beginning)
+    patch.setattr(registration._Judge, "_page_cache_is_gone", lambda *_: False)
 
 
 def copies_of_folders_are_not_noticed(patch: Patch) -> None:
