@@ -46,7 +46,7 @@ from replication.controller_events import (
 from replication.image import ClusterImage
 from replication.voters import ReplicaKey
 from tidelog.errors import NotController, TidelogError
-from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeId, Offset, PartitionKey
+from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeId, Offset
 from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.controller")
@@ -59,6 +59,9 @@ LISTEN_MS: Final = 200
 
 ASK_MS: Final = 1_000
 """How long a replica may take to say how much it has, before others are elected without it."""
+
+LOOK_MS: Final = 8_000
+"""How much longer it may read a damaged log where an operator waits for the answer."""
 
 R = TypeVar("R")
 
@@ -109,23 +112,29 @@ class ControllerDriver:
         ends: list[ReplicaEnd] = []
         async with asyncio.TaskGroup() as asking:
             for node_id in question.nodes:
-                asking.create_task(self._ask_log_end(node_id, question.key, ends))
+                asking.create_task(self._ask_log_end(node_id, question, ends))
         told = tuple(sorted(ends, key=lambda end: end.node_id))
         self._handle(LogEndsTold(question.number, told))
 
-    async def _ask_log_end(self, node_id: NodeId, key: PartitionKey, ends: list[ReplicaEnd]) -> None:
-        request = data_pb2.GetReplicaLogInfoRequest(topic_id=key.topic_id.bytes, partition=key.partition)
+    async def _ask_log_end(self, node_id: NodeId, question: AskLogEnds, ends: list[ReplicaEnd]) -> None:
+        key, look_ms = question.key, LOOK_MS if question.commanded else ASK_MS // 2
+        request = data_pb2.GetReplicaLogInfoRequest(
+            topic_id=key.topic_id.bytes, partition=key.partition, look_ms=look_ms
+        )
         node = self._metadata.image.nodes.get(node_id)
         endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
             return
         try:
-            answer = await self._transport.call(endpoint, methods.DATA_GET_REPLICA_LOG_INFO, request, timeout_ms=ASK_MS)
+            answer = await self._transport.call(
+                endpoint, methods.DATA_GET_REPLICA_LOG_INFO, request, timeout_ms=ASK_MS + look_ms
+            )
         except TidelogError as error:
             _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
             return
         folder_id = FolderId(UUID(bytes=answer.folder_id)) if answer.folder_id else None
-        ends.append(ReplicaEnd(node_id, LeaderEpoch(answer.last_epoch), Offset(answer.log_end_offset), folder_id))
+        end = LeaderEpoch(answer.last_epoch), Offset(answer.log_end_offset)
+        ends.append(ReplicaEnd(node_id, *end, folder_id, answer.lost))
 
     def now(self) -> Millis:
         """Monotonic time, for events."""

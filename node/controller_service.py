@@ -186,7 +186,11 @@ class ControllerService:
         keys = tuple(_key(each.topic_id, each.partition) for each in request.partitions)
         unclean = request.type == admin_pb2.ELECTION_TYPE_UNCLEAN
         election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-        done = await self._driver.ask(lambda number: ElectLeaders(number, election, keys), PartitionOutcomes)
+        if request.validate_only and not unclean:
+            raise InvalidRequest("only an unclean election can be tried without changing anything")
+        done = await self._driver.ask(
+            lambda number: ElectLeaders(number, election, keys, request.validate_only), PartitionOutcomes
+        )
         return admin_pb2.ElectLeadersResponse(partitions=[_outcome(each) for each in done.partitions])
 
     async def alter_partition_reassignments(

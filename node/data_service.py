@@ -17,7 +17,7 @@ from node.clock import Clock
 from node.duplex import run_duplex
 from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
 from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
-from node.own_bytes import sound_end
+from node.own_bytes import look_at_damage
 from node.partition import Partition
 from node.produce_desk import ProduceDesk
 from node.producer_ids import ProducerIds
@@ -171,9 +171,12 @@ class DataService:
             return data_pb2.GetReplicaLogInfoResponse(last_epoch=NO_LEADER_EPOCH, log_end_offset=0)
         if partition.offline is not None and (partition.log.damage is None or partition.folder.offline is not None):
             raise partition.offline
-        sound = sound_end(partition.log)
+        sound, lost = await look_at_damage(partition.log, partition.folder, request.look_ms)
         return data_pb2.GetReplicaLogInfoResponse(
-            last_epoch=sound.epoch, log_end_offset=sound.end_offset, folder_id=partition.folder.folder_id.bytes
+            last_epoch=sound.epoch,
+            log_end_offset=sound.end_offset,
+            folder_id=partition.folder.folder_id.bytes,
+            lost=lost,
         )
 
     def _epoch_end(self, question: data_pb2.EpochQuestion, caller: Caller) -> data_pb2.EpochAnswer:

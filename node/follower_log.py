@@ -9,6 +9,8 @@ import logging
 
 from replication.follower_events import LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
+from storage.data_folder import DataFolder
+from storage.kept_copy import copied_first
 from storage.log import Log
 from storage.log_cut import CutTicket
 from tidelog._wire import Buffer, PartitionFetched
@@ -34,15 +36,23 @@ def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch)
     )
 
 
-def begin_cut(log: Log, effect: TruncateTo | RestartAt) -> CutTicket | None:
-    """Begin to cut, or to empty, the log; None where there is nothing to cut. Raises what `Log.begin_cut` raises."""
+def begin_cut(log: Log, folder: DataFolder, effect: TruncateTo | RestartAt) -> CutTicket | None:
+    """Begin to cut, or to empty, the log; None where there is nothing to cut. Where committed records go, which only an
+    unclean election asks for, a copy of the log is kept. Raises what `Log.begin_cut` raises."""
+    committed = log.high_watermark
     match effect:
         case TruncateTo(offset):
             _log.info("%s: cut from %d to %d, where it agrees", log.topic_partition, log.log_end_offset, offset)
-            return log.begin_cut(offset)
+            ticket = log.begin_cut(offset)
         case RestartAt(offset, reason):
             _log.warning("%s: %s", log.topic_partition, reason)
-            return log.begin_cut(offset, anew=True)
+            ticket = log.begin_cut(offset, anew=True)
+    if ticket is not None and offset < committed:
+        copy = folder.name_aside(log.topic_partition)
+        copied_first(ticket, copy)
+        at = log.topic_partition, offset, committed - 1, copy
+        _log.error("%s gives up committed offsets %d..%d, which its leader lacks: its log is kept in %s", *at)
+    return ticket
 
 
 def _begins_below(log: Log, records: Buffer) -> Offset | None:

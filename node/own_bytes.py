@@ -6,10 +6,14 @@ Left to others: what damage means for the replica (replica_manager.py), the rest
 
 from __future__ import annotations
 
+import asyncio
+
+from node.work import run_in
+from storage.data_folder import DataFolder
 from storage.epoch_notes import ensure_agreed
 from storage.loaded import Damage
 from storage.log import Log
-from tidelog.errors import CorruptLog, CorruptRecord
+from tidelog.errors import CorruptLog, CorruptRecord, KafkaStorageError
 from tidelog.records import iter_batches
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
 
@@ -37,22 +41,36 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
 
 
 def sound_end(log: Log) -> EpochEnd:
-    """How far a log can be led with: its end, or where the damage begins that its recovery found. The epoch is that of
-    the last record below, -1 for none."""
+    """How far a log can be led with at least: its end, less damage that reaches it. The epoch is that of the last
+    record below, -1 for none."""
     end = log.log_end_offset
-    if log.damage is not None and not log.lost.takes_appends and not log.damage.readable:
-        end = max(min(log.damage.first_offset, end), log.log_start_offset)
+    if log.damage is not None and not log.lost.takes_appends:
+        for part in sorted(log.damage.parts or (log.damage,), key=lambda part: part.end_offset, reverse=True):
+            if not part.readable and part.first_offset < end <= part.end_offset:
+                end = max(part.first_offset, log.log_start_offset)
+    return _epoch_end(log, end)
+
+
+def _epoch_end(log: Log, end: Offset) -> EpochEnd:
     below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
     return EpochEnd(below[-1] if below and end > log.log_start_offset else NO_LEADER_EPOCH, end)
 
 
-def give_up_lost(log: Log) -> None:
-    """Go on with what is sound: nobody has more, and an operator, or the topic, takes the loss. Raises
-    KafkaStorageError, DiskFull, CorruptLog."""
-    if not log.lost.takes_appends:
-        if log.damage is None or not log.damage.readable:
-            log.truncate_to(sound_end(log).end_offset)
-        log.lost.takes_appends = True
+async def look_at_damage(log: Log, folder: DataFolder, look_ms: int) -> tuple[EpochEnd, str]:
+    """How far a damaged log can be led with, and which offsets cannot be read: by reading all of it, or, where that
+    takes longer than `look_ms`, by what is known of it already. Raises KafkaStorageError."""
+    damage = log.damage
+    if damage is None or damage.readable:
+        return sound_end(log), ""
+    salvage = folder.salvage(log)
+    try:
+        async with asyncio.timeout(look_ms / 1_000):
+            await run_in(folder.background, salvage.look)
+    except TimeoutError:
+        return sound_end(log), f"some of {damage.first_offset}..{damage.end_offset - 1}"
+    except OSError as error:
+        raise KafkaStorageError(f"{log.path} cannot be read: {error}") from error
+    return _epoch_end(log, salvage.end), ", ".join(map(str, salvage.lost))
 
 
 def _damage(log: Log, first: Offset, end: Offset, reason: str, *, readable: bool = False) -> Damage:

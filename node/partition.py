@@ -673,7 +673,7 @@ class Partition:
             if isinstance(effect, AppendRecords):
                 assert answer is not None, "records come with an answer"
                 append_answer(self.log, answer, follower.leader_epoch)
-            elif (ticket := begin_cut(self.log, effect)) is not None:
+            elif (ticket := begin_cut(self.log, self.folder, effect)) is not None:
                 self.folder.commit.cut(self.log, ticket, lambda error: self._cut_ended(follower, error))
                 return []
         except TidelogError as error:

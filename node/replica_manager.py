@@ -31,10 +31,10 @@ from node.clock import Clock
 from node.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.log_shelf import LogShelf
 from node.open_fetch import FetchDesk
-from node.own_bytes import give_up_lost
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
 from node.replica_fetcher import ReplicaFetcher
+from node.salvaging import Salvaging
 from node.ticker import Ticker
 from node.transport import Caller, Transport
 from replication.controller_events import DamagedReplica
@@ -141,8 +141,7 @@ class ReplicaManager:
         """Whom the next review is about; idle partitions are in neither."""
         self._borne: dict[Partition, Damage] = {}
         """Damage of replicas that nobody can replace."""
-        self._given_up: dict[Partition, None] = {}
-        """Damaged replicas that led last, of partitions that nobody can lead."""
+        self._salvaging = Salvaging(node_id, self._reopened)
         self._tasks: asyncio.TaskGroup | None = None
         self._sessions = itertools.count(1)
         self._fetch_ids = itertools.count(1)
@@ -218,7 +217,7 @@ class ReplicaManager:
         """When time matters next to what is here now; None: to nothing."""
         dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
         dues += [due for desk in self._desks if (due := desk.due(now)) is not None]
-        if self._watched or self._borne or self._unopened:
+        if self._watched or self._borne or self._salvaging.waits or self._unopened:
             dues.append(self._next_round)
         return min(dues, default=None)
 
@@ -244,6 +243,8 @@ class ReplicaManager:
                 self._watched.pop(partition, None)
         for partition, damage in list(self._borne.items()):
             self.damage_found(partition.log, damage)
+        for state in self._salvaging.due(self._image):
+            self._apply(self._image.topics[state.topic_id], state)
         for key, attempts in self._unmade.items():
             if attempts > 1:
                 self._resign(_Unmade(key))
@@ -302,8 +303,8 @@ class ReplicaManager:
         if partition is None or self._is_put_off(partition):
             return
         self._dismiss(partition, reason)
-        if partition.folder.offline is not None:
-            return
+        if partition.folder.offline is not None or partition.log.closed:
+            return  # the next start sets aside what lies there
         try:
             partition.folder.delete_log(partition.name)
         except TidelogError as error:
@@ -318,11 +319,11 @@ class ReplicaManager:
         self._attended.pop(partition, None)
         self._watched.pop(partition, None)
         self._borne.pop(partition, None)
-        self._given_up.pop(partition, None)
+        self._salvaging.forget(partition)
 
     def _is_put_off(self, partition: Partition) -> bool:
-        """Its log is being cut: nothing else may be done with that now. Then it is looked at again."""
-        if partition.log.cut is None:
+        """Its log is being cut, or put right: nothing else may be done with that now. Then it is looked at again."""
+        if partition.log.cut is None and partition not in self._salvaging:
             return False
         self._put_off[partition] = None
         return True
@@ -357,7 +358,11 @@ class ReplicaManager:
             self._wake_opener.set()
             return
         damage, anew = partition.log.damage, False
-        if damage is not None and not self._goes_on_with_the_rest(partition, state):
+        if damage is not None and self._salvaging.is_accepted(partition, state):
+            self._salvaging.begin(partition, damage)
+            if self._is_put_off(partition):
+                return
+        elif damage is not None:
             if partition.offline is None:
                 self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
             elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
@@ -381,25 +386,22 @@ class ReplicaManager:
             self._shelf.set_aside(partition.folder, partition.name, why)
         return True
 
-    def _goes_on_with_the_rest(self, partition: Partition, state: PartitionState) -> bool:
-        """Was a damaged replica elected all the same? Nobody was in either set, so whoever did that took the loss.
-        Returns whether it can lead with what is sound."""
-        if partition.folder.offline is not None:
-            return False
-        if self._me in state.last_known_elr:
-            self._given_up[partition] = None
-            return False
-        if partition not in self._given_up or state.leader != self._me:
-            return False
-        del self._given_up[partition]
-        _log.error("%s goes on without what its log lost: %s", partition, partition.log.damage)
-        try:
-            give_up_lost(partition.log)
-        except TidelogError as error:
-            self._stop_damaged(partition, error)
-            return False
-        partition.offline = None
-        return True
+    def _reopened(self, old: Partition, log: Log) -> None:
+        """A damaged log is in order, as far as it can be read; or it is as it was, and this is tried again."""
+        self._put_off.pop(old, None)
+        state = self._image.partition(old.key)
+        if self.stopping or self._partitions.get(old.key) is not old:
+            return
+        if state is None:
+            old.log = log
+            self._delete(old.key, f"topic {old.name.topic} was deleted")
+        elif log is not old.log:
+            self._dismiss(old, "its log was opened again")
+            topic = self._image.topics[state.topic_id]
+            self._install(topic, state, old.folder, log)
+            self._apply(topic, state)
+        if self._unopened:
+            self._wake_opener.set()
 
     async def _open_for_ever(self) -> None:
         """Make the logs that are missing, a few in each turn of the loop: making one may take some milliseconds."""

@@ -466,7 +466,8 @@ class Controller:
 
     def _elect_uncleanly(self, request: ElectLeaders) -> PartitionOutcomes | None:
         wanted = [state.key for state in self.image.partitions() if state.leader == NO_NODE]
-        command = unclean.Command(request.request_id, tuple(dict.fromkeys(request.keys or wanted)))
+        order = tuple(dict.fromkeys(request.keys or wanted))
+        command = unclean.Command(request.request_id, order, request.validate_only)
         for key in command.order:
             try:
                 state = state_of(self.image, key)
@@ -488,15 +489,15 @@ class Controller:
         asked = self._elections.told(told)
         if asked is None:
             return
-        key, commands = asked
-        outcome = self._elect_of(key, told)
+        key, commands, validate_only = asked
+        outcome = self._elect_of(key, told, validate_only=validate_only)
         for command in commands:
             command.settle(*outcome)
             if command.done:
                 self._answer(command.request_id, command.result())
 
     def _elect_of(
-        self, key: PartitionKey, told: LogEndsTold
+        self, key: PartitionKey, told: LogEndsTold, *, validate_only: bool
     ) -> tuple[PartitionKey, PartitionState | TidelogError, str]:
         try:
             state = state_of(self.image, key)
@@ -509,6 +510,8 @@ class Controller:
             return key, unclean.nobody(self.image, state), ""
         batch = Batch(self.image)
         batch.add([chosen.change])
+        if validate_only:
+            return key, state_of(batch.image, key), chosen.loss
         self._append(batch)
         self._effects.append(UncleanlyElected(key, chosen.leader, chosen.loss))
         return key, state_of(self.image, key), chosen.loss

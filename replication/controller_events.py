@@ -191,22 +191,24 @@ class ElectionType(Enum):
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
     """Let the preferred replicas lead, or, `UNCLEAN`, let whoever has most lead where nobody may. keys: empty: every
-    partition that wants it."""
+    partition that wants it. validate_only: of an unclean election, say what it would do."""
 
     request_id: int
     election: ElectionType
     keys: tuple[PartitionKey, ...] = ()
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEnd:
     """What a replica says that it has: the epoch of its last record (-1: none) and its log end, in which folder (None:
-    it has no log)."""
+    it has no log). lost: which offsets below its end cannot be read, in words."""
 
     node_id: NodeId
     last_epoch: LeaderEpoch
     log_end: Offset
     folder_id: FolderId | None
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,11 +447,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnds:
-    """Ask these nodes how much of the partition they have; `LogEndsTold` with this number must follow, soon."""
+    """Ask these nodes how much of the partition they have; `LogEndsTold` with this number must follow, soon.
+    commanded: an operator waits for it, and damaged logs may be read for some seconds."""
 
     number: int
     key: PartitionKey
     nodes: tuple[NodeId, ...]
+    commanded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

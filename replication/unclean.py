@@ -74,7 +74,9 @@ def choose(image: ClusterImage, state: PartitionState, ends: Collection[ReplicaE
 def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, asked: Collection[ReplicaEnd]) -> str:
     had = [node for node in (*state.isr, *state.elr, *state.last_known_elr) if node != best.node_id]
     lost = f"; what only nodes {', '.join(map(str, sorted(set(had))))} had is gone" if had else ""
-    if best.node_id in state.replicas and state.folder_of(best.node_id) == LOST_FOLDER:
+    if best.lost:
+        lost += f"; of its own log {best.lost} cannot be read and is given up (the node keeps a copy of the log)"
+    elif best.node_id in state.replicas and state.folder_of(best.node_id) == LOST_FOLDER:
         lost += "; its own log was damaged or an older copy"
     others = ", ".join(
         f"node {end.node_id} (epoch {end.last_epoch}, end {end.log_end})" for end in asked if end is not best
@@ -95,6 +97,7 @@ class Command:
 
     request_id: int
     order: tuple[PartitionKey, ...]
+    validate_only: bool = False
     outcomes: dict[PartitionKey, PartitionOutcome] = field(default_factory=dict)
 
     @property
@@ -113,6 +116,7 @@ class Command:
 @dataclass(slots=True)
 class _Asked:
     key: PartitionKey
+    validate_only: bool
     commands: list[Command]
 
 
@@ -125,18 +129,20 @@ class Elections:
 
     def ask(self, key: PartitionKey, nodes: tuple[NodeId, ...], command: Command | None = None) -> AskLogEnds | None:
         """Ask, unless that is under way; a command waits for it all the same."""
+        validate_only = command is not None and command.validate_only
         for asked in self._asked.values():
-            if asked.key == key:
+            if (asked.key, asked.validate_only) == (key, validate_only):
                 asked.commands += [] if command is None else [command]
                 return None
         number = next(self._numbers)
-        self._asked[number] = _Asked(key, [] if command is None else [command])
-        return AskLogEnds(number, key, nodes)
+        self._asked[number] = _Asked(key, validate_only, [] if command is None else [command])
+        return AskLogEnds(number, key, nodes, command is not None)
 
-    def told(self, event: LogEndsTold) -> tuple[PartitionKey, list[Command]] | None:
-        """Which partition the answers are of, and who waits for them; None where nobody does any more."""
+    def told(self, event: LogEndsTold) -> tuple[PartitionKey, list[Command], bool] | None:
+        """Which partition the answers are of, who waits for them, and whether nothing is to be changed; None where
+        nobody waits any more."""
         asked = self._asked.pop(event.number, None)
-        return None if asked is None else (asked.key, asked.commands)
+        return None if asked is None else (asked.key, asked.commands, asked.validate_only)
 
     def forget(self) -> list[int]:
         """Nobody decides here any more. Returns the requests that waited."""

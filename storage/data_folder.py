@@ -35,6 +35,7 @@ from storage.log import Log
 from storage.log_folder import CutLog
 from storage.open_segments import OpenSegments
 from storage.reserve import Reserve
+from storage.salvage import Salvage
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
     METADATA_TOPIC,
@@ -151,6 +152,8 @@ class DataFolder:
         self._seen: set[PartitionKey] = set()
         self._stirred: dict[Log, None] = {}
         """Logs that wait for a flush, or for files to be removed, as far as is known: nobody looks after the others."""
+        self._in_salvage: set[TopicPartition] = set()
+        """Damaged logs that are closed, to be written again without what they lost."""
         self._unwritten = True
         """May the checkpoints say something else than what is so?"""
 
@@ -391,7 +394,7 @@ class DataFolder:
             self.commit.forget(log)
             log.release()
         path = f"{self.path}/{tp}"
-        aside = self._name_aside(tp, "stray")
+        aside = self.name_aside(tp)
 
         def rename() -> None:
             if log is not None:
@@ -402,6 +405,56 @@ class DataFolder:
         self._guard(f"setting {tp} aside", rename)
         self.notes.append(f"{path} was set aside as {aside}: {why}")
         return aside
+
+    def salvage(self, log: Log) -> Salvage:
+        """What can be read of a damaged log: to be looked at anywhere."""
+        held = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
+        return Salvage(self.files, log.path, log.log_start_offset, held, log.epoch_entries(), holes=log.config.compact)
+
+    def give_up_lost(self, log: Log, done: Callable[[Log, str | TidelogError], None]) -> None:
+        """Let a damaged log go on with what can be read of it. All that it had is kept aside first; what is read and
+        written runs in the background, the log is closed meanwhile. `done` is told the log as it is opened again and
+        where the copy lies, or the log, closed, and why nothing was given up: that may be tried again."""
+        tp, salvage = log.topic_partition, self.salvage(log)
+        key, copy = PartitionKey(log.topic_id, tp.partition), self.name_aside(tp)
+        self.commit.forget(log)
+        log.release()
+        self.logs.pop(tp, None)
+        self._in_salvage.add(tp)
+
+        def prepared(result: object) -> None:
+            if isinstance(result, OSError):
+                ended(result)
+                return
+            try:
+                make_durable = self.claims.salvaged(tp, key, salvage.end)
+            except OSError as error:
+                ended(error)
+                return
+
+            def replace() -> None:
+                make_durable()
+                salvage.replace()
+
+            self.background.submit(replace, ended)
+
+        def ended(result: object) -> None:
+            if isinstance(result, OSError):
+                done(log, self.fail(f"giving up what {log.path} lost", result))
+                return
+            try:
+                again = self.load_logs(lambda *_: log.config, only=lambda other: other == tp)[tp]
+            except TidelogError as error:
+                done(log, error)
+                return
+            self._in_salvage.discard(tp)
+            done(again, copy)
+
+        self.background.submit(lambda: salvage.prepare(copy), prepared)
+
+    def name_aside(self, tp: TopicPartition) -> str:
+        """A name for what is kept of a log and is not used any more."""
+        return self._name_aside(tp, "stray")
 
     def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
         """A new name for a log's folder that is out of use; a long topic's is cut, as Kafka does, to what file systems
@@ -580,7 +633,7 @@ class DataFolder:
 
     def _write_closing_files(self) -> None:
         self.claims.write(self.logs.values())
-        if any(log.damage is not None for log in self.logs.values()):
+        if self._in_salvage or any(log.damage is not None for log in self.logs.values()):
             return  # the next start must find the damage again
         self._identity.leave_clean_marker()
 

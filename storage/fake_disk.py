@@ -226,7 +226,7 @@ class FakeDisk:
         self._crash_at = None
         self.locked.clear()
         self._root.crash(rng)
-        self.used = self._count_used(self._root)
+        self.used = self._count_used(self._root, set())
 
     def kill(self) -> None:
         """The process dies, the machine does not: handles and locks are dead, the page cache is still there."""
@@ -414,7 +414,7 @@ class FakeDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         replaced = folder.entries.get(new_name)
         if isinstance(replaced, Inode):
-            self.used -= replaced.allocated
+            self._unlink(replaced)
         folder.change(new_name, node, moved_from=old_name)
 
     def remove(self, path: str) -> None:
@@ -422,7 +422,22 @@ class FakeDisk:
         inode = self._file(path)
         folder, name = self._parent(path)
         folder.change(name, None)
-        self.used -= inode.allocated
+        self._unlink(inode)
+
+    def link(self, path: str, name: str) -> None:
+        self.touch("link", path, self.life)
+        inode = self._file(path)
+        folder, new_name = self._parent(name)
+        if new_name in folder.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        folder.change(new_name, inode)
+        inode.links += 1
+
+    def _unlink(self, inode: Inode) -> None:
+        if inode.links:
+            inode.links -= 1
+        else:
+            self.used -= inode.allocated
 
     def remove_folder(self, path: str) -> None:
         self.touch("remove", path, self.life)
@@ -471,13 +486,16 @@ class FakeDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node
 
-    def _count_used(self, folder: Folder) -> int:
+    def _count_used(self, folder: Folder, seen: set[int]) -> int:
         used = 0
         for node in folder.entries.values():
             if isinstance(node, Folder):
-                used += self._count_used(node)
+                used += self._count_used(node, seen)
+            elif id(node) in seen:
+                node.links += 1
             else:
-                node.allocated = len(node.durable.data)
+                seen.add(id(node))
+                node.allocated, node.links = len(node.durable.data), 0
                 used += node.allocated
         return used
 

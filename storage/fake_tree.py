@@ -75,7 +75,7 @@ class Inode:
     A change is (position, bytes) for a write and (size, None) for a cut or a lengthening.
     """
 
-    __slots__ = ("allocated", "durable", "mapped", "pending", "seen")
+    __slots__ = ("allocated", "durable", "links", "mapped", "pending", "seen")
 
     def __init__(self) -> None:
         self.seen = Image()
@@ -83,6 +83,8 @@ class Inode:
         self.pending: list[tuple[int, bytes | None]] = []
         self.allocated = 0
         self.mapped = 0
+        self.links = 0
+        """Names beside the first one."""
 
     def put(self, position: int, data: bytes) -> None:
         """Write through the page cache."""
@@ -113,7 +115,7 @@ class Inode:
         if other is None:
             other = memo[id(self)] = Inode()
             other.seen, other.durable = self.seen.copy(), self.durable.copy()
-            other.pending, other.allocated = list(self.pending), self.allocated
+            other.pending, other.allocated, other.links = list(self.pending), self.allocated, self.links
         assert isinstance(other, Inode)
         return other
 

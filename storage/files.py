@@ -144,8 +144,12 @@ class Files(Protocol):
         """Give a file or folder another name within its folder; a file of the new name is replaced in one step."""
         ...
 
+    def link(self, path: str, name: str) -> None:
+        """Give a file a second name, on the same file system. Raises OSError, EPERM or the like where that has none."""
+        ...
+
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file's name; its bytes go with the last one."""
         ...
 
     def remove_folder(self, path: str) -> None:

@@ -201,6 +201,9 @@ class OsFiles:
     def rename(self, old: str, new: str) -> None:
         Path(old).replace(new)
 
+    def link(self, path: str, name: str) -> None:
+        Path(name).hardlink_to(path)
+
     def remove(self, path: str) -> None:
         Path(path).unlink()
 

@@ -277,9 +277,12 @@ class Admin(Service):
         )
         _warn((await self._change(methods.ADMIN_INCREMENTAL_ALTER_CONFIGS, request)).warnings)
 
-    async def elect_leaders(self, partitions: Iterable[Place] = (), *, unclean: bool = False) -> list[PartitionOutcome]:
+    async def elect_leaders(
+        self, partitions: Iterable[Place] = (), *, unclean: bool = False, validate_only: bool = False
+    ) -> list[PartitionOutcome]:
         """Let preferred leaders lead; `unclean`: where nobody may lead, let the one of those that answer lead that has
         most: what only others had is lost then, and each outcome says so. No partitions: every one that wants it.
+        validate_only: of an unclean election, tell who would lead and what would be lost, and change nothing.
 
         Errors of single partitions are in their outcomes: PreferredLeaderNotAvailable, EligibleLeadersNotAvailable,
         ElectionNotNeeded. Raises RequestTimedOut or ConnectionLost where nobody can tell.
@@ -287,6 +290,7 @@ class Admin(Service):
         request = admin_pb2.ElectLeadersRequest(
             type=admin_pb2.ELECTION_TYPE_UNCLEAN if unclean else admin_pb2.ELECTION_TYPE_PREFERRED,
             partitions=_places(partitions),
+            validate_only=validate_only,
         )
         answer = await self._change(methods.ADMIN_ELECT_LEADERS, request)
         return [_outcome(told) for told in answer.partitions]

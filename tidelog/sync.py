@@ -185,10 +185,11 @@ class Admin(_Face[_admin.Admin]):
         self._thread.run(self._client.alter_topic(name, changes, validate_only=validate_only))
 
     def elect_leaders(
-        self, partitions: Iterable[_admin.Place] = (), *, unclean: bool = False
+        self, partitions: Iterable[_admin.Place] = (), *, unclean: bool = False, validate_only: bool = False
     ) -> list[_admin.PartitionOutcome]:
-        """Let preferred leaders lead, or, uncleanly, whoever has most."""
-        return self._thread.run(self._client.elect_leaders(list(partitions), unclean=unclean))
+        """Let preferred leaders lead, or, uncleanly, whoever has most. validate_only: tell what that would cost."""
+        asked = self._client.elect_leaders(list(partitions), unclean=unclean, validate_only=validate_only)
+        return self._thread.run(asked)
 
     def reassign(self, replicas: Mapping[_admin.Place, Sequence[int] | None]) -> list[_admin.PartitionOutcome]:
         """Move replicas; None: end the move under way."""

@@ -213,7 +213,7 @@ def test_a_topic_is_altered(cluster: MemoryCluster, tidelog: Terminal) -> None:
 def test_leaders_are_elected_and_the_loss_is_shouted(cluster: MemoryCluster, tidelog: Terminal) -> None:
     done = admin_pb2.PartitionOutcome(partition=PLACE, leader=2, leader_epoch=7, loss="node 1 had more")
     scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[done]))
-    assert tidelog("partition", "elect", "orders-0", "--unclean") == 0
+    assert tidelog("partition", "elect", "orders-0", "--unclean", "--yes") == 0
     assert "RECORDS MAY BE LOST: node 1 had more" in tidelog.err
     assert tidelog("partition", "elect", "orders-0", "--json") == 0
     assert tidelog.json[0]["leader"] == 2
@@ -225,6 +225,28 @@ def test_leaders_are_elected_and_the_loss_is_shouted(cluster: MemoryCluster, tid
     assert tidelog.json[0]["error"] == {"name": "ElectionNotNeeded", "message": "led already"}
     assert tidelog("partition", "elect", "--unclean") == 1
     assert "name the partitions" in tidelog.err
+
+
+def asked_to_elect(cluster: MemoryCluster) -> list[bool]:
+    """For each election asked for: was nothing to be changed?"""
+    asked = [each for node in cluster.nodes for each in node.asked if isinstance(each, admin_pb2.ElectLeadersRequest)]
+    return [each.validate_only for each in asked]
+
+
+def test_an_unclean_election_says_first_what_would_be_lost_and_asks(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    done = admin_pb2.PartitionOutcome(partition=PLACE, leader=2, leader_epoch=7, loss="offsets 4..4 are lost")
+    scripted(cluster, elect_leaders=admin_pb2.ElectLeadersResponse(partitions=[done]))
+    for typed in (b"n\n", b""):
+        assert tidelog("partition", "elect", "orders-0", "--unclean", typed=typed) == 1
+        assert "node 2 would lead. offsets 4..4 are lost" in tidelog.err
+        assert "nothing was changed" in tidelog.err
+    assert tidelog("partition", "elect", "orders-0", "--unclean", "--json") == 1
+    assert (tidelog.json[0]["elected"], tidelog.json[0]["loss"]) == (False, "offsets 4..4 are lost")
+    assert asked_to_elect(cluster) == [True, True, True]
+    assert tidelog("partition", "elect", "orders-0", "--unclean", typed=b"y\n") == 0
+    assert tidelog("partition", "elect", "orders-0", "--unclean", "--yes", "--json") == 0
+    assert tidelog.json[0]["leader"] == 2
+    assert sorted(asked_to_elect(cluster)) == [False, False, True, True, True, True]
 
 
 def test_replicas_are_moved(cluster: MemoryCluster, tidelog: Terminal) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from node.own_bytes import damage_at, give_up_lost
+from node.own_bytes import damage_at
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
 from tests.storage.workbench import SMALL, Bench
@@ -114,7 +114,7 @@ def test_a_log_whose_records_are_all_there_gives_up_none_of_them() -> None:
     bench.reopen()
     assert bench.log.damage is not None
     assert bench.log.damage.readable
-    give_up_lost(bench.log)
+    bench.log.lost.takes_appends = True
     assert bench.contents() == before
     bench.lead(b"6")
     assert bench.log.log_end_offset == 7

@@ -4,9 +4,14 @@ the quorum's only voter unless the story says otherwise.
 
 from __future__ import annotations
 
-from tests.sim.controller_stories import eligible, on_two_nodes
-from tests.sim.stories import TOPIC, fenced, write
+from node import methods
+from storage.data_folder import DataFolder
+from storage.log import Log
+from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
+from tests.sim.stories import TOPIC, fenced, held, leads, write
 from tests.sim.world import Simulation
+from tidelog.types import Offset
+from tidelog.v1 import admin_pb2
 
 # --- a clean stop and a reboot ---
 
@@ -32,4 +37,90 @@ def clean_stop_and_reboot_of_all(sim: Simulation) -> None:
     assert len(sim.read_committed(TOPIC)) == 6, "with the record that shows that it can be written"
 
 
-ALL = (clean_stop_and_reboot_of_all,)
+# --- what an operator gives up ---
+
+
+def kept_aside(sim: Simulation, node: int, name: str) -> list[str]:
+    """Folders of copies of a log on that node."""
+    disk = sim.machines[node].disk
+    return [f"/data/{each}" for each in disk.list("/data") if each.startswith(f"{name}.") and each.endswith("-stray")]
+
+
+def size_of_logs(sim: Simulation, node: int, folder: str) -> int:
+    disk = sim.machines[node].disk
+    return sum(disk.size(f"{folder}/{name}") or 0 for name in disk.list(folder) if name.endswith(".log"))
+
+
+def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
+    """A batch of the last member's log is damaged, and nobody has more. The operator hears which offsets would be lost,
+    then commands the election: all others stay, reach the other replicas, and a copy of the damaged log is kept."""
+    last, *others = away_from_voter(sim, 4, replicas=3, min_insync=1)
+    write(sim, 0, "a", 2)
+    for node in others:
+        sim.kill(node)
+    sim.run_until(lambda: sim.isr(TOPIC) == {last}, what="the last one is alone")
+    write(sim, 0, "b", 8)
+    log = sim.log(last, TOPIC)
+    assert isinstance(log, Log)
+    header = log.active.find(Offset(4))
+    assert header is not None
+    path, at = log.active.path, header.position
+    sim.kill(last)
+    for byte in range(4):
+        sim.machines[last].disk.flip_bit(path, at + 9 + 10 * byte, 5)  # neither its length nor its bytes are right
+    for node in (last, *others):
+        sim.restart(node)
+    sim.run_until(lambda: not any(node.fenced for node in sim.image().nodes.values()), what="all are back")
+    sim.run_for(3)
+    assert sim.leader(TOPIC) == -1, "led without what it had held"
+    before = size_of_logs(sim, last, f"/data/{TOPIC}-0")
+    request = admin_pb2.ElectLeadersRequest(
+        type=admin_pb2.ELECTION_TYPE_UNCLEAN,
+        partitions=[admin_pb2.TopicPartitionId(topic=TOPIC, partition=0)],
+        validate_only=True,
+    )
+    (told,) = sim.admin(methods.ADMIN_ELECT_LEADERS, request).partitions
+    assert (told.leader, sim.leader(TOPIC)) == (last, -1), "what is asked changes nothing"
+    assert "4..4 cannot be read" in told.loss, f"one offset is lost, it says: {told.loss}"
+    assert not kept_aside(sim, last, f"{TOPIC}-0")
+    sim.checkers.may_have_lost(sim.partition(TOPIC).key)
+    assert sim.elect(TOPIC, 0, unclean=True).leader == last
+    sim.run_until(lambda: leads(sim, last, 0), what="it leads")
+    copies = kept_aside(sim, last, f"{TOPIC}-0")
+    assert [size_of_logs(sim, last, copy) for copy in copies] == [before], "the damaged log is kept whole"
+    sim.must_heal(lossy=True)
+    values = sim.read_committed(TOPIC)
+    assert values[:9] == [b"a0", b"a1", b"b0", b"b1", *(b"b%d" % number for number in range(3, 8))], "the others stay"
+    assert sim.isr(TOPIC) == {last, *others}
+
+
+def unclean_leader_has_less(sim: Simulation) -> None:
+    """The only member of the set stays away, an operator lets one lead that has less. Back again, the member gives up
+    what was committed, and keeps a copy of its log."""
+    leader, follower = on_two_nodes(sim, 1)
+    write(sim, 0, "a", 5)
+    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has the first records")
+    sim.kill(follower)
+    sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
+    write(sim, 0, "given up ", 5)
+    log = sim.log(leader, TOPIC)
+    assert isinstance(log, Log)
+    assert isinstance(log.folder, DataFolder)
+    log.folder.write_checkpoints()
+    sim.run_for(0.1)
+    sim.kill(leader)
+    sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")
+    before = size_of_logs(sim, leader, f"/data/{TOPIC}-0")
+    sim.restart(follower)
+    sim.run_until(lambda: not fenced(sim, follower), what="the follower is back")
+    sim.checkers.may_have_lost(sim.partition(TOPIC).key)
+    assert sim.elect(TOPIC, 0, unclean=True).leader == follower
+    write(sim, 0, "b", 3)
+    sim.restart(leader)
+    sim.must_heal(lossy=True)
+    copies = kept_aside(sim, leader, f"{TOPIC}-0")
+    assert [size_of_logs(sim, leader, copy) for copy in copies] == [before], "what it gave up is kept"
+    assert b"given up 0" not in sim.read_committed(TOPIC)
+
+
+ALL = (clean_stop_and_reboot_of_all, unclean_election_keeps_what_can_be_read, unclean_leader_has_less)

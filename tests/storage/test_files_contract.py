@@ -101,6 +101,24 @@ def test_rename_replaces_the_target_in_one_step(disk: tuple[Files, str]) -> None
     assert read_file(files, f"{folder}/b") == b"new"
 
 
+def test_a_file_has_two_names_and_lives_as_long_as_one(disk: tuple[Files, str]) -> None:
+    files, folder = disk
+    files.make_folder(f"{folder}/other")
+    write_file(files, f"{folder}/a", b"bytes")
+    files.link(f"{folder}/a", f"{folder}/other/b")
+    file = files.open(f"{folder}/other/b")
+    file.pwritev([b"B"], 0)
+    file.close()
+    assert read_file(files, f"{folder}/a") == b"Bytes"
+    with pytest.raises(FileExistsError):
+        files.link(f"{folder}/a", f"{folder}/other/b")
+    write_file(files, f"{folder}/a", b"another")
+    assert read_file(files, f"{folder}/other/b") == b"Bytes"
+    files.remove(f"{folder}/a")
+    files.remove(f"{folder}/other/b")
+    assert files.list(f"{folder}/other") == []
+
+
 def test_an_open_file_outlives_its_name(disk: tuple[Files, str]) -> None:
     files, folder = disk
     file = files.open(f"{folder}/a", create=True)

@@ -68,19 +68,47 @@ def elect(
         bool,
         typer.Option("--unclean", help="Let whoever has most lead where nobody may: committed records may be LOST."),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Of --unclean: do not ask before records are given up.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Let preferred leaders lead, or, where nobody may, whoever is there. Exit code 1: some were refused."""
+    """Let preferred leaders lead, or, where nobody may, whoever is there. Exit code 1: some were refused, or the answer
+    was no. With --unclean and --json but without --yes: what would be lost, and nothing is changed."""
     wanted = [_partition(name) for name in names or ()]
     if unclean and not wanted:
         raise InvalidRequest("--unclean loses records: name the partitions, TOPIC-N each")
 
-    async def work() -> list[PartitionOutcome]:
+    async def work(*, validate_only: bool = False) -> list[PartitionOutcome]:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
-            return await admin.elect_leaders(wanted, unclean=unclean)
+            return await admin.elect_leaders(wanted, unclean=unclean, validate_only=validate_only)
 
+    if unclean and not yes:
+        told = asyncio.run(work(validate_only=True))
+        if as_json:
+            print_json([{**_plain(each.error, each), "elected": False} for each in told])
+            raise typer.Exit(1)
+        if not _agreed(told):
+            raise typer.Exit(1)
     _show(asyncio.run(work()), as_json=as_json)
+
+
+def _agreed(told: list[PartitionOutcome]) -> bool:
+    """Show what an unclean election would cost, and ask."""
+    for each in told:
+        if each.error is not None:
+            say(f"{each.partition}: {each.error.message}")
+        else:
+            say(f"{each.partition}: node {each.leader} would lead. {each.loss or 'nothing would be lost'}")
+    if all(each.error is not None for each in told):
+        return False
+    try:
+        agreed = typer.confirm("Give these records up?", err=True)
+    except typer.Abort:
+        say("no answer: give --yes")
+        agreed = False
+    if not agreed:
+        say("nothing was changed")
+    return agreed
 
 
 @app.command()

@@ -599,7 +599,10 @@ class ElectLeadersRequest(_message.Message):
 
     TYPE_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     type: Global___ElectionType.ValueType
+    validate_only: _builtins.bool
+    """say who would lead and what would be lost, change nothing; only for unclean elections"""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartitionId]:
         """empty: every partition that wants it"""
@@ -609,10 +612,11 @@ class ElectLeadersRequest(_message.Message):
         *,
         type: Global___ElectionType.ValueType = ...,
         partitions: _abc.Iterable[Global___TopicPartitionId] | None = ...,
+        validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "type", b"type", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -741,19 +741,23 @@ class GetReplicaLogInfoRequest(_message.Message):
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
+    LOOK_MS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """which life of the topic"""
     partition: _builtins.int
     """index"""
+    look_ms: _builtins.int
+    """how long the node may read a damaged log to find what is lost; after that it says less"""
     def __init__(
         self,
         *,
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
+        look_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["look_ms", b"look_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -766,22 +770,26 @@ class GetReplicaLogInfoResponse(_message.Message):
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     FOLDER_ID_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     last_epoch: _builtins.int
     """leader epoch of the last record; -1 none"""
     log_end_offset: _builtins.int
     """one past the last record"""
     folder_id: _builtins.bytes
     """where the log lies; empty: there is none yet"""
+    lost: _builtins.str
+    """offsets of a damaged log that cannot be read, in words; empty: none"""
     def __init__(
         self,
         *,
         last_epoch: _builtins.int = ...,
         log_end_offset: _builtins.int = ...,
         folder_id: _builtins.bytes = ...,
+        lost: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "last_epoch", b"last_epoch", "log_end_offset", b"log_end_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "last_epoch", b"last_epoch", "log_end_offset", b"log_end_offset", "lost", b"lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

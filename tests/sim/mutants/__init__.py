@@ -343,6 +343,24 @@ MUTANTS: Final = (
         damage_stories.clean_stop_and_reboot_of_all,
         "stopped cleanly",
     ),
+    Mutant(
+        damage.a_damaged_log_ends_at_its_damage,
+        "rule 6",
+        damage_stories.unclean_election_keeps_what_can_be_read,
+        "one offset is lost",
+    ),
+    Mutant(
+        damage.nothing_is_kept_of_what_is_given_up,
+        "rule 6",
+        damage_stories.unclean_election_keeps_what_can_be_read,
+        "kept whole",
+    ),
+    Mutant(
+        damage.nothing_is_kept_of_what_is_given_up,
+        "rule 6",
+        damage_stories.unclean_leader_has_less,
+        "what it gave up is kept",
+    ),
     Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
     Mutant(
         controllers.nobody_comes_back_to_lead,

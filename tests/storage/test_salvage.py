@@ -1,0 +1,216 @@
+"""Giving up what a damaged log lost, on real files: a copy stays whole, and every record that can be read stays."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from storage.dump_events import BatchFound
+from storage.dump_folder import dump
+from storage.log import Log
+from storage.os_files import OsFiles
+from tests.storage.workbench import SMALL, Bench, Deferred, batch
+from tidelog.errors import DiskFull, TidelogError
+from tidelog.records import iter_batches
+from tidelog.types import LeaderEpoch, Offset
+
+ROOMY = replace(SMALL, segment_bytes=1 << 20)
+"""All in one segment."""
+MANY = replace(SMALL, segment_bytes=8_000)
+PER_BATCH = 300
+BATCHES = 20
+
+
+def bench_of(tmp_path: Path, config: object = ROOMY) -> Bench:
+    """6,000 records, all fsynced, in batches of three hundred."""
+    bench = Bench(config, files=OsFiles(), path=f"{tmp_path}/data")  # type: ignore[arg-type]
+    for number in range(BATCHES):
+        bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
+    bench.commit()
+    assert bench.log.held == BATCHES * PER_BATCH
+    return bench
+
+
+def position_of(log: Log, offset: int) -> tuple[Path, int, int]:
+    """The file of a batch, and where in it that begins and ends."""
+    segment = next(each for each in reversed(log.segments) if each.base_offset <= offset)
+    header = segment.find(Offset(offset))
+    assert header is not None
+    return Path(segment.path), header.position, header.end
+
+
+def damaged(bench: Bench, offset: int, byte: int, value: bytes) -> None:
+    """Another byte of a batch, while the process is gone."""
+    path, position, end = position_of(bench.log, offset)
+    bench.folder.close()
+    data = bytearray(path.read_bytes())
+    at = (position if byte >= 0 else end) + byte
+    assert data[at : at + len(value)] != value
+    data[at : at + len(value)] = value
+    path.write_bytes(data)
+    bench.reopen()
+    assert bench.log.damage is not None
+
+
+def files_of(folder: str) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in Path(folder).iterdir() if each.suffix == ".log"}
+
+
+def given_up(bench: Bench) -> str | TidelogError:
+    """The log goes on without what it lost. Returns where the copy lies, or why nothing was done."""
+    told: list[tuple[Log, str | TidelogError]] = []
+    bench.folder.give_up_lost(bench.log, lambda log, outcome: told.append((log, outcome)))
+    ((bench.log, outcome),) = told
+    return outcome
+
+
+def offsets(bench: Bench) -> list[int]:
+    return [record.offset for data in bench.contents() for each in iter_batches(data) for record in each.records()]
+
+
+def but(first: int, count: int = PER_BATCH) -> list[int]:
+    return [offset for offset in range(BATCHES * PER_BATCH) if not first <= offset < first + count]
+
+
+HEADER = b"\x55" * 60
+"""Nothing of a batch's header is left."""
+
+
+@pytest.mark.parametrize("config", [ROOMY, MANY], ids=["one segment", "many segments"])
+@pytest.mark.parametrize(
+    ("offset", "byte", "value"),
+    [(0, 0, HEADER), (0, -3, b"??"), (3_000, -3, b"??"), (3_000, 0, HEADER), (5_700, -3, b"??"), (5_700, 0, HEADER)],
+)
+def test_one_batch_is_given_up_and_no_other(
+    tmp_path: Path, config: object, offset: int, byte: int, value: bytes
+) -> None:
+    bench = bench_of(tmp_path, config)
+    damaged(bench, offset, byte, value)
+    before = files_of(bench.log.path)
+    copy = given_up(bench)
+    assert isinstance(copy, str)
+    assert copy.endswith("-stray")
+    assert files_of(copy) == before, "the copy is whole"
+    assert bench.log.damage is None
+    left = but(offset)
+    assert offsets(bench) == left
+    assert (bench.log.log_end_offset, bench.log.held) == (left[-1] + 1,) * 2
+    bench.log.append(batch(b"on"), assign_offsets=True, leader_epoch=LeaderEpoch(1))
+    bench.commit()
+    assert files_of(copy) == before, "what is appended does not show in the copy"
+    for again in (bench.reopen, bench.restart_clean):
+        if again == bench.reopen:
+            bench.folder.close()
+        again()
+        assert bench.log.damage is None
+        assert offsets(bench) == [*left, left[-1] + 1]
+
+
+def test_the_dump_tool_reads_the_copy(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path)
+    damaged(bench, 0, 0, HEADER)
+    copy = given_up(bench)
+    assert isinstance(copy, str)
+    found = [event for event in dump(OsFiles(), copy, records=False) if isinstance(event, BatchFound)]
+    assert found[-1].last_offset == BATCHES * PER_BATCH - 1
+
+
+def test_what_would_be_lost_is_told_before_and_nothing_is_written(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path)
+    damaged(bench, 3_000, 0, HEADER)
+    names, before = sorted(Path(bench.folder.path).iterdir()), files_of(bench.log.path)
+    salvage = bench.folder.salvage(bench.log)
+    salvage.look()
+    assert (salvage.end, [str(lost) for lost in salvage.lost]) == (6_000, ["3000..3299"])
+    assert (sorted(Path(bench.folder.path).iterdir()), files_of(bench.log.path)) == (names, before)
+
+
+def test_a_lost_tail_is_told_too(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path)
+    path, position, _ = position_of(bench.log, 5_700)
+    bench.folder.close()
+    path.write_bytes(path.read_bytes()[:position])
+    bench.reopen()
+    salvage = bench.folder.salvage(bench.log)
+    salvage.look()
+    assert (salvage.end, [str(lost) for lost in salvage.lost]) == (5_700, ["5700..5999"])
+    given_up(bench)
+    assert (bench.log.damage, bench.log.log_end_offset) == (None, 5_700)
+
+
+def test_closed_segments_that_are_sound_take_no_room_a_second_time(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, MANY)
+    damaged(bench, 3_000, -3, b"??")
+    copy = given_up(bench)
+    sound = Path(bench.log.segments[0].path)
+    assert sound.samefile(f"{copy}/{sound.name}")
+    active = Path(bench.log.active.path)
+    assert not active.samefile(f"{copy}/{active.name}"), "it is written on"
+
+
+def test_a_full_disk_gives_nothing_up() -> None:
+    bench = Bench(SMALL)
+    for number in range(60):
+        bench.lead(b"value %d" % number)
+    bench.commit()
+    bench.disk.flip_bit(bench.log.active.path, bench.log.active.size - 2)
+    bench.kill()
+    logs = [f"{bench.log.path}/{name}" for name in bench.disk.list(bench.log.path) if name.endswith(".log")]
+    before = [bench.disk.size(path) for path in logs]
+    bench.disk.capacity = bench.disk.used
+    assert isinstance(given_up(bench), DiskFull)
+    assert bench.log.damage is not None
+    assert [bench.disk.size(path) for path in logs] == before
+    assert not [name for name in bench.disk.list("/data") if name.endswith("-stray")], "no half copy is left"
+    bench.disk.capacity = None
+    assert isinstance(given_up(bench), str)
+    assert bench.log.damage is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_power_may_fail_at_any_call(seed: int) -> None:
+    """The log is as damaged as it was, or in order; the copy, or the log itself, has what there was."""
+
+    def story(crash_at: int | None) -> tuple[Bench, int]:
+        bench = Bench(SMALL, seed=seed)
+        for number in range(40):
+            bench.lead(b"value %d" % number)
+        bench.commit()
+        segment = bench.log.segments[1]
+        bench.disk.flip_bit(segment.path, segment.size - 2)
+        bench.kill()
+        assert bench.log.damage is not None
+        begun = bench.disk.calls
+        if crash_at is not None:
+            bench.disk.crash_at_call(begun + crash_at)
+        return bench, begun
+
+    whole, begun = story(None)
+    given_up(whole)
+    calls = whole.disk.calls - begun
+    wanted = whole.contents()
+    assert 20 < calls < 500
+    for number in range(1 + seed, calls, 4):
+        bench, _ = story(number)
+        with pytest.raises(BaseException, match="in "):
+            given_up(bench)
+        bench.crash()
+        bench.folder.rng = random.Random(number)
+        if bench.log.damage is not None:
+            assert isinstance(given_up(bench), str)
+        assert bench.contents() == wanted, f"power failed at call {number}"
+
+
+def test_the_owner_is_not_kept_waiting() -> None:
+    """What is read and copied waits for the executor; the log is closed meanwhile, and no clean stop is claimed."""
+    executor = Deferred()
+    bench = Bench(SMALL, executor=executor)
+    told: list[Log] = []
+    bench.folder.give_up_lost(bench.log, lambda log, _outcome: told.append(log))
+    executor.waiting.pop()  # the process ends before it is done
+    assert (told, bench.log.closed, bench.folder.logs) == ([], True, {})
+    bench.folder.close_clean()
+    assert not bench.open_folder().was_clean
