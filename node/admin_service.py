@@ -21,7 +21,7 @@ from node.quorum_state import QuorumView
 from node.topic_settings import TopicSettings
 from node.transport import Caller
 from replication.administration import state_of
-from replication.explain import Full, explain, why_not_restart
+from replication.explain import OnDisks, explain, why_not_restart
 from replication.image import ClusterImage, NodeRegistration, PartitionState, TopicState
 from tidelog.errors import InvalidRequest, RequestTimedOut, TidelogError, UnknownTopicId, UnknownTopicOrPartition
 from tidelog.types import NO_NODE, NodeAddress, NodeId, PartitionIndex, PartitionKey, TopicId
@@ -104,6 +104,7 @@ class AdminService:
         states = list(image.partitions())
         leaders = Counter(state.leader for state in states)
         replicas = Counter(node for state in states for node in state.replicas)
+        disks = await self._log_dirs.look(image, replicas)
         return admin_pb2.DescribeClusterResponse(
             cluster_id=image.cluster_id,
             controller_id=NO_NODE if self._view.is_lost else self._view.leader_id,
@@ -130,6 +131,8 @@ class AdminService:
             partitions=len(states),
             leaderless_partitions=leaders[NO_NODE],
             under_replicated_partitions=sum(len(state.isr) < len(state.replicas) for state in states),
+            full_partitions=sum(disks.refuses(state) is not None for state in states),
+            damaged_partitions=sum(disks.is_damaged(state) for state in states),
             under_min_isr_partitions=sum(len(state.isr) < image.min_insync(state) for state in states),
         )
 
@@ -238,12 +241,12 @@ class AdminService:
         image = self._metadata.image
         found = [self._find(image, asked) for asked in request.partitions]
         states = [each for each in found if isinstance(each, PartitionState)] or list(image.partitions())
-        full = await self._log_dirs.without_room(image, {node for state in states for node in state.replicas})
+        disks = await self._log_dirs.look(image, {node for state in states for node in state.replicas})
         if not request.partitions:
-            unwell = (state for state in states if not explain(image, state, full).healthy)
-            return admin_pb2.ExplainPartitionsResponse(partitions=[_explanation(image, each, full) for each in unwell])
+            unwell = (state for state in states if not explain(image, state, disks).healthy)
+            return admin_pb2.ExplainPartitionsResponse(partitions=[_explanation(image, each, disks) for each in unwell])
         answers = [
-            _explanation(image, each, full)
+            _explanation(image, each, disks)
             if isinstance(each, PartitionState)
             else admin_pb2.PartitionExplanation(partition=asked, error=status.to_proto(each))
             for asked, each in zip(request.partitions, found, strict=True)
@@ -326,8 +329,8 @@ def _place(image: ClusterImage, state: PartitionState) -> admin_pb2.TopicPartiti
     return admin_pb2.TopicPartitionId(topic=name, topic_id=state.topic_id.bytes, partition=state.partition)
 
 
-def _explanation(image: ClusterImage, state: PartitionState, full: Full) -> admin_pb2.PartitionExplanation:
-    told = explain(image, state, full)
+def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> admin_pb2.PartitionExplanation:
+    told = explain(image, state, disks)
     return admin_pb2.PartitionExplanation(
         partition=_place(image, state),
         readable=told.readable,

@@ -1,4 +1,4 @@
-"""The data folders of the cluster's nodes as these see them: their room, which no metadata tell.
+"""The data folders of the cluster's nodes as these see them: their room, and damaged logs, which no metadata tell.
 
 Kept true: an operator's question waits for no node longer than `ASK_MS`; one that does not answer is left out, and what
 the metadata say of it is all that is said.
@@ -17,10 +17,11 @@ from uuid import UUID
 from node import methods
 from node.config import CLIENT_LISTENER
 from node.transport import Transport
+from replication.explain import OnDisks
 from replication.image import ClusterImage
 from storage.data_folder import DataFolder
 from tidelog.errors import TidelogError
-from tidelog.types import FolderId, NodeId
+from tidelog.types import FolderId, NodeId, PartitionIndex, PartitionKey, TopicId
 from tidelog.v1 import admin_pb2
 
 _log = logging.getLogger("node.log_dirs")
@@ -45,22 +46,37 @@ class LogDirs:
                 usable_bytes=folder.reserve.free,
                 reserve_bytes=folder.reserve.wanted,
                 refusal=folder.reserve.refusal or "",
+                damaged=[
+                    admin_pb2.DamagedLog(topic_id=key.topic_id.bytes, partition=key.partition, lost=str(damage))
+                    for key, damage in sorted(folder.damaged_logs().items())
+                ],
             )
             for folder in self._folders
         ]
 
-    async def without_room(self, image: ClusterImage, nodes: Iterable[NodeId]) -> dict[FolderId, str]:
-        """Folders of these nodes that refuse appends, and why. All are asked at once."""
+    async def look(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
+        """What these nodes say of their folders and logs. All are asked at once."""
         full: dict[FolderId, str] = {}
+        damaged: dict[tuple[NodeId, PartitionKey], str] = {}
         async with asyncio.TaskGroup() as asking:
             for node_id in sorted(set(nodes)):
-                asking.create_task(self._note(image, node_id, full))
-        return full
+                asking.create_task(self._note(image, node_id, full, damaged))
+        return OnDisks(full, damaged)
 
-    async def _note(self, image: ClusterImage, node_id: NodeId, full: dict[FolderId, str]) -> None:
+    async def _note(
+        self,
+        image: ClusterImage,
+        node_id: NodeId,
+        full: dict[FolderId, str],
+        damaged: dict[tuple[NodeId, PartitionKey], str],
+    ) -> None:
         for told in self.own() if node_id == self._me else await self._ask(image, node_id):
             if told.refusal and len(told.folder_id) == 16:
                 full[FolderId(UUID(bytes=told.folder_id))] = told.refusal
+            for log in told.damaged:
+                if len(log.topic_id) == 16:
+                    key = PartitionKey(TopicId(UUID(bytes=log.topic_id)), PartitionIndex(log.partition))
+                    damaged[node_id, key] = log.lost
 
     async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[admin_pb2.LogDir]:
         node = image.nodes.get(node_id)

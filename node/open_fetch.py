@@ -87,6 +87,8 @@ class OpenFetch:
     """How often something had to be read from a disk for it."""
     short: bool = False
     """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
+    refused: bool = False
+    """A consumer has found what it was sent from here on damaged."""
 
     def is_due(self, now: Millis) -> bool:
         """Is it to be answered with whatever there is? A follower's is by `answer_anyway` alone."""
@@ -221,6 +223,7 @@ class FetchDesk:
             follower,
             isolation,
             request.rack,
+            refused=item.refused and follower is None,
         )
         key = (item.topic_id, item.partition)
         earlier = self._open.pop(key, None)

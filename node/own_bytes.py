@@ -7,15 +7,20 @@ Left to others: what damage means for the replica (replica_manager.py), the rest
 from __future__ import annotations
 
 import asyncio
+import logging
 
+from node.partition_host import PartitionHost
 from node.work import run_in
 from storage.data_folder import DataFolder
 from storage.epoch_notes import ensure_agreed
 from storage.loaded import Damage
 from storage.log import Log
+from storage.log_reader import LogRead
 from tidelog.errors import CorruptLog, CorruptRecord, KafkaStorageError
 from tidelog.records import iter_batches
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
+
+_log = logging.getLogger("node.partition")
 
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
@@ -38,6 +43,35 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
     except CorruptRecord as error:  # not even its length can be believed
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
+
+
+def check_own(log: Log, offset: Offset, max_bytes: int, host: PartitionHost) -> None:
+    """A follower refused the bytes that it was sent from `offset` on: are they damaged here too? Raises as
+    `damage_at`."""
+    damage = damage_at(log, offset, max_bytes)
+    if damage is None:
+        _log.warning("%s: a follower refused bytes from %d on, which are sound here", log.topic_partition, offset)
+    else:
+        host.damage_found(log, damage)
+
+
+def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:
+    """Check the bytes from `offset` on that a consumer has found damaged before: these are the ones it is sent next, so
+    that a check costs no more than sending them. Raises CorruptLog where a checksum is wrong here too; the log knows of
+    it then."""
+    damage = None
+    try:
+        for batch in iter_batches(read.records):
+            try:
+                batch.ensure_valid()
+            except CorruptRecord as error:
+                damage = _damage(log, batch.base_offset, batch.next_offset, error.message)
+                break
+    except CorruptRecord as error:  # not even its length can be believed
+        damage = _damage(log, offset, Offset(offset + 1), error.message)
+    if damage is not None:
+        log.lost.note(damage)
+        raise CorruptLog(f"{log.topic_partition} lost {damage}")
 
 
 def sound_end(log: Log) -> EpochEnd:

@@ -28,7 +28,7 @@ from node import status
 from node.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.follower_log import append_answer, begin_cut, view_of
 from node.open_fetch import FollowerIdentity, OpenFetch
-from node.own_bytes import damage_at
+from node.own_bytes import check_own, ensure_sound
 from node.partition_host import PartitionHost
 from replication.epochs import ensure_epoch
 from replication.follower import PartitionFollower
@@ -357,7 +357,7 @@ class Partition:
             case FetchAgreed():
                 self._speak_on(follower)
                 if item.refused:
-                    self._check_own(fetch)
+                    check_own(self.log, fetch.next_offset, fetch.max_bytes, self._host)
                 return None
             case FetchDiverged(end):
                 return diverging_answer(fetch, self.log, self.leader_epoch, end)
@@ -383,14 +383,6 @@ class Partition:
 
     def _out_of_date(self) -> InvalidRequest:
         return InvalidRequest(f"partition {self}: this fetch is out of date, a later one takes its place")
-
-    def _check_own(self, fetch: OpenFetch) -> None:
-        """A follower refused the bytes that it was sent: are they damaged here too?"""
-        damage = damage_at(self.log, fetch.next_offset, fetch.max_bytes)
-        if damage is None:
-            _log.warning("%s: a follower refused bytes from %d on, which are sound here", self, fetch.next_offset)
-        else:
-            self._host.damage_found(self.log, damage)
 
     def follower_held(self, follower: FollowerIdentity, report: data_pb2.HeldPosition, now: Millis) -> None:
         """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
@@ -453,8 +445,11 @@ class Partition:
         due = fetch.is_due(now)
         try:
             read = fetch.desk.cold.fetch(fetch, log) if offset < up_to else LogRead(b"", offset, ())
+            if fetch.refused and read is not None:
+                ensure_sound(log, offset, read)
         except CorruptLog as error:
             self._host.log_damaged(self, error)
+            self.leading_in(NO_LEADER_EPOCH)  # where others lead now, they are to be asked
             raise
         if read is None or (offset >= up_to and not due):
             waiting[fetch] = None

@@ -482,13 +482,18 @@ class ReplicaManager:
         return partition.folder.offline is None and partition.log.lost.takes_appends and self._must_stay(partition)
 
     def _bear(self, partition: Partition, damage: Damage) -> None:
-        _log.error("%s serves on what it can, since nobody else could lead: its log lost %s", partition, damage)
+        _log.error(
+            "%s continues as leader without what its log lost, since no other replica is eligible: %s. Start the nodes "
+            "of the other replicas; without them give the file back from a copy",
+            partition,
+            damage,
+        )
         self._borne[partition] = damage
         self._ticker.soon()
 
     def _stop_damaged(self, partition: Partition, error: TidelogError) -> None:
         self._borne.pop(partition, None)
-        _log.error("%s stops: %s", partition, error.message)
+        _log.error("%s stops, and is fetched again once others lead: %s. Look at the disk", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
         partition.folder.keep_damage(partition.log, borne=False)
@@ -500,11 +505,12 @@ class ReplicaManager:
         partition = self._by_name.get(log.topic_partition)
         if partition is None or partition.log is not log or partition.offline is not None:
             return
+        log.lost.note(damage)
         if self._must_stay(partition):
-            self._borne[partition] = damage
+            if partition not in self._borne:
+                self._bear(partition, damage)
             self._ticker.soon()
             return
-        log.lost.note(damage)
         self._stop_damaged(partition, CorruptLog(f"its log lost {damage}"))
         state = self._image.partition(partition.key)
         if state is not None:

@@ -1,17 +1,16 @@
 """For people: why a partition cannot be read or written, and what would stop if a node stopped. Pure words about an
-image. Of what nodes see on their own disks only what is told beside it is known: which data folders have no room.
+image. Of what nodes see on their own disks only what is told beside it is known (`OnDisks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from replication.elections import choose_leader, name_of, why_leaderless
 from replication.image import ClusterImage, PartitionState
-from tidelog.types import NO_NODE, FolderId, NodeId
+from tidelog.types import NO_NODE, FolderId, NodeId, PartitionKey
 
 NAMED_MAX: Final = 5
 """Partitions named in one sentence; the rest is counted."""
@@ -35,19 +34,42 @@ Full: TypeAlias = Mapping[FolderId, str]
 """Data folders that refuse appends for want of room: why, by id."""
 
 
-def explain(image: ClusterImage, state: PartitionState, full: Full = MappingProxyType({})) -> Explanation:
-    """See `Explanation`. `writable`: with acks=all. full: as the nodes of this partition's replicas say."""
+@dataclass(frozen=True, slots=True)
+class OnDisks:
+    """What nodes say of their own disks. damaged: what the logs of replicas have lost, by node and partition."""
+
+    full: Full = field(default_factory=dict)
+    damaged: Mapping[tuple[NodeId, PartitionKey], str] = field(default_factory=dict)
+
+    def refuses(self, state: PartitionState) -> str | None:
+        """Why the partition's leader refuses every write, None where it takes them, or there is none."""
+        return None if state.leader == NO_NODE else self.full.get(state.folder_of(state.leader))
+
+    def is_damaged(self, state: PartitionState) -> bool:
+        """Has a replica of the partition lost records?"""
+        return any((node_id, state.key) in self.damaged for node_id in state.replicas)
+
+
+def explain(image: ClusterImage, state: PartitionState, disks: OnDisks | None = None) -> Explanation:
+    """See `Explanation`. `writable`: with acks=all. disks: as the nodes of this partition's replicas say."""
+    disks = disks or OnDisks()
+    full = disks.full
     minimum = image.min_insync(state)
     led, enough = state.leader != NO_NODE, len(state.isr) >= minimum
     causes: list[str] = []
     steps: list[str] = []
-    refusal = full.get(state.folder_of(state.leader)) if led else None
+    refusal = disks.refuses(state)
     if not led:
         causes.append(why_leaderless(image, state))
     if refusal is not None:
         causes.append(f"its leader, node {state.leader}, refuses every write: {refusal}")
         steps.append(_make_room(state.leader))
         steps += _let_another_lead(image, state, full)
+    for node_id in state.replicas:
+        if (lost := disks.damaged.get((node_id, state.key))) is not None:
+            cause, step = _why_damaged(state, node_id, lost)
+            causes.append(cause)
+            steps.append(step)
     if not enough:
         causes.append(
             f"{len(state.isr)} of {len(state.replicas)} replicas are in sync, min.insync.replicas is {minimum}: "
@@ -88,6 +110,21 @@ def _let_another_lead(image: ClusterImage, state: PartitionState, full: Full) ->
             f"to write on at once let node {chosen} lead: `tidelog partition reassign {name} --replicas {order}`, then "
             f"`tidelog partition elect {name}`"
         )
+
+
+def _why_damaged(state: PartitionState, node_id: NodeId, lost: str) -> tuple[str, str]:
+    if node_id != state.leader:
+        return f"the log of replica {node_id} lost {lost}", f"look at the disk of node {node_id} (SMART)"
+    cause = (
+        f"its leader, node {node_id}, leads with a damaged log, since no other replica is eligible: reads of what it "
+        f"lost fail; it lost {lost}"
+    )
+    others = ", ".join(str(node) for node in state.replicas if node != node_id)
+    first = f"start nodes {others}, or bring them back in sync: one of them then leads; else " if others else ""
+    return cause, (
+        f"{first}stop node {node_id} and give the file back from a copy, or delete the records up to there "
+        "(delete_records)"
+    )
 
 
 def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: Full) -> tuple[str, str]:

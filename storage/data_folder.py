@@ -327,11 +327,15 @@ class DataFolder:
 
     def damaged(self) -> dict[PartitionKey, Damage]:
         """All damage known: of open logs, and of logs that are gone. To be named at registration (design section 4)."""
-        found = dict(self.missing)
-        for log in self.logs.values():
-            if log.damage is not None:
-                found[PartitionKey(log.topic_id, log.topic_partition.partition)] = log.damage
-        return found
+        return {**self.missing, **self.damaged_logs()}
+
+    def damaged_logs(self) -> dict[PartitionKey, Damage]:
+        """What open logs have lost."""
+        return {
+            PartitionKey(log.topic_id, log.topic_partition.partition): log.damage
+            for log in self.logs.values()
+            if log.damage is not None
+        }
 
     def create_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
         """Make an empty log. Its names become durable with its first flush, which is asked for here.

@@ -22,6 +22,7 @@ from random import Random
 from typing import Final, Literal, TypeAlias
 
 from tidelog.errors import (
+    CorruptRecord,
     InconsistentTopicId,
     LogTruncated,
     OffsetNotAvailable,
@@ -56,6 +57,9 @@ NO_HINT_MS: Final = 10_000
 """How long the leader itself is read from after the nearest node failed."""
 NEAREST_SILENT_MS: Final = 3_000
 """How long past `max_wait_ms` the nearest node may be silent: the leader has it all."""
+REFUSED_MS: Final = 5_000
+"""How long bytes that arrived damaged are asked for again before the user is told: the node that sent them checks its
+own, and where those are damaged another one leads within a heartbeat or two."""
 BACKOFF_MS: Final = 100
 BACKOFF_MS_MAX: Final = 400
 
@@ -123,6 +127,8 @@ class Cursor:
     error: TidelogError | None = None
     batches: deque[RecordBatch] = field(default_factory=deque)
     buffered: int = 0
+    refused_until: Millis | None = None
+    """What came from `position` on was damaged; it is asked for again until then."""
     records: list[Record] = field(default_factory=list)
     """The batch that is being handed out; `at` is the next one of it, `records_end` where the batch ends."""
     at: int = 0
@@ -293,6 +299,8 @@ class OpenFetch:
     max_bytes: int
     hint: bool = True
     """May the node name a nearer one instead of answering?"""
+    refused: bool = False
+    """What it sent from there on was damaged: it is to check its own bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,9 +472,11 @@ class FetchCore:
         if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # whatever it was: the leader is asked at once
             cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
             return
+        if isinstance(error, CorruptRecord) and cursor.refused_until is None:
+            cursor.refused_until = Millis(at + REFUSED_MS)
         if isinstance(error, OffsetOutOfRange):
             self._out_of_range(cursor, error, at, effects)
-        elif error.retry is Retry.NEVER:
+        elif error.retry is Retry.NEVER and (cursor.refused_until is None or at >= cursor.refused_until):
             self._fail(cursor, error, effects)
         else:
             self._put_off(cursor, at)
@@ -539,6 +549,7 @@ class FetchCore:
                 cursor.ahead_epoch,
                 cursor.reserved,
                 at >= cursor.hints_from,
+                cursor.refused_until is not None,
             )
         )
 
@@ -571,10 +582,24 @@ class FetchCore:
         cursor.doing, cursor.error = Doing.FAILED, error
         effects.append(Ready())
 
-    def fail(self, cursor: Cursor, error: TidelogError) -> None:
-        """The bytes that wait cannot be read."""
-        cursor.drop()
-        self._fail(cursor, error, [])
+    def refuse(self, cursor: Cursor, error: TidelogError, at: Millis) -> None:
+        """The bytes that wait cannot be read. Where they are damaged they are asked for again, for a while: the node is
+        told that, and checks its own."""
+        assert cursor.position is not None
+        if cursor.refused_until is None:
+            cursor.refused_until = Millis(at + REFUSED_MS)
+        if not isinstance(error, CorruptRecord) or at >= cursor.refused_until:
+            cursor.refused_until = None
+            cursor.drop()
+            self._fail(cursor, error, [])
+            return
+        self._stop(cursor)
+        cursor.place(cursor.position, cursor.position_epoch)
+        self._put_off(cursor, at)
+
+    def read(self, cursor: Cursor) -> None:
+        """The bytes that wait could be read."""
+        cursor.refused_until = None
 
     def _put_off(self, cursor: Cursor, at: Millis) -> None:
         cursor.failures += 1

@@ -65,6 +65,7 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
                     held_offset=-1,
                     log_start_offset=-1,
                     max_bytes=fetch.max_bytes,
+                    refused=fetch.refused,
                 )
                 for fetch in fetches
             ],

@@ -125,6 +125,10 @@ class ClusterDescription:
     under_min_isr_partitions: int
     feature_level: int = 1
     controller_silence_ms: int = 0
+    full_partitions: int = 0
+    """Their leader refuses every write: its disk is full."""
+    damaged_partitions: int = 0
+    """A replica of theirs has lost records."""
 
     @property
     def trouble(self) -> str:
@@ -400,6 +404,8 @@ class Admin(Service):
             leaderless_partitions=answer.leaderless_partitions,
             under_replicated_partitions=answer.under_replicated_partitions,
             under_min_isr_partitions=answer.under_min_isr_partitions,
+            full_partitions=answer.full_partitions,
+            damaged_partitions=answer.damaged_partitions,
             feature_level=answer.feature_level,
             controller_silence_ms=answer.controller_silence_ms,
         )

@@ -273,7 +273,7 @@ class Consumer(Service):
                 while cursor.at >= len(cursor.records) and cursor.batches:
                     self._load(cursor)
             except TidelogError as error:
-                self._core.fail(cursor, error)
+                self._core.refuse(cursor, error, self._clock.monotonic_ms())
             if cursor.at < len(cursor.records):
                 return cursor
             if cursor.error is not None:
@@ -300,6 +300,7 @@ class Consumer(Service):
                 f"offset {batch.last_offset} to go on without it."
             )
             raise told from error
+        self._core.read(cursor)
         if records and records[0].offset < start:
             records = [record for record in records if record.offset >= start]
         cursor.records, cursor.at = records, 0

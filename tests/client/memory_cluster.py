@@ -370,6 +370,7 @@ class MemoryNode:
             controller_id=0 if self.cluster.controller_silence_ms == 0 else -1,
             controller_silence_ms=self.cluster.controller_silence_ms,
             voters=[admin_pb2.QuorumVoter(node_id=node, folder_id=bytes(16)) for node in self.cluster.voters],
+            **self.cluster.described,
         )
 
 
@@ -384,6 +385,8 @@ class MemoryCluster:
         self.producer_ids = 0
         self.controller_silence_ms = 0
         self.topic_warnings: list[str] = []
+        self.described: dict[str, int] = {}
+        """Other fields of what is told of the cluster."""
         self.voters = [node.node_id for node in self.nodes]
         self._ids = 0
 

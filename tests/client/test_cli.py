@@ -187,6 +187,18 @@ def scripted(cluster: MemoryCluster, **answers: object) -> None:
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
 
 
+def test_a_full_disk_and_a_damaged_replica_are_no_health(cluster: MemoryCluster, tidelog: Terminal) -> None:
+    for wrong, what in (
+        ({"full_partitions": 1}, "1 partition refusing writes: the leader's disk is full"),
+        ({"damaged_partitions": 2}, "2 partitions with a damaged replica"),
+    ):
+        cluster.described = wrong
+        assert tidelog("cluster", "status") == 1
+        assert what in tidelog.err
+        assert tidelog("cluster", "status", "--json") == 1
+        assert (tidelog.json["healthy"], tidelog.json["problems"]) == (False, [what])
+
+
 def test_a_topic_is_altered(cluster: MemoryCluster, tidelog: Terminal) -> None:
     scripted(
         cluster,

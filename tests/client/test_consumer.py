@@ -345,6 +345,28 @@ def test_a_damaged_batch_is_refused_and_named_and_can_be_passed() -> None:
     run(story())
 
 
+def test_a_batch_that_arrives_damaged_is_asked_for_again_and_the_node_is_told() -> None:
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            fill(cluster, numbered(6))
+            told: list[tuple[int, bool]] = []
+
+            def damaged_until_told(entry: Any) -> object:
+                told.append((entry.fetch_offset, entry.refused))
+                return flipped if entry.fetch_offset == 3 and not entry.refused else None
+
+            cluster.nodes[0].on_fetch = damaged_until_told
+            async with Consumer(cluster.bootstrap, fetch_bytes=1) as consumer:
+                consumer.assign([P0])
+                assert [record.offset for record in await read(consumer, 6)] == [0, 1, 2, 3, 4, 5]
+                fill(cluster, [b"later"])
+                assert (await read(consumer, 1))[0].value == b"later"
+            assert [entry for entry in told if entry[1]] == [(3, True)], "only what was damaged is refused"
+
+    run(story())
+
+
 def test_bytes_that_hold_no_batch_are_refused() -> None:
     async def story() -> None:
         async with memory_cluster() as cluster:

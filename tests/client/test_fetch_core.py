@@ -12,6 +12,7 @@ from tidelog._fetch_core import (
     NEAREST_MS,
     NEAREST_SILENT_MS,
     NO_HINT_MS,
+    REFUSED_MS,
     SILENT_MS,
     CheckEpoch,
     Cursor,
@@ -433,6 +434,10 @@ def test_a_silent_node_makes_the_consumer_look_elsewhere() -> None:
 def test_damaged_bytes_stop_the_partition_until_the_user_seeks() -> None:
     desk = Desk(partitions=2)
     desk.ready()
+    desk.failed(CorruptRecord("no whole batch"))
+    (again,) = opened(desk.tick(200))
+    assert (again.offset, again.refused) == (0, True), "the node is told, and checks its own bytes"
+    desk.tick(REFUSED_MS)
     desk.failed(CorruptRecord("no whole batch"))
     assert desk.cursor().doing is Doing.FAILED
     assert desk.tick(10_000) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replication.controller_events import ElectionType, ElectLeaders
-from replication.explain import explain, why_not_restart
+from replication.explain import OnDisks, explain, why_not_restart
 from replication.metadata import Voter, VotersRecord
 from replication.throttle import Throttle
 from tests.replication.controlled import Controlled, folder
@@ -47,16 +47,16 @@ def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None
     """The metadata know nothing of it: the partition has its leader, and its set is full."""
     world, a, b, c = three()
     full = {folder(a): "the disk of /data is full: 0 bytes are free"}
-    told = explain(world.image, world.partition(), full)
+    told = explain(world.image, world.partition(), OnDisks(full))
     assert (told.readable, told.writable) == (True, False)
     assert told.causes == (f"its leader, node {a}, refuses every write: the disk of /data is full: 0 bytes are free",)
     make_room, let_lead = told.steps
     assert f"make room on node {a}" in make_room
     assert f"`tidelog partition reassign orders-0 --replicas {b},{a},{c}`" in let_lead
     full[folder(b)] = full[folder(a)]
-    assert f"--replicas {c},{a},{b}" in explain(world.image, world.partition(), full).steps[1]
+    assert f"--replicas {c},{a},{b}" in explain(world.image, world.partition(), OnDisks(full)).steps[1]
     full[folder(c)] = full[folder(a)]
-    assert explain(world.image, world.partition(), full).steps == (make_room,), "nobody else has room either"
+    assert explain(world.image, world.partition(), OnDisks(full)).steps == (make_room,), "nobody else has room either"
 
 
 def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
@@ -65,16 +65,30 @@ def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
     world.ask(ElectLeaders(world.request_id(), ElectionType.PREFERRED, (world.partition().key,)))
     state = world.partition()
     assert (state.leader, set(state.isr)) == (b, {a, b, c})
-    assert explain(world.image, state, {folder(a): "full"}).healthy, "a member without room is no trouble until it lags"
+    assert explain(world.image, state, OnDisks({folder(a): "full"})).healthy, (
+        "a member without room is no trouble until it lags"
+    )
 
 
 def test_a_follower_without_room_is_out_for_that() -> None:
     world, a, b, c = three()
     world.propose(a, b)
-    told = explain(world.image, world.partition(), {folder(c): "the disk of /data is full: 0 bytes are free"})
+    told = explain(world.image, world.partition(), OnDisks({folder(c): "the disk of /data is full: 0 bytes are free"}))
     assert (told.readable, told.writable) == (True, True)
     assert told.causes == (f"replica {c} is out: the disk of /data is full: 0 bytes are free",)
     assert told.steps[0].startswith(f"make room on node {c}")
+
+
+def test_a_damaged_replica_is_named_with_what_it_lost() -> None:
+    world, a, b, c = three()
+    key = world.partition().key
+    told = explain(world.image, world.partition(), OnDisks(damaged={(NodeId(b), key): "offsets 5..5 (file, byte 70)"}))
+    assert (told.readable, told.writable, told.healthy) == (True, True, False)
+    assert told.causes == (f"the log of replica {b} lost offsets 5..5 (file, byte 70)",)
+    world.kill(b, c, alive=(a,))
+    told = explain(world.image, world.partition(), OnDisks(damaged={(NodeId(a), key): "offsets 5..5 (file, byte 70)"}))
+    assert "leads with a damaged log" in told.causes[0]
+    assert f"start nodes {b}, {c}" in told.steps[0]
 
 
 def test_a_restart_is_safe_only_while_others_can_go_on() -> None:

@@ -4,12 +4,18 @@ the quorum's only voter unless the story says otherwise.
 
 from __future__ import annotations
 
+import asyncio
+
 from node import methods
 from storage.data_folder import DataFolder
 from storage.log import Log
+from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
+from tests.sim.log_stories import three_replicas
 from tests.sim.stories import TOPIC, fenced, held, leads, write
 from tests.sim.world import Simulation
+from tidelog.errors import CorruptLog, CorruptRecord
+from tidelog.records.record import Record
 from tidelog.types import Offset
 from tidelog.v1 import admin_pb2
 
@@ -35,6 +41,81 @@ def clean_stop_and_reboot_of_all(sim: Simulation) -> None:
     sim.restart(last)
     sim.must_heal()
     assert len(sim.read_committed(TOPIC)) == 6, "with the record that shows that it can be written"
+
+
+# --- damage in an active segment ---
+
+
+def reads_all(sim: Simulation, p: int, wanted: int) -> asyncio.Task[None]:
+    """A consumer that reads so many records from the beginning; it ends with the first error that it is told."""
+    client = sim.client()
+    reading = sim.checkers.reading(sim.ledger(TOPIC, p), decided=False)
+    consumer = SimConsumer(client, {(TOPIC, p): reading}, decided=False, rack="").consumer
+
+    async def read() -> None:
+        await consumer.start()
+        consumer.assign([(TOPIC, p)])
+        while reading.count < wanted:
+            for found in await consumer.poll():
+                reading.got(Record(found.offset, found.timestamp, found.key, found.value, found.headers))
+
+    return client.start(read(), "reads all")
+
+
+def rots(sim: Simulation, node: int, p: int, offset: int) -> Log:
+    """A byte of a record in the active segment of a replica's log is another one."""
+    log = sim.log(node, TOPIC, p)
+    assert isinstance(log, Log)
+    header = log.active.find(Offset(offset))
+    assert header is not None
+    sim.machines[node].disk.flip_bit(log.active.path, header.end - 2)
+    return log
+
+
+def told_of(sim: Simulation, p: int) -> tuple[int, str]:
+    """How many partitions of the cluster are damaged, and why this one is unwell, as an operator is told."""
+    found = sim.admin(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
+    asked = sim.admin(methods.ADMIN_EXPLAIN_PARTITIONS, admin_pb2.ExplainPartitionsRequest())
+    causes = [cause for each in asked.partitions if each.partition.partition == p for cause in each.causes]
+    return found.damaged_partitions, "; ".join(causes)
+
+
+def consumer_meets_rot(sim: Simulation) -> None:
+    """A record in the active segment of the leader rots after all have it: neither a follower nor the scrub looks there
+    again. A consumer finds it and says so; the leader checks its own bytes and resigns, another one gives the consumer
+    the record, and the replica is fetched anew."""
+    p, rotten, *followers = three_replicas(sim)
+    write(sim, p, "a", 6)
+    sim.run_until(lambda: all(held(sim, node, p) == 6 for node in followers), what="all have it")
+    log = rots(sim, rotten, p, 3)
+    reading = reads_all(sim, p, 6)
+    sim.run_until(reading.done, within=8, what="the consumer has read all")
+    reading.result()
+    assert sim.leader(TOPIC, p) in followers, "a sound replica leads"
+    sim.run_until(lambda: log.closed, what="the rotten log is out of use")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, *followers}, within=60, what="it is fetched anew")
+    assert told_of(sim, p) == (0, "")
+    sim.must_heal()
+
+
+def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
+    """The same in the only replica. It stays leader and refuses that record by name; whoever asks after the cluster is
+    told which offsets are lost, where, and what to do."""
+    sim.start(nodes=3, topics=())
+    sim.create_topic(TOPIC, replicas=1, partitions=3, min_insync=1)
+    p = sim.led_by(TOPIC, 2)
+    write(sim, p, "a", 6)
+    rots(sim, 2, p, 3)
+    reading = reads_all(sim, p, 6)
+    sim.run_until(reading.done, within=15, what="the consumer is told")
+    assert isinstance(reading.exception(), CorruptLog | CorruptRecord)
+    damaged, causes = told_of(sim, p)
+    assert (damaged, sim.leader(TOPIC, p)) == (1, 2), "the operator is told of it"
+    assert "it lost offsets 3..3" in causes
+    sim.produce(TOPIC, b"b", partition=p).wait()
+    assert sim.machines[2].node is not None
+    (figures,) = sim.machines[2].node.figures().working_folders
+    assert figures.damaged == 1
 
 
 # --- what an operator gives up ---
@@ -123,4 +204,10 @@ def unclean_leader_has_less(sim: Simulation) -> None:
     assert b"given up 0" not in sim.read_committed(TOPIC)
 
 
-ALL = (clean_stop_and_reboot_of_all, unclean_election_keeps_what_can_be_read, unclean_leader_has_less)
+ALL = (
+    clean_stop_and_reboot_of_all,
+    consumer_meets_rot,
+    consumer_meets_rot_where_nobody_else_has_it,
+    unclean_election_keeps_what_can_be_read,
+    unclean_leader_has_less,
+)

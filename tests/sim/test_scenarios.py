@@ -52,6 +52,8 @@ NEED_ONE_VOTER = {
     controller_stories.unclean_election_without_anybody,
     cut_stories.elected_in_the_middle_of_a_cut,
     cut_stories.watermark_of_what_was_cut,
+    damage_stories.unclean_election_keeps_what_can_be_read,
+    damage_stories.unclean_leader_has_less,
     log_stories.cut_below_what_the_checkpoint_says,
     log_stories.cut_of_messages_without_epochs,
     log_stories.leader_begins_again_in_its_epoch,

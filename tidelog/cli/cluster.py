@@ -30,8 +30,8 @@ def _group() -> None:
 
 @app.command()
 def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written, or nothing can be
-    changed."""
+    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written or is damaged, or
+    nothing can be changed."""
 
     async def work() -> ClusterDescription:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -44,7 +44,8 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
     else:
         _print(found)
         say("; ".join(wrong) if wrong else "healthy")
-    if found.leaderless_partitions or found.under_min_isr_partitions or found.controller_id < 0:
+    stuck = found.leaderless_partitions or found.under_min_isr_partitions or found.full_partitions
+    if stuck or found.damaged_partitions or found.controller_id < 0:
         raise typer.Exit(1)
 
 
@@ -92,6 +93,8 @@ def _wrong(found: ClusterDescription) -> list[str]:
     for count, what in (
         (found.leaderless_partitions, "without a leader"),
         (found.under_min_isr_partitions, "too few in sync for acks=all"),
+        (found.full_partitions, "refusing writes: the leader's disk is full"),
+        (found.damaged_partitions, "with a damaged replica"),
         (found.under_replicated_partitions, "under-replicated"),
     ):
         if count:

@@ -402,6 +402,8 @@ class DescribeClusterResponse(_message.Message):
     UNDER_MIN_ISR_PARTITIONS_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     CONTROLLER_SILENCE_MS_FIELD_NUMBER: _builtins.int
+    FULL_PARTITIONS_FIELD_NUMBER: _builtins.int
+    DAMAGED_PARTITIONS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """as in meta.properties"""
     controller_id: _builtins.int
@@ -424,6 +426,10 @@ class DescribeClusterResponse(_message.Message):
     """of the metadata"""
     controller_silence_ms: _builtins.int
     """how long the answering node has not heard an active controller"""
+    full_partitions: _builtins.int
+    """partitions whose leader refuses every write for want of room"""
+    damaged_partitions: _builtins.int
+    """partitions of which a replica has lost records"""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeStatus]:
         """every registered node"""
@@ -448,10 +454,12 @@ class DescribeClusterResponse(_message.Message):
         under_min_isr_partitions: _builtins.int = ...,
         feature_level: _builtins.int = ...,
         controller_silence_ms: _builtins.int = ...,
+        full_partitions: _builtins.int = ...,
+        damaged_partitions: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "controller_silence_ms", b"controller_silence_ms", "feature_level", b"feature_level", "leaderless_partitions", b"leaderless_partitions", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "partitions", b"partitions", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "controller_silence_ms", b"controller_silence_ms", "damaged_partitions", b"damaged_partitions", "feature_level", b"feature_level", "full_partitions", b"full_partitions", "leaderless_partitions", b"leaderless_partitions", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "partitions", b"partitions", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1138,6 +1146,7 @@ class LogDir(_message.Message):
     USABLE_BYTES_FIELD_NUMBER: _builtins.int
     RESERVE_BYTES_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
     folder_id: _builtins.bytes
     """from its meta.properties"""
     path: _builtins.str
@@ -1150,6 +1159,10 @@ class LogDir(_message.Message):
     """of which appends leave so much alone"""
     refusal: _builtins.str
     """why appends are refused for want of room; empty: they are taken"""
+    @_builtins.property
+    def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedLog]:
+        """logs in it that have lost records"""
+
     def __init__(
         self,
         *,
@@ -1159,14 +1172,43 @@ class LogDir(_message.Message):
         usable_bytes: _builtins.int = ...,
         reserve_bytes: _builtins.int = ...,
         refusal: _builtins.str = ...,
+        damaged: _abc.Iterable[Global___DamagedLog] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "offline", b"offline", "path", b"path", "refusal", b"refusal", "reserve_bytes", b"reserve_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "folder_id", b"folder_id", "offline", b"offline", "path", b"path", "refusal", b"refusal", "reserve_bytes", b"reserve_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogDir: _TypeAlias = LogDir  # noqa: Y015
+
+@_typing.final
+class DamagedLog(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """which life of the topic"""
+    partition: _builtins.int
+    """index"""
+    lost: _builtins.str
+    """offsets, file, byte and reason"""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        lost: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DamagedLog: _TypeAlias = DamagedLog  # noqa: Y015
 
 @_typing.final
 class ExplainRestartRequest(_message.Message):

@@ -322,7 +322,7 @@ class FetchPartition(_message.Message):
     max_bytes: _builtins.int
     """at most so many bytes, but always one whole batch"""
     refused: _builtins.bool
-    """followers: the bytes last sent from this offset on were damaged; the leader checks its own"""
+    """the bytes last sent from this offset on were damaged; the node checks its own"""
     def __init__(
         self,
         *,

@@ -13,7 +13,6 @@ from typing import Final
 from tests.sim import (
     controller_stories,
     cut_stories,
-    damage_stories,
     folder_stories,
     late_stories,
     log_stories,
@@ -336,30 +335,6 @@ MUTANTS: Final = (
         "rule 6",
         log_stories.page_cache_is_gone_with_the_power,
         "ending at|led without",
-    ),
-    Mutant(
-        damage.a_clean_stop_counts_for_nothing,
-        "rule 6",
-        damage_stories.clean_stop_and_reboot_of_all,
-        "stopped cleanly",
-    ),
-    Mutant(
-        damage.a_damaged_log_ends_at_its_damage,
-        "rule 6",
-        damage_stories.unclean_election_keeps_what_can_be_read,
-        "one offset is lost",
-    ),
-    Mutant(
-        damage.nothing_is_kept_of_what_is_given_up,
-        "rule 6",
-        damage_stories.unclean_election_keeps_what_can_be_read,
-        "kept whole",
-    ),
-    Mutant(
-        damage.nothing_is_kept_of_what_is_given_up,
-        "rule 6",
-        damage_stories.unclean_leader_has_less,
-        "what it gave up is kept",
     ),
     Mutant(controllers.damage_is_not_named, "S8", replication_stories.last_member_is_damaged, "ending at|led without"),
     Mutant(
@@ -719,6 +694,7 @@ MUTANTS: Final = (
     Mutant(
         quorum.logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, "the cluster heals"
     ),
+    *damage.ALL,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

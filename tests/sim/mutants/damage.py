@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from node import log_dirs
+from node import partition as node_partition
 from storage import folder_identity, kept_copy, salvage
-from tests.sim.mutants.mutant import Patch
+from tests.sim import damage_stories
+from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
@@ -44,3 +47,61 @@ def nothing_is_kept_of_what_is_given_up(patch: Patch) -> None:
     """What an unclean election costs is gone from the disk too."""
     patch.setattr(salvage, "keep_copy", lambda *_: None)
     patch.setattr(kept_copy, "keep_copy", lambda *_: None)
+
+
+def what_a_consumer_refuses_is_not_looked_at(patch: Patch) -> None:
+    """A node goes on sending the bytes that a consumer has found damaged."""
+    patch.setattr(node_partition, "ensure_sound", lambda *_: None)
+
+
+def damage_is_told_to_nobody(patch: Patch) -> None:
+    """Nodes do not say which of their logs are damaged."""
+    own = log_dirs.LogDirs.own
+
+    def silent(self: Any) -> Any:
+        told = own(self)
+        for each in told:
+            del each.damaged[:]
+        return told
+
+    patch.setattr(log_dirs.LogDirs, "own", silent)
+
+
+ALL: Final = (
+    Mutant(
+        a_clean_stop_counts_for_nothing,
+        "rule 6",
+        damage_stories.clean_stop_and_reboot_of_all,
+        "stopped cleanly",
+    ),
+    Mutant(
+        a_damaged_log_ends_at_its_damage,
+        "rule 6",
+        damage_stories.unclean_election_keeps_what_can_be_read,
+        "one offset is lost",
+    ),
+    Mutant(
+        nothing_is_kept_of_what_is_given_up,
+        "rule 6",
+        damage_stories.unclean_election_keeps_what_can_be_read,
+        "kept whole",
+    ),
+    Mutant(
+        nothing_is_kept_of_what_is_given_up,
+        "rule 6",
+        damage_stories.unclean_leader_has_less,
+        "what it gave up is kept",
+    ),
+    Mutant(
+        what_a_consumer_refuses_is_not_looked_at,
+        "rule 4",
+        damage_stories.consumer_meets_rot,
+        "were changed|checksum",
+    ),
+    Mutant(
+        damage_is_told_to_nobody,
+        "rule 4",
+        damage_stories.consumer_meets_rot_where_nobody_else_has_it,
+        "the operator is told of it",
+    ),
+)

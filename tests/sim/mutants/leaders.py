@@ -303,7 +303,7 @@ def readers_are_not_asked_for_their_epoch(patch: Patch) -> None:
 
 def a_leader_does_not_look_at_its_own_bytes(patch: Patch) -> None:
     """What followers refuse is sent to them again, for ever."""
-    patch.setattr(node_partition.Partition, "_check_own", lambda *_: None)
+    patch.setattr(node_partition, "check_own", lambda *_: None)
 
 
 def answers_of_any_age_are_news(patch: Patch) -> None:
