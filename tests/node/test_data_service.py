@@ -412,3 +412,31 @@ def test_where_leader_epochs_end(cluster: Cluster) -> None:
     *answers, fenced = cluster.wait(cluster.service(1).offset_for_leader_epoch(request, CALLER)).partitions
     assert [(a.end.epoch, a.end.end_offset) for a in answers] == [(-1, 0), (1, 2), (2, 3), (2, 3)]
     assert fenced.error.code == FencedLeaderEpoch.code
+
+
+def refused_fetch(cluster: Cluster, offset: int) -> Any:
+    request = fetch_request(offset)
+    request.partitions[0].refused = True
+    [fetched] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
+    return fetched
+
+
+def test_a_client_that_calls_sound_bytes_damaged_deposes_nobody(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), batch(b"b"))
+    for offset in (0, 1, 0):
+        answer = refused_fetch(cluster, offset)
+        assert not answer.error
+        assert len(answer.records) > 0
+    assert cluster.partition(1).leader is not None
+    assert cluster.log(1).damage is None
+
+
+def test_a_client_that_is_right_makes_the_leader_look_and_resign(cluster: Cluster) -> None:
+    cluster.produce(1, batch(b"a"), batch(b"b"))
+    log = cluster.log(1)
+    cluster.machines[1].disk.flip_bit(log.active.path, log.active.size - 2)
+    assert not cluster.fetch(1, 1).error, "a leader does not check what it sends"
+    assert refused_fetch(cluster, 1).error.name == "NOT_LEADER_OR_FOLLOWER"
+    assert cluster.partition(1).leader is None
+    assert log.damage is not None
+    assert (log.damage.first_offset, log.damage.end_offset) == (1, 2)
