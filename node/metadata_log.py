@@ -34,7 +34,7 @@ from storage.executor import Executor
 from storage.files import Buffer
 from storage.group_commit import GroupCommit
 from storage.log import Log
-from tidelog.errors import CorruptLog, DiskFull
+from tidelog.errors import CorruptLog, CorruptRecord, DiskFull
 from tidelog.records import LeaderChange, control_batch
 from tidelog.types import (
     METADATA_TOPIC,
@@ -219,8 +219,9 @@ class MetadataLog:
         self._appended([batch], len(data))
         return batch
 
-    def append_fetched(self, records: Buffer, epochs: Sequence[EpochStart]) -> None:
-        """As a follower or observer: whole batches as the leader has them, and its epoch entries over them.
+    def append_fetched(self, records: Buffer, epochs: Sequence[EpochStart], leader_epoch: LeaderEpoch) -> None:
+        """As a follower or observer: whole batches as the leader has them, and its epoch entries over them, none of
+        a later epoch than the leader's.
 
         Raises CorruptRecord, CorruptLog, OffsetsNotMonotonic, UnsupportedVersion, DiskFull, KafkaStorageError, and then
         nothing was appended.
@@ -228,6 +229,9 @@ class MetadataLog:
         batches = list(decode_batches(records))
         if not batches:
             return
+        latest = max(batch.leader_epoch for batch in batches)
+        if latest > leader_epoch:
+            raise CorruptRecord(f"the leader of epoch {leader_epoch} sent a batch of epoch {latest}: it is faulty")
         self.log.append(
             records,
             assign_offsets=False,

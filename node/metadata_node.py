@@ -102,7 +102,6 @@ class MetadataNode:
         )
         self._quorum = QuorumDriver(
             ReplicaKey(node_id, self._home.folder_id),
-            identity.listeners,
             self.metadata,
             self.view,
             self._addresses,
@@ -133,8 +132,6 @@ class MetadataNode:
                 self._quorum,
                 self.metadata,
                 self.view,
-                self._addresses,
-                listener=CLIENT_LISTENER,
                 clock=clock,
                 cluster_id=lambda: self._home.cluster_id,
             ),

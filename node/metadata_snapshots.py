@@ -54,7 +54,8 @@ def decode_snapshot(data: bytes, snapshot: SnapshotId) -> ClusterImage:
     if len(controls) != 2 or not (isinstance(controls[0], SnapshotHeader) and isinstance(controls[1], SnapshotFooter)):
         raise CorruptLog("a snapshot of the metadata log is not whole: it lacks its header or its footer")
     image = apply(EMPTY, located)
-    assert image.offset <= snapshot.end_offset, "a snapshot has no more records than the log it stands for"
+    if image.offset > snapshot.end_offset:
+        raise CorruptLog("a snapshot of the metadata log has more records than the log that it stands for")
     return advance(image, snapshot.end_offset)
 
 

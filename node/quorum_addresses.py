@@ -1,6 +1,7 @@
 """Where the nodes of the metadata quorum are reached: by their registrations, the voters' record, or as found.
 
-Kept true: an address where the node itself was met goes before what the log says of it, until nobody answers there.
+Kept true: an address where the node itself was met goes before what the log says of it, until nobody answers there. A
+request of another node never adds an address: only answers to this node's own questions do.
 Left to others: who leads (quorum_driver.py).
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from node.metadata_log import MetadataLog
 from replication.metadata import Voter
+from replication.voters import ReplicaKey
 from tidelog.types import Endpoint, NodeId
 
 
@@ -21,6 +23,7 @@ class QuorumAddresses:
         self._me, self._own, self._nodes = node_id, own, tuple(nodes)
         self._metadata, self._listener = metadata, listener
         self._met: dict[NodeId, Endpoint] = {}
+        self._keys: dict[Endpoint, ReplicaKey] = {}
         self._first_voters: tuple[Voter, ...] = ()
 
     def expect(self, voters: tuple[Voter, ...]) -> None:
@@ -31,8 +34,18 @@ class QuorumAddresses:
         """That node answers there, or says so itself."""
         self._met[node_id] = endpoint
 
+    def introduced(self, endpoint: Endpoint, key: ReplicaKey) -> None:
+        """The replica that answered there said who it is."""
+        self._keys[endpoint] = key
+        self.met(key.node_id, endpoint)
+
+    def key_at(self, endpoint: Endpoint) -> ReplicaKey | None:
+        """The replica that answered there last; None where none has."""
+        return self._keys.get(endpoint)
+
     def missed(self, endpoint: Endpoint) -> None:
-        """Nobody could be reached there."""
+        """Nobody could be reached there, or another replica than was meant."""
+        self._keys.pop(endpoint, None)
         for node_id in [node_id for node_id, met in self._met.items() if met == endpoint]:
             del self._met[node_id]
 

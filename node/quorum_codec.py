@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from replication.quorum_epochs import EPOCH_LAST
 from replication.quorum_events import BeginEpoch, EndEpoch, Fetch, Standing, VoteAnswer, VoteRequest
 from replication.quorum_log_view import SnapshotId
 from replication.voters import ReplicaKey
 from tidelog.errors import InvalidRequest
-from tidelog.types import FolderId, LeaderEpoch, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, FolderId, LeaderEpoch, NodeId, Offset
 from tidelog.v1 import quorum_pb2 as pb
 
 
@@ -19,7 +20,14 @@ def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
 
 def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
     """Raises InvalidRequest."""
-    return ReplicaKey(NodeId(message.node_id), folder_id_of(message.folder_id))
+    return key_of(message.node_id, message.folder_id)
+
+
+def key_of(node_id: int, folder_id: bytes) -> ReplicaKey:
+    """Raises InvalidRequest."""
+    if node_id < 0:
+        raise InvalidRequest(f"{node_id} is no number of a node")
+    return ReplicaKey(NodeId(node_id), folder_id_of(folder_id))
 
 
 def folder_id_of(raw: bytes) -> FolderId:
@@ -27,6 +35,22 @@ def folder_id_of(raw: bytes) -> FolderId:
     if len(raw) != 16:
         raise InvalidRequest(f"the id of a folder has 16 bytes, this one {len(raw)}")
     return FolderId(UUID(bytes=raw))
+
+
+def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
+    """An epoch that a request names. Raises InvalidRequest for one that no node may be in."""
+    if not least <= number <= EPOCH_LAST:
+        raise InvalidRequest(
+            f"{number} is no epoch of the metadata quorum: epochs are {least} to {EPOCH_LAST}; the sender is faulty"
+        )
+    return LeaderEpoch(number)
+
+
+def offset_of(number: int) -> Offset:
+    """An offset that a request names. Raises InvalidRequest."""
+    if number < 0:
+        raise InvalidRequest(f"{number} is no offset of the metadata log: the sender is faulty")
+    return Offset(number)
 
 
 def vote_to_proto(request: VoteRequest, cluster_id: str) -> pb.VoteRequest:
@@ -45,11 +69,11 @@ def vote_to_proto(request: VoteRequest, cluster_id: str) -> pb.VoteRequest:
 def vote_from_proto(message: pb.VoteRequest) -> VoteRequest:
     """Raises InvalidRequest."""
     return VoteRequest(
-        LeaderEpoch(message.epoch),
+        epoch_of(message.epoch),
         key_from_proto(message.candidate),
         key_from_proto(message.voter),
-        LeaderEpoch(message.last_epoch),
-        Offset(message.log_end),
+        epoch_of(message.last_epoch, NO_LEADER_EPOCH),
+        offset_of(message.log_end),
         message.pre_vote,
     )
 
@@ -64,25 +88,33 @@ def vote_answer_from_proto(message: pb.VoteResponse) -> VoteAnswer:
     return VoteAnswer(LeaderEpoch(message.epoch), NodeId(message.leader_id), message.granted)
 
 
+def begin_to_proto(request: BeginEpoch, to: ReplicaKey, cluster_id: str) -> pb.BeginQuorumEpochRequest:
+    """What a new leader tells a voter."""
+    return pb.BeginQuorumEpochRequest(
+        cluster_id=cluster_id, leader_id=request.leader_id, epoch=request.epoch, receiver=key_to_proto(to)
+    )
+
+
 def begin_from_proto(message: pb.BeginQuorumEpochRequest) -> BeginEpoch:
-    """A leader's news of itself."""
-    return BeginEpoch(LeaderEpoch(message.epoch), NodeId(message.leader_id))
+    """Raises InvalidRequest."""
+    return BeginEpoch(epoch_of(message.epoch), NodeId(message.leader_id))
 
 
-def end_to_proto(request: EndEpoch, cluster_id: str) -> pb.EndQuorumEpochRequest:
-    """A leader's farewell."""
+def end_to_proto(request: EndEpoch, to: ReplicaKey, cluster_id: str) -> pb.EndQuorumEpochRequest:
+    """A leader's farewell to a voter."""
     return pb.EndQuorumEpochRequest(
         cluster_id=cluster_id,
         leader_id=request.leader_id,
         epoch=request.epoch,
         successors=[key_to_proto(key) for key in request.successors],
+        receiver=key_to_proto(to),
     )
 
 
 def end_from_proto(message: pb.EndQuorumEpochRequest) -> EndEpoch:
     """Raises InvalidRequest."""
     successors = tuple(key_from_proto(key) for key in message.successors)
-    return EndEpoch(LeaderEpoch(message.epoch), NodeId(message.leader_id), successors)
+    return EndEpoch(epoch_of(message.epoch), NodeId(message.leader_id), successors)
 
 
 def standing_to_proto(standing: Standing) -> pb.QuorumStanding:
@@ -96,10 +128,10 @@ def fetch_from_proto(message: pb.FetchMetadataRequest) -> Fetch:
     folder = folder_id_of(message.folder_id) if message.folder_id else FolderId(UUID(int=0))
     return Fetch(
         ReplicaKey(NodeId(message.node_id), folder),
-        LeaderEpoch(message.current_leader_epoch),
-        Offset(message.fetch_offset),
-        LeaderEpoch(message.last_fetched_epoch),
-        Offset(message.held_offset),
+        epoch_of(message.current_leader_epoch, NO_LEADER_EPOCH),
+        offset_of(message.fetch_offset),
+        epoch_of(message.last_fetched_epoch, NO_LEADER_EPOCH),
+        offset_of(message.held_offset),
     )
 
 

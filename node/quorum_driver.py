@@ -6,6 +6,9 @@ Kept true:
   2. Whoever asks this node who leads is told what the rules know at that moment.
   3. A log that cannot be written any more ends the node: an error of its disk leaves unknown what is on it. A full disk
      only ends the leadership.
+  4. No message ends the node. An event that the rules could not take leaves them as they were; an effect that could not
+     be carried out ends the leadership. Either is logged once, with its cause.
+  5. A vote that lies in the reserve below the largest epoch is not taken into use: this node could never vote again.
 
 Left to others: the rules (replication/quorum.py), fetching (quorum_fetcher.py), the controller (controller_driver.py).
 """
@@ -16,18 +19,17 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar, assert_never
 
 from node import methods
 from node.clock import Clock
-from node.metadata_codec import listeners_to_proto
 from node.metadata_log import MetadataLog
 from node.methods import Answer as WireAnswer
 from node.methods import Method, Request
 from node.quorum_addresses import QuorumAddresses
-from node.quorum_codec import end_to_proto, vote_answer_from_proto, vote_to_proto
-from node.quorum_state import QuorumView, read_state, write_state
+from node.quorum_codec import begin_to_proto, end_to_proto, key_of, vote_answer_from_proto, vote_to_proto
+from node.quorum_state import QuorumView, ensure_usable, read_state, write_state
 from node.ticker import Ticker
 from node.transport import Transport
 from node.work import run_in
@@ -39,6 +41,7 @@ from replication.quorum_events import (
     Activate,
     Answer,
     AppendRefused,
+    AskBack,
     Called,
     Commit,
     CutLog,
@@ -65,7 +68,15 @@ from replication.quorum_roles import QuorumState
 from replication.voters import ReplicaKey, VoterSet
 from storage.executor import Executor
 from storage.files import Files
-from tidelog.errors import ConnectionFailed, DiskFull, NotLeaderOrFollower, TidelogError
+from tidelog.errors import (
+    ConnectionFailed,
+    DiskFull,
+    InconsistentClusterId,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    TidelogError,
+    UnknownServerError,
+)
 from tidelog.records import LeaderChange
 from tidelog.records import Voter as ControlVoter
 from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeId
@@ -88,6 +99,12 @@ FULL_MS: Final = 1_000
 FAREWELL_MS: Final = 500
 """A node that stops waits so long for the voters to hear that it leads no more."""
 
+ASKED_BACK_MAX: Final = 8
+"""Nodes asked at once whether they lead: those of one election, and some that only a faulty node has named."""
+
+DEFECTS_MAX: Final = 100
+"""So many different defects are logged."""
+
 R = TypeVar("R")
 
 TakeFetched = Callable[[TakeRecords | CutLog | TakeSnapshot], None]
@@ -100,7 +117,6 @@ class QuorumDriver:
     def __init__(
         self,
         me: ReplicaKey,
-        listeners: Mapping[str, Endpoint],
         metadata: MetadataLog,
         view: QuorumView,
         addresses: QuorumAddresses,
@@ -121,7 +137,6 @@ class QuorumDriver:
         """None until the node's vote has been read."""
         self.changed = asyncio.Event()
         """Set whenever the leader or the epoch is another; whoever waits for it clears it."""
-        self._listeners = listeners
         self._metadata, self._view, self._addresses = metadata, view, addresses
         self._times = times
         self._files, self._executor, self._clock, self._rng = files, executor, clock, rng
@@ -138,6 +153,8 @@ class QuorumDriver:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._sending: asyncio.TaskGroup | None = None
         self._farewells: set[asyncio.Task[None]] = set()
+        self._asked_back: set[NodeId] = set()
+        self._defects: set[str] = set()
         view.silence_ms = lambda: 0 if self.core is None else self.core.silence_ms(clock.monotonic_ms())
         metadata.on_moved = self._note_moved
         metadata.on_full = self.refused
@@ -157,6 +174,7 @@ class QuorumDriver:
             state = await run_in(self._executor, lambda: read_state(self._files, log.path))
         except OSError as error:
             raise log.folder.fail(f"reading the vote in {log.path}", error) from error
+        ensure_usable(state, self._metadata.view(), log.path)
         self.core = Quorum(
             self.me, state, self._log_view(), times=self._times, rng=self._rng, at=self._clock.monotonic_ms()
         )
@@ -262,6 +280,14 @@ class QuorumDriver:
             self._wake.clear()
             await self._wake.wait()
 
+    def _note_defect(self, doing: str, defect: Exception) -> UnknownServerError:
+        """Log it once. Returns what to tell a caller."""
+        text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
+        if text not in self._defects and len(self._defects) < DEFECTS_MAX:
+            self._defects.add(text)
+            _log.error("metadata quorum: %s", text, exc_info=defect)
+        return UnknownServerError(f"node {self.me.node_id}: {text}")
+
     async def _handle(self, event: Event, take: TakeFetched | None) -> None:
         if self._view.leads and self._metadata.log.folder.offline is not None:
             # It could append nothing, so another should lead.
@@ -271,22 +297,41 @@ class QuorumDriver:
     async def _give(self, event: Event, take: TakeFetched | None) -> None:
         assert self.core is not None
         led = self._view.leads
-        effects = self.core.handle(event)
+        try:
+            effects = self.core.handle(event)
+        except Exception as defect:  # noqa: BLE001 - whatever it is: the rules are as they were
+            self._refuse(event, self._note_defect(f"taking {type(event).__name__}", defect))
+            return
         due = self.core.due
         if due is not None:
             self._ticker.by(due)
         if led or not self.core.leads or not any(isinstance(effect, Persist) for effect in effects):
             self._show()  # else it leads by its own vote alone: nobody is to hear of that before the vote is durable
         for effect in effects:
-            match effect:
-                case TakeRecords() | CutLog() | TakeSnapshot():
+            if isinstance(effect, Persist):
+                await self._persist(effect.state)
+                self._show()
+                continue
+            try:
+                if isinstance(effect, TakeRecords | CutLog | TakeSnapshot):
                     assert take is not None, "comes with an answer only"
                     take(effect)
-                case Persist(state):
-                    await self._persist(state)
-                    self._show()
-                case _:
+                else:
                     self._carry_out(effect)
+            except TidelogError:
+                raise
+            except Exception as defect:  # noqa: BLE001 - it must not end the node
+                self._note_defect(f"carrying out {type(effect).__name__}", defect)
+                if self.core.leads:
+                    self.post(AppendRefused(self._clock.monotonic_ms()))
+
+    def _refuse(self, event: Event, error: UnknownServerError) -> None:
+        """Answer the request that could not be taken; what no request brought ends the leadership."""
+        waiting = self._answers.get(getattr(event, "request_id", 0))
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(error)
+        elif self._view.leads and not isinstance(event, AppendRefused):
+            self.post(AppendRefused(self._clock.monotonic_ms()))
 
     # --- carrying out ---------------------------------------------------------------------------------------------
 
@@ -298,16 +343,8 @@ class QuorumDriver:
                     waiting.set_result(answer)
             case Commit(offset):
                 self._metadata.commit(offset)
-            case SendVote(request):
-                self._start(self._send_vote(request))
-            case SendBeginEpoch(to, begin):
-                self._start(self._send_begin(to.node_id, begin.epoch))
-            case SendEndEpoch(to, end):
-                farewell = self._start(
-                    self._send_news(to.node_id, methods.QUORUM_END_QUORUM_EPOCH, end_to_proto(end, self._cluster_id()))
-                )
-                self._farewells.add(farewell)
-                farewell.add_done_callback(self._farewells.discard)
+            case SendVote() | SendBeginEpoch() | SendEndEpoch() | AskBack():
+                self._send(effect)
             case OpenEpoch(epoch, granting):
                 self._open_epoch(epoch, granting)
             case Activate(epoch):
@@ -379,9 +416,34 @@ class QuorumDriver:
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def _start(self, sending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _send(self, effect: SendVote | SendBeginEpoch | SendEndEpoch | AskBack) -> None:
+        match effect:
+            case SendVote(request):
+                self._start(lambda: self._send_vote(request))
+            case SendBeginEpoch(to, begin):
+                message = begin_to_proto(begin, to, self._cluster_id())
+                self._start(lambda: self._send_news(to.node_id, methods.QUORUM_BEGIN_QUORUM_EPOCH, message))
+            case SendEndEpoch(to, end):
+                words = end_to_proto(end, to, self._cluster_id())
+                farewell = self._start(lambda: self._send_news(to.node_id, methods.QUORUM_END_QUORUM_EPOCH, words))
+                self._farewells.add(farewell)
+                farewell.add_done_callback(self._farewells.discard)
+            case AskBack(node_id):
+                if node_id not in self._asked_back and len(self._asked_back) < ASKED_BACK_MAX:
+                    self._asked_back.add(node_id)
+                    self._start(lambda: self._ask_back(node_id))
+            case _:
+                assert_never(effect)
+
+    def _start(self, send: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         assert self._sending is not None
-        return self._sending.create_task(sending)
+        return self._sending.create_task(self._guarded(send))
+
+    async def _guarded(self, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await send()
+        except Exception as defect:  # noqa: BLE001 - what matters is sent again
+            self._note_defect("sending a message", defect)
 
     async def _send_vote(self, request: VoteRequest) -> None:
         message = vote_to_proto(request, self._cluster_id())
@@ -389,22 +451,53 @@ class QuorumDriver:
         if answer is not None:
             self.post(VoteAnswered(self._clock.monotonic_ms(), request, vote_answer_from_proto(answer)))
 
-    async def _send_begin(self, to: NodeId, epoch: LeaderEpoch) -> None:
-        message = quorum_pb2.BeginQuorumEpochRequest(
-            cluster_id=self._cluster_id(),
-            leader_id=self.me.node_id,
-            epoch=epoch,
-            listeners=listeners_to_proto(self._listeners),
-        )
-        await self._send_news(to, methods.QUORUM_BEGIN_QUORUM_EPOCH, message)
-
     async def _send_news(
         self, to: NodeId, method: Method[Request, quorum_pb2.QuorumStanding], message: Request
     ) -> None:
         answer = await self._call(to, method, message)
         if answer is not None:
             now = self._clock.monotonic_ms()
-            self.post(Heard(now, LeaderEpoch(answer.epoch), NodeId(answer.leader_id)))
+            self.post(Heard(now, LeaderEpoch(answer.epoch), NodeId(answer.leader_id), to))
+
+    async def _ask_back(self, node_id: NodeId) -> None:
+        """Ask a node that a message named, where it is known to be or wherever it is met, what it says itself."""
+        try:
+            known = self._addresses.of(node_id)
+            for target in dict.fromkeys((known, *self._addresses.all_others())):
+                if target is None:
+                    continue
+                try:
+                    answer = await self.introduce(target)
+                except TidelogError as error:
+                    _log.debug("node %d, named as leader, is not asked at %s: %s", node_id, target, error.message)
+                    continue
+                if answer.node_id == node_id:
+                    epoch, leader = LeaderEpoch(answer.leader_epoch), NodeId(answer.leader_id)
+                    self.post(Heard(self._clock.monotonic_ms(), epoch, leader, node_id))
+                    return
+        finally:
+            self._asked_back.discard(node_id)
+
+    async def introduce(self, target: Endpoint) -> quorum_pb2.IntroduceResponse:
+        """Ask who is there; it is noted. Raises InconsistentClusterId, InvalidRequest where it does not say who it is,
+        and what the call raises."""
+        request = quorum_pb2.IntroduceRequest(node_id=self.me.node_id)
+        try:
+            answer = await self._transport.call(target, methods.QUORUM_INTRODUCE, request, timeout_ms=SEND_MS)
+        except ConnectionFailed:
+            self._addresses.missed(target)
+            raise
+        own = self._cluster_id()
+        if own and answer.cluster_id and answer.cluster_id != own:
+            raise InconsistentClusterId(
+                f"node {answer.node_id} at {target} belongs to cluster {answer.cluster_id}, node {self.me.node_id} to "
+                f"{own}: check the addresses in [quorum] nodes"
+            )
+        key = key_of(answer.node_id, answer.folder_id)
+        if key.node_id == self.me.node_id:
+            raise InvalidRequest(f"the replica at {target} has the number of this node, {key.node_id}")
+        self._addresses.introduced(target, key)
+        return answer
 
     async def _call(self, to: NodeId, method: Method[Request, WireAnswer], message: Request) -> WireAnswer | None:
         """The answer of another node, None where there is none: what matters is sent again."""

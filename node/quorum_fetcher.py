@@ -6,6 +6,8 @@ Kept true:
   2. What an answer does to the log is for the rules to say (replication/quorum.py): an old leader's does nothing.
   3. A voter reports what is on its disk: it waits for its fsync before it asks again, though not for long.
   4. Where the logs disagree the replica is cut by epoch, never below what is committed.
+  5. A replica is asked by its own key, which it names first. Only what the leader itself answers is taken, and nothing
+     of a later epoch than its own; an answer that makes no sense is logged, and another replica is asked.
 
 Left to others: serving fetches (quorum_service.py), what is done with the images (metadata_log.py's subscribers).
 """
@@ -23,7 +25,7 @@ from node import methods, status
 from node.clock import Clock
 from node.metadata_log import MetadataLog
 from node.quorum_addresses import QuorumAddresses
-from node.quorum_codec import key_to_proto, snapshot_from_proto, snapshot_to_proto
+from node.quorum_codec import epoch_of, key_to_proto, offset_of, snapshot_from_proto, snapshot_to_proto
 from node.quorum_driver import QuorumDriver
 from node.transport import Transport
 from node.work import run_unless
@@ -40,11 +42,13 @@ from replication.quorum_events import (
     TakeSnapshot,
 )
 from replication.quorum_log_view import SnapshotId
+from replication.voters import ReplicaKey
 from tidelog.errors import (
     ConnectionFailed,
-    CorruptLog,
     InconsistentClusterId,
     InvalidConfig,
+    InvalidRequest,
+    InvalidVoterKey,
     KafkaStorageError,
     TidelogError,
     UnsupportedVersion,
@@ -68,8 +72,11 @@ SLOW_WAIT_MS: Final = 50
 RETRY_MS: Final = 100
 """Pause after every address has been tried, and up to as much again by chance."""
 
-FATAL: Final = (CorruptLog, InconsistentClusterId, InvalidConfig, KafkaStorageError, UnsupportedVersion)
+FATAL: Final = (InconsistentClusterId, InvalidConfig, KafkaStorageError, UnsupportedVersion)
 """What of this node's own no other leader and no waiting mends."""
+
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
+"""No larger snapshot is fetched: it is put together in memory."""
 
 Adopt = Callable[[str], Awaitable[None]]
 """Lets all data folders of this node belong to the cluster, durably."""
@@ -138,26 +145,33 @@ class QuorumFetcher:
             log = self._metadata.log
             asked = log.log_end_offset
             wait_ms = self._wait_ms()
-            request = self._request(wait_ms)
-            call = partial(self._transport.call, target, methods.QUORUM_FETCH_METADATA, request)
             try:
+                receiver = self._addresses.key_at(target)
+                if receiver is None:
+                    if await run_unless(self._driver.changed, partial(self._driver.introduce, target)) is None:
+                        return
+                    continue
+                request = self._request(receiver, wait_ms)
+                call = partial(self._transport.call, target, methods.QUORUM_FETCH_METADATA, request)
                 answer = await run_unless(self._driver.changed, partial(call, timeout_ms=ANSWER_MS + wait_ms))
                 if answer is None:
                     return
-                self._met(target, answer)
+                self._met(receiver.node_id, answer)
                 if answer.HasField("error"):
                     raise status.from_proto(answer.error)
+                _ensure_sound(receiver, answer)
             except TidelogError as error:
-                if isinstance(error, ConnectionFailed):
+                if isinstance(error, ConnectionFailed | InvalidVoterKey):
                     self._addresses.missed(target)
                 self._say(f"metadata cannot be fetched from {target}: {error.message}")
                 return
             try:
-                await self._take(target, asked, answer)
+                await self._take(target, receiver, asked, answer)
             except FATAL:
                 raise
-            except TidelogError as error:
-                self._say(f"metadata from {target} cannot be taken: {error.message}")
+            except Exception as error:  # noqa: BLE001 - a faulty answer must not end the node
+                why = error.message if isinstance(error, TidelogError) else repr(error)
+                self._say(f"metadata from {target} cannot be taken: {why}", logging.WARNING)
                 return
 
     async def _wait_held(self) -> None:
@@ -183,7 +197,7 @@ class QuorumFetcher:
         slow = self._core.is_voter and log.held < log.log_end_offset
         return SLOW_WAIT_MS if slow else FETCH_WAIT_MS
 
-    def _request(self, wait_ms: int) -> quorum_pb2.FetchMetadataRequest:
+    def _request(self, receiver: ReplicaKey, wait_ms: int) -> quorum_pb2.FetchMetadataRequest:
         log, core = self._metadata.log, self._core
         return quorum_pb2.FetchMetadataRequest(
             cluster_id=self._cluster_id,
@@ -196,19 +210,21 @@ class QuorumFetcher:
             max_bytes=FETCH_BYTES,
             held_offset=log.held,
             high_watermark=log.high_watermark,
+            receiver=key_to_proto(receiver),
         )
 
-    def _met(self, target: Endpoint, answer: quorum_pb2.FetchMetadataResponse) -> None:
-        """Take note of who leads where, as the answer says."""
+    def _met(self, source: NodeId, answer: quorum_pb2.FetchMetadataResponse) -> None:
+        """Take note of the leader and its address that a refusal names."""
         error, leader = answer.error, NodeId(answer.leader_id)
         if not answer.HasField("error"):
-            self._addresses.met(leader, target)
             return
-        if error.HasField("leader") and error.leader.node_id == leader and error.leader.host:
+        if error.HasField("leader") and error.leader.node_id == leader != self._core.me.node_id and error.leader.host:
             self._addresses.met(leader, Endpoint(error.leader.host, error.leader.port))
-        self._driver.post(Heard(self._clock.monotonic_ms(), LeaderEpoch(answer.leader_epoch), leader))
+        self._driver.post(Heard(self._clock.monotonic_ms(), LeaderEpoch(answer.leader_epoch), leader, source))
 
-    async def _take(self, target: Endpoint, asked: Offset, answer: quorum_pb2.FetchMetadataResponse) -> None:
+    async def _take(
+        self, target: Endpoint, receiver: ReplicaKey, asked: Offset, answer: quorum_pb2.FetchMetadataResponse
+    ) -> None:
         if answer.cluster_id != self._cluster_id:
             await self._join(answer.cluster_id)
         now = self._clock.monotonic_ms()
@@ -217,7 +233,7 @@ class QuorumFetcher:
         snapshots: list[SnapshotId] = []
         await self._driver.take(event, lambda effect: self._do(effect, answer, snapshots))
         for snapshot in snapshots:
-            await self._fetch_snapshot(target, snapshot, lambda: self._core.epoch == epoch)
+            await self._fetch_snapshot(target, receiver, snapshot, lambda: self._core.epoch == epoch)
         if not self._in_touch and self._core.leader_id == leader:
             _log.info("fetches metadata from node %d at %s", answer.leader_id, target)
             self._in_touch = True
@@ -233,7 +249,7 @@ class QuorumFetcher:
             case TakeRecords(high_watermark):
                 if answer.records:
                     epochs = [EpochStart(LeaderEpoch(each.epoch), Offset(each.start_offset)) for each in answer.epochs]
-                    self._metadata.append_fetched(answer.records, epochs)
+                    self._metadata.append_fetched(answer.records, epochs, LeaderEpoch(answer.leader_epoch))
                 self._metadata.commit(Offset(min(high_watermark, self._metadata.end)))
             case CutLog(offset):
                 _log.info(
@@ -243,7 +259,9 @@ class QuorumFetcher:
             case TakeSnapshot(snapshot):
                 snapshots.append(snapshot)
 
-    async def _fetch_snapshot(self, target: Endpoint, snapshot: SnapshotId, wanted: Callable[[], bool]) -> None:
+    async def _fetch_snapshot(
+        self, target: Endpoint, receiver: ReplicaKey, snapshot: SnapshotId, wanted: Callable[[], bool]
+    ) -> None:
         """Fetch a snapshot from the leader piece by piece, and begin the log anew behind it."""
         core = self._core
         pieces: list[bytes] = []
@@ -256,11 +274,16 @@ class QuorumFetcher:
                 snapshot=snapshot_to_proto(snapshot),
                 position=position,
                 max_bytes=FETCH_BYTES,
+                receiver=key_to_proto(receiver),
             )
             answer = await self._transport.call(target, methods.QUORUM_FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
             if answer.HasField("error"):
                 self._say(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
                 return
+            if not answer.data or answer.size > SNAPSHOT_BYTES_MAX:
+                raise InvalidRequest(
+                    f"of a snapshot of {answer.size} bytes {len(answer.data)} bytes came from position {position} on"
+                )
             pieces.append(answer.data)
             position, size = position + len(answer.data), answer.size
         await self._metadata.install_snapshot(snapshot, b"".join(pieces), wanted)
@@ -268,7 +291,7 @@ class QuorumFetcher:
 
     async def _join(self, cluster_id: str) -> None:
         if self._cluster_id:
-            raise InconsistentClusterId(
+            raise InvalidRequest(
                 f"node {self._core.me.node_id} belongs to cluster {self._cluster_id}, the leader of the metadata "
                 f"quorum to {cluster_id}: check the addresses in [quorum] nodes"
             )
@@ -276,11 +299,24 @@ class QuorumFetcher:
         self._cluster_id = cluster_id
         _log.info("joined cluster %s", cluster_id)
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, level: int = logging.INFO) -> None:
         """Once, until metadata come again."""
         if text not in self._said:
             self._said.add(text)
-            _log.info("%s", text)
+            _log.log(level, "%s", text)
+
+
+def _ensure_sound(receiver: ReplicaKey, answer: quorum_pb2.FetchMetadataResponse) -> None:
+    """Raises InvalidRequest where no leader answers so: without an error only a leader does, and it has seen no epoch
+    above its own."""
+    if answer.leader_id != receiver.node_id:
+        raise InvalidRequest(f"{receiver} answers for node {answer.leader_id}: a leader answers for itself")
+    epoch_of(answer.leader_epoch)
+    snapshot, ends = answer.snapshot, answer.diverging
+    offset_of(snapshot.end_offset)
+    named = [snapshot.epoch, ends.epoch, *(entry.epoch for entry in answer.epochs)]
+    if max(named) > answer.leader_epoch or snapshot.epoch < 0:
+        raise InvalidRequest(f"{receiver} leads epoch {answer.leader_epoch} and names epochs {sorted(named)}")
 
 
 def _result(answer: quorum_pb2.FetchMetadataResponse) -> FetchResult:

@@ -1,7 +1,8 @@
 """The Quorum service: votes, news of leaderships, and the metadata log for those who fetch.
 
-Kept true: only the leader of the quorum serves records; whoever does not vote gets committed ones only; a node of
-another cluster is refused.
+Kept true: only the leader of the quorum serves records; a node that does not vote gets committed ones only. A request
+that does not name this node's cluster, or not this replica, is refused; `Introduce` alone needs neither, and a fetch of
+an empty folder names no cluster.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from collections.abc import Callable
 
 from node import status
 from node.clock import Clock
-from node.metadata_codec import listeners_from_proto
 from node.metadata_log import MetadataLog
-from node.quorum_addresses import QuorumAddresses
 from node.quorum_codec import (
     begin_from_proto,
     end_from_proto,
+    epoch_of,
     fetch_from_proto,
     key_from_proto,
     key_to_proto,
@@ -42,7 +42,14 @@ from replication.quorum_events import (
     VoteAsked,
 )
 from replication.voters import VoterSet
-from tidelog.errors import InconsistentClusterId, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
+from tidelog.errors import (
+    InconsistentClusterId,
+    InvalidRequest,
+    InvalidVoterKey,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    TidelogError,
+)
 from tidelog.types import NO_LEADER_EPOCH, LeaderEpoch, Millis, Offset
 from tidelog.v1 import common_pb2, quorum_pb2
 
@@ -59,16 +66,13 @@ class QuorumService:
         driver: QuorumDriver,
         metadata: MetadataLog,
         view: QuorumView,
-        addresses: QuorumAddresses,
         *,
-        listener: str,
         clock: Clock,
         cluster_id: Callable[[], str | None],
     ) -> None:
-        """listener: by which nodes reach each other. cluster_id: the cluster that this node's folders belong to now,
-        None: none yet."""
-        self._driver, self._metadata, self._view, self._addresses = driver, metadata, view, addresses
-        self._listener, self._clock = listener, clock
+        """cluster_id: the cluster that this node's folders belong to now, None: none yet."""
+        self._driver, self._metadata, self._view = driver, metadata, view
+        self._clock = clock
         self._cluster_id = cluster_id
 
     async def introduce(self, _request: quorum_pb2.IntroduceRequest, _caller: Caller) -> quorum_pb2.IntroduceResponse:
@@ -86,7 +90,7 @@ class QuorumService:
 
     async def vote(self, request: quorum_pb2.VoteRequest, _caller: Caller) -> quorum_pb2.VoteResponse:
         """A voter stands."""
-        self._ensure_same_cluster(request.cluster_id, f"node {request.candidate.node_id}")
+        self._ensure_cluster(request.cluster_id, f"node {request.candidate.node_id}")
         asked = vote_from_proto(request)
         answer = await self._driver.ask(lambda number: VoteAsked(number, self._now(), asked), VoteAnswer)
         return vote_answer_to_proto(answer)
@@ -95,11 +99,9 @@ class QuorumService:
         self, request: quorum_pb2.BeginQuorumEpochRequest, _caller: Caller
     ) -> quorum_pb2.QuorumStanding:
         """A node says that it leads."""
-        self._ensure_same_cluster(request.cluster_id, f"node {request.leader_id}")
+        self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
+        self._ensure_meant(request.receiver)
         begin = begin_from_proto(request)
-        reached_at = listeners_from_proto(request.listeners).get(self._listener)
-        if reached_at is not None:
-            self._addresses.met(begin.leader_id, reached_at)
         answer = await self._driver.ask(lambda number: BeginEpochAsked(number, self._now(), begin), Standing)
         return standing_to_proto(answer)
 
@@ -107,7 +109,8 @@ class QuorumService:
         self, request: quorum_pb2.EndQuorumEpochRequest, _caller: Caller
     ) -> quorum_pb2.QuorumStanding:
         """A node says that it leads no more."""
-        self._ensure_same_cluster(request.cluster_id, f"node {request.leader_id}")
+        self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
+        self._ensure_meant(request.receiver)
         end = end_from_proto(request)
         answer = await self._driver.ask(lambda number: EndEpochAsked(number, self._now(), end), Standing)
         return standing_to_proto(answer)
@@ -120,7 +123,9 @@ class QuorumService:
         """Records from an offset on; waits for news where there are none. Refusals are in the answer's `error`."""
         answer = quorum_pb2.FetchMetadataResponse(cluster_id=self._cluster_id() or "")
         try:
-            self._ensure_same_cluster(request.cluster_id, f"node {request.node_id}")
+            is_empty = request.fetch_offset == request.held_offset == 0
+            self._ensure_cluster(request.cluster_id, f"node {request.node_id}", may_be_none=is_empty)
+            self._ensure_meant(request.receiver)
             await self._fill(request, answer)
         except TidelogError as error:
             answer.Clear()
@@ -136,10 +141,11 @@ class QuorumService:
         """A piece of a snapshot. Refusals are in the answer's `error`."""
         answer = quorum_pb2.FetchSnapshotResponse()
         try:
-            self._ensure_same_cluster(request.cluster_id, f"node {request.replica.node_id}")
+            self._ensure_cluster(request.cluster_id, f"node {request.replica.node_id}")
+            self._ensure_meant(request.receiver)
             self._ensure_leading()
             wanted = min(request.max_bytes, SNAPSHOT_BYTES_MAX)
-            asker, epoch = key_from_proto(request.replica), LeaderEpoch(request.current_leader_epoch)
+            asker, epoch = key_from_proto(request.replica), epoch_of(request.current_leader_epoch, NO_LEADER_EPOCH)
             self._driver.post(SnapshotAsked(self._now(), asker, epoch))
             snapshot = snapshot_from_proto(request.snapshot)
             answer.size, answer.data = self._metadata.read_snapshot(snapshot, request.position, wanted)
@@ -149,13 +155,21 @@ class QuorumService:
         answer.leader_epoch = max(0, self._view.leader_epoch)
         return answer
 
-    def _ensure_same_cluster(self, asked_by: str, who: str) -> None:
+    def _ensure_cluster(self, asked_by: str, who: str, *, may_be_none: bool = False) -> None:
+        if not asked_by and not may_be_none:
+            raise InvalidRequest(f"{who} does not say of which cluster it is: only an empty folder may fetch without")
         cluster_id = self._cluster_id()
         if asked_by and cluster_id and asked_by != cluster_id:
             raise InconsistentClusterId(
                 f"{who} belongs to cluster {asked_by}, node {self._view.node_id} to {cluster_id}: check the addresses "
                 "in [quorum] nodes"
             )
+
+    def _ensure_meant(self, receiver: quorum_pb2.ReplicaKey) -> None:
+        """A voter set, or an address, may be an old one: what is meant for another replica must do nothing here."""
+        me = self._driver.me
+        if key_from_proto(receiver) != me:
+            raise InvalidVoterKey(f"the request is meant for {key_from_proto(receiver)}, this is {me}: ask for its key")
 
     def _ensure_leading(self, epoch: LeaderEpoch | None = None) -> None:
         """In that epoch still: the log may be another since then."""

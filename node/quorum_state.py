@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+from replication.quorum_epochs import EPOCH_LAST, EPOCH_MAX
+from replication.quorum_log_view import LogView
 from replication.quorum_roles import QuorumState
 from storage.files import Files, read_file, write_file
 from tidelog.errors import CorruptLog
@@ -22,6 +24,8 @@ from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress,
 
 QUORUM_STATE: Final = "quorum-state"
 DATA_VERSION: Final = 1
+NODE_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
 
 LOST_MS: Final = 3_000
 """Longer than an election that nobody disturbs: who has heard no leader for so long says that there is none."""
@@ -39,17 +43,37 @@ def read_state(files: Files, folder: str) -> QuorumState:
             raise ValueError(f"data_version is {fields['data_version']}, this version reads {DATA_VERSION}")
         voted_folder = _decode_id(fields["votedDirectoryId"])
         return QuorumState(
-            LeaderEpoch(int(fields["leaderEpoch"])),
-            NodeId(int(fields["leaderId"])),
-            NodeId(int(fields["votedId"])),
+            LeaderEpoch(_number(fields, "leaderEpoch", 0, EPOCH_MAX)),
+            NodeId(_number(fields, "leaderId", NO_NODE, NODE_MAX)),
+            NodeId(_number(fields, "votedId", NO_NODE, NODE_MAX)),
             None if voted_folder.int == 0 else FolderId(voted_folder),
-            Offset(int(fields.get("lostEnd", 0))),
+            Offset(_number({"lostEnd": 0, **fields}, "lostEnd", 0, OFFSET_MAX)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLog(
             f"{path} cannot be read ({error}): this node does not know how it voted. Give its folder back, or start it "
             "with an empty one"
         ) from error
+
+
+def _number(fields: Mapping[str, Any], name: str, least: int, most: int) -> int:
+    """Raises ValueError, KeyError, TypeError."""
+    number = int(fields[name])
+    if not least <= number <= most:
+        raise ValueError(f"{name} is {number}, not within {least} to {most}")
+    return number
+
+
+def ensure_usable(state: QuorumState, log: LogView, folder: str) -> None:
+    """Raises CorruptLog where the epoch of the vote or of the log lies in the reserve: no election can follow it."""
+    found = max(state.leader_epoch, log.last_epoch)
+    if found >= EPOCH_LAST:
+        raise CorruptLog(
+            f"the metadata quorum in {folder} is in epoch {found}, and {EPOCH_LAST} is the last that is used: no "
+            "leader could be elected any more. Elections do not lead there, a faulty or hostile message did. Stop all "
+            "nodes of the cluster and run `tidelog quorum reset-epoch` on the metadata folder of each: "
+            "docs/operations.md"
+        )
 
 
 def write_state(files: Files, folder: str, state: QuorumState) -> None:

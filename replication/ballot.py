@@ -6,6 +6,8 @@ ago may do so now, when it has not heard its leader for a little longer.
 
 from __future__ import annotations
 
+from copy import copy
+
 from replication.voters import ReplicaKey, VoterSet
 
 
@@ -16,6 +18,12 @@ class Ballot:
         self._voters = voters
         self._granted = {me} & set(voters.members)
         self._refused: set[ReplicaKey] = set()
+
+    def copy(self) -> Ballot:
+        """Another one that says the same."""
+        ballot = copy(self)
+        ballot._granted, ballot._refused = set(self._granted), set(self._refused)
+        return ballot
 
     def record(self, voter: ReplicaKey, granted: bool) -> None:
         """A voter has answered."""

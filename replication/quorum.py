@@ -6,6 +6,10 @@ Kept true:
   3. The high watermark moves only through a record of the leader's own epoch, and only over what a majority holds.
   4. A leader that no majority fetches from resigns; a node that cannot win does not begin an epoch (pre-vote).
   5. A voter is a node and its folder: requests meant for another folder of this node are answered with no.
+  6. A request alone makes nobody a leader: a node that is named as leader is asked first (`AskBack`) and believed once
+     it says so itself. A vote needs no such proof: this node may not know the newest voters. No message raises the
+     epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
+  7. An event that fails leaves the state as it was.
 
 Left to others: the disk, the wire and time (node/quorum_driver.py), what the records mean (controller.py).
 Source: KIP-595; KIP-996 (pre-vote); KIP-853 (voters); KIP-630 (snapshots); Raft's chapters 3 and 6.4.
@@ -20,10 +24,12 @@ from typing import assert_never
 from replication.ballot import Ballot
 from replication.epochs import common_end, divergence
 from replication.quorum_books import QuorumBooks
+from replication.quorum_epochs import EPOCH_LAST, step_towards
 from replication.quorum_events import (
     Activate,
     Answer,
     AppendRefused,
+    AskBack,
     BeginEpoch,
     BeginEpochAsked,
     BelowLogStart,
@@ -184,7 +190,27 @@ class Quorum:
         return self._deadline
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the effects are to be carried out in their order."""
+        """Take one event; the effects are to be carried out in their order. Whatever it raises is a defect, and the
+        state is as it was before."""
+        before = self.saved()
+        try:
+            return self._take(event)
+        except Exception:
+            self.restore(before)
+            raise
+
+    def saved(self) -> dict[str, object]:
+        """The state, for `restore`."""
+        kept = dict(vars(self))
+        kept["_books"] = None if self._books is None else self._books.copy()
+        kept["_ballot"] = None if self._ballot is None else self._ballot.copy()
+        return kept
+
+    def restore(self, saved: dict[str, object]) -> None:
+        """Be again as when it was saved."""
+        vars(self).update(saved)
+
+    def _take(self, event: Event) -> list[Effect]:
         self._effects = []
         self._now = max(self._now, event.at)
         match event:
@@ -192,8 +218,8 @@ class Quorum:
                 self._handle_often(event)
             case VoteAsked() | VoteAnswered() | BeginEpochAsked() | EndEpochAsked():
                 self._handle_election(event)
-            case Heard(_, epoch, leader_id):
-                self._hear(epoch, leader_id)
+            case Heard(_, epoch, leader_id, source):
+                self._hear(epoch, leader_id, source)
             case SnapshotAsked(_, replica, epoch):
                 if self._books is not None and epoch == self.epoch:
                     self._books.hear(replica, self._now)
@@ -280,14 +306,26 @@ class Quorum:
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
         self._persist()
 
-    def _hear(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
-        """Somebody spoke of an epoch and its leader."""
+    def _hear(self, epoch: LeaderEpoch, leader_id: NodeId, source: NodeId) -> None:
+        """`source`, asked by this node, named an epoch and its leader. That it leads is believed of itself alone."""
+        confirmed = leader_id == source != self.me.node_id
         if epoch > self.epoch:
-            self._enter_epoch(epoch, leader_id)
-        elif epoch == self.epoch != self._over and leader_id not in (NO_NODE, self.me.node_id):
-            assert not self.leads, f"nodes {self.me.node_id} and {leader_id} both lead the quorum in epoch {epoch}"
-            if self.leader_id == NO_NODE:
+            reached = step_towards(self.epoch, epoch)
+            if reached > self.epoch:
+                self._enter_epoch(reached, leader_id if confirmed and reached == epoch else NO_NODE)
+        elif epoch == self.epoch != self._over and confirmed:
+            if self.leads:
+                self._report(f"node {leader_id} says that it leads this epoch, in which this node was elected")
+            elif self.leader_id == NO_NODE:
                 self._follow(leader_id)
+        if epoch == self.epoch:
+            self._ask_back(epoch, leader_id)
+
+    def _ask_back(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
+        """A node was named as leader, or former leader, of an epoch: ask it, where that would be news."""
+        known = epoch < self.epoch or (epoch == self.epoch and (self.leader_id != NO_NODE or epoch == self._over))
+        if not known and epoch <= EPOCH_LAST and leader_id not in (NO_NODE, self.me.node_id):
+            self._effects.append(AskBack(leader_id))
 
     def _later(self, least: int, jitter: int) -> Millis:
         return Millis(self._now + least + self._rng.randrange(jitter))
@@ -338,7 +376,9 @@ class Quorum:
 
     def _stand(self, cause: Cause) -> None:
         """Ask all voters whether they would vote for this node. Its epoch does not change by that."""
-        if not self.is_voter or self._retired or not self._is_whole:
+        if self.epoch >= EPOCH_LAST:
+            self._report("no epoch is left for an election; `tidelog quorum reset-epoch` is the way out")
+        if not self.is_voter or self._retired or not self._is_whole or self.epoch >= EPOCH_LAST:
             self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
             return
         self._move(cause, Role.PROSPECTIVE)
@@ -395,7 +435,7 @@ class Quorum:
             assert self._ballot is not None
             self._ballot.record(request.voter, answer.granted)
             self._count()
-        self._hear(answer.epoch, answer.leader_id)
+        self._hear(answer.epoch, answer.leader_id, request.voter.node_id)
 
     # --- voting ---------------------------------------------------------------------------------------------------
 
@@ -403,9 +443,11 @@ class Quorum:
         request = event.request
         granted = False
         if request.voter == self.me and request.epoch >= self.epoch:
-            if request.epoch > self.epoch:
-                self._enter_epoch(request.epoch)
-            granted = self._would_vote(request) if request.pre_vote else self._votes(request)
+            reached = step_towards(self.epoch, request.epoch) if request.epoch > self.epoch else self.epoch
+            if reached > self.epoch:
+                self._enter_epoch(reached)
+            if request.epoch == self.epoch:
+                granted = self._would_vote(request) if request.pre_vote else self._votes(request)
         self._effects.append(Answer(event.request_id, VoteAnswer(self.epoch, self.leader_id, granted)))
 
     def _would_vote(self, request: VoteRequest) -> bool:
@@ -529,15 +571,14 @@ class Quorum:
     # --- following ------------------------------------------------------------------------------------------------
 
     def _begin_asked(self, event: BeginEpochAsked) -> None:
-        self._hear(event.request.epoch, event.request.leader_id)
+        self._ask_back(event.request.epoch, event.request.leader_id)
         self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
 
     def _end_asked(self, event: EndEpochAsked) -> None:
         """The leader resigned: its successors stand one after the other, if they are needed."""
         request = event.request
         if request.epoch > self.epoch:
-            self._enter_epoch(request.epoch)
-            self._await_succession(request)
+            self._ask_back(request.epoch, request.leader_id)  # it says so again, until another stands
         elif request.epoch == self.epoch and self.leader_id == request.leader_id != self.me.node_id:
             self._move(Cause.LEADER_RESIGNED, Role.UNATTACHED if self.role is not Role.OBSERVER else Role.OBSERVER)
             self.leader_id = NO_NODE
@@ -557,7 +598,7 @@ class Quorum:
     def _fetch_answered(self, event: FetchAnswered) -> None:
         if event.leader_id == self.me.node_id:
             return
-        self._hear(event.epoch, event.leader_id)
+        self._hear(event.epoch, event.leader_id, event.leader_id)
         if event.epoch != self.epoch or event.leader_id != self.leader_id:
             return
         self._heard_at = self._in_touch_at = self._now

@@ -10,6 +10,8 @@ Left to others: comparing logs, refusing (quorum.py).
 
 from __future__ import annotations
 
+from copy import copy
+
 from replication.quorum_log_view import LogView
 from replication.voters import NEVER, Position, ReplicaKey
 from tidelog.types import LeaderEpoch, Millis, Offset
@@ -27,6 +29,12 @@ class QuorumBooks:
         """Has this epoch committed anything?"""
         self._positions: dict[ReplicaKey, Position] = {}
         self._heard: dict[ReplicaKey, Millis] = {}
+
+    def copy(self) -> QuorumBooks:
+        """Another one that says the same."""
+        books = copy(self)
+        books._positions, books._heard = dict(self._positions), dict(self._heard)
+        return books
 
     def hear(self, replica: ReplicaKey, at: Millis) -> None:
         """The replica has asked for something in this epoch, whether its log agrees or not."""

@@ -180,7 +180,7 @@ FetchResult: TypeAlias = NewRecords | LogsDiverge | BelowLogStart
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """A leader has answered this node's fetch of `offset`."""
+    """The node `leader_id`, as the leader of `epoch`, has answered this node's fetch of `offset`."""
 
     at: Millis
     leader_id: NodeId
@@ -191,11 +191,12 @@ class FetchAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Another node spoke of an epoch and its leader (-1 unknown), in whatever answer."""
+    """The node `source` answered a question of this node with an epoch and its leader (-1 unknown)."""
 
     at: Millis
     epoch: LeaderEpoch
     leader_id: NodeId
+    source: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +267,13 @@ class SendEndEpoch:
 
     to: ReplicaKey
     request: EndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class AskBack:
+    """Ask this node, where it is known to be, which epoch it is in and whether it leads: a message named it."""
+
+    node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +351,7 @@ Effect: TypeAlias = (
     | SendVote
     | SendBeginEpoch
     | SendEndEpoch
+    | AskBack
     | Answer
     | OpenEpoch
     | Commit

@@ -475,6 +475,17 @@ class NodeIdNotRegistered(
     """No node of this id is registered."""
 
 
+class InvalidVoterKey(
+    TidelogError,
+    code=125,
+    kafka_name="INVALID_VOTER_KEY",
+    status="FAILED_PRECONDITION",
+    retry=Retry.NEVER,
+    written=False,
+):
+    """The request is meant for another replica of the metadata log: another node, or another folder of this one."""
+
+
 class VoterNotFound(
     TidelogError, code=126, kafka_name="VOTER_NOT_FOUND", status="NOT_FOUND", retry=Retry.NEVER, written=False
 ):

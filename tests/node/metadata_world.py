@@ -23,7 +23,7 @@ from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
 from tidelog.types import Endpoint, NodeId
-from tidelog.v1 import admin_pb2
+from tidelog.v1 import admin_pb2, quorum_pb2
 
 T = TypeVar("T")
 
@@ -162,6 +162,10 @@ class MetadataWorld:
         found = self.lives[node].node
         assert found is not None, f"node {node} has not opened its folder"
         return found
+
+    def key(self, node: int) -> quorum_pb2.ReplicaKey:
+        """The key of a running node's replica, as requests name it."""
+        return quorum_pb2.ReplicaKey(node_id=node, folder_id=self.lives[node].folders[0].folder_id.bytes)
 
     def image(self, node: int = 0) -> ClusterImage:
         return self.side(node).image

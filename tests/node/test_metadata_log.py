@@ -269,7 +269,9 @@ def test_a_damaged_replica_is_noted_before_it_is_emptied() -> None:
     with MetadataWorld() as world:
         world.begin()
         world.create()
-        end = world.side(2).metadata.held
+        metadata = world.side(2).metadata
+        world.run_until(lambda: metadata.held == metadata.end == world.side(0).metadata.end)
+        end = metadata.held
         world.kill(2)
         folder = "/data0/__cluster_metadata-0"
         file = world.disks[2].open(f"{folder}/00000000000000000000.log")

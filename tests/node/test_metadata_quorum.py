@@ -342,13 +342,16 @@ def test_a_node_that_is_not_the_controller_says_who_is() -> None:
 def test_only_the_quorums_leader_serves_the_log_and_only_to_its_cluster() -> None:
     with MetadataWorld() as world:
         world.begin()
-        request = quorum_pb2.FetchMetadataRequest(node_id=9, last_fetched_epoch=-1, current_leader_epoch=-1)
+        request = quorum_pb2.FetchMetadataRequest(
+            node_id=9, last_fetched_epoch=-1, current_leader_epoch=-1, receiver=world.key(1)
+        )
         elsewhere = world.call(1, methods.QUORUM_FETCH_METADATA, request)
         assert elsewhere.error.name == "NOT_LEADER_OR_FOLLOWER"
         assert elsewhere.error.leader.node_id == 0
-        stranger = quorum_pb2.FetchMetadataRequest(cluster_id="another", node_id=9)
+        request.receiver.CopyFrom(world.key(0))
+        stranger = quorum_pb2.FetchMetadataRequest(cluster_id="another", node_id=9, receiver=world.key(0))
         assert world.call(0, methods.QUORUM_FETCH_METADATA, stranger).error.name == "INCONSISTENT_CLUSTER_ID"
-        ahead = quorum_pb2.FetchMetadataRequest(node_id=9, current_leader_epoch=99)
+        ahead = quorum_pb2.FetchMetadataRequest(node_id=9, current_leader_epoch=99, receiver=world.key(0))
         assert world.call(0, methods.QUORUM_FETCH_METADATA, ahead).error.name == "UNKNOWN_LEADER_EPOCH"
         request.max_bytes = 1
         answer = world.call(0, methods.QUORUM_FETCH_METADATA, request)
@@ -361,7 +364,12 @@ def test_a_log_that_disagrees_is_told_where() -> None:
         world.begin()
         log = world.side(0).metadata.log
         request = quorum_pb2.FetchMetadataRequest(
-            node_id=9, current_leader_epoch=-1, fetch_offset=log.log_end_offset + 5, last_fetched_epoch=1
+            cluster_id=world.image().cluster_id,
+            node_id=9,
+            current_leader_epoch=-1,
+            fetch_offset=log.log_end_offset + 5,
+            last_fetched_epoch=1,
+            receiver=world.key(0),
         )
         answer = world.call(0, methods.QUORUM_FETCH_METADATA, request)
         assert (answer.diverging.epoch, answer.diverging.end_offset) == (1, log.log_end_offset)

@@ -300,8 +300,12 @@ def test_pieces_of_a_snapshot_are_sent_by_the_leader_only() -> None:
         assert latest is not None
         wanted = quorum_pb2.SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
         asker = quorum_pb2.ReplicaKey(node_id=9, folder_id=b"\x09" * 16)
-        request = quorum_pb2.FetchSnapshotRequest(replica=asker, snapshot=wanted, position=0, max_bytes=100)
+        cluster = world.image().cluster_id
+        request = quorum_pb2.FetchSnapshotRequest(
+            cluster_id=cluster, replica=asker, snapshot=wanted, position=0, max_bytes=100, receiver=world.key(1)
+        )
         assert world.call(1, methods.QUORUM_FETCH_SNAPSHOT, request).error.name == "NOT_LEADER_OR_FOLLOWER"
+        request.receiver.CopyFrom(world.key(0))
         answer = world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request)
         assert (len(answer.data), answer.leader_id) == (100, 0)
         request.position = answer.size
@@ -311,7 +315,13 @@ def test_pieces_of_a_snapshot_are_sent_by_the_leader_only() -> None:
         request.snapshot.end_offset = 1
         assert world.call(0, methods.QUORUM_FETCH_SNAPSHOT, request).error.name == "OFFSET_OUT_OF_RANGE"
         below = quorum_pb2.FetchMetadataRequest(
-            node_id=9, current_leader_epoch=-1, fetch_offset=1, last_fetched_epoch=1, max_bytes=100
+            cluster_id=cluster,
+            node_id=9,
+            current_leader_epoch=-1,
+            fetch_offset=1,
+            last_fetched_epoch=1,
+            max_bytes=100,
+            receiver=world.key(0),
         )
         told = world.call(0, methods.QUORUM_FETCH_METADATA, below)
         assert told.snapshot.end_offset == Offset(latest.end_offset)

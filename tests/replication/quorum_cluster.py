@@ -17,6 +17,7 @@ from replication.quorum import Quorum, QuorumTimes
 from replication.quorum_events import (
     Activate,
     Answer,
+    AskBack,
     BeginEpoch,
     BeginEpochAsked,
     BelowLogStart,
@@ -273,10 +274,10 @@ class QuorumCluster:
                 replica.state = state
             case SendVote(request):
                 self._send_vote(node, request)
-            case SendBeginEpoch(to, request):
-                self._send_news(node, to, request)
-            case SendEndEpoch(to, farewell):
-                self._send_news(node, to, farewell)
+            case SendBeginEpoch() | SendEndEpoch():
+                self._send_news(node, effect.to, effect.request)
+            case AskBack(asked):
+                self._ask_back(node, int(asked))
             case Answer(request_id, _):
                 self._answers.pop(request_id)(effect)
             case OpenEpoch(epoch, _):
@@ -326,7 +327,7 @@ class QuorumCluster:
         def answered(answer: Answer) -> None:
             said = answer.answer
             assert isinstance(said, Standing)
-            self._send(target, node, lambda: self._in_life(node, life, Heard(self._at(), said.epoch, said.leader_id)))
+            self._tell(target, node, life, said)
 
         def event(number: int) -> Event:
             if isinstance(request, BeginEpoch):
@@ -334,6 +335,25 @@ class QuorumCluster:
             return EndEpochAsked(number, self._at(), request)
 
         self._send(node, target, lambda: self._ask(target, event, answered))
+
+    def _ask_back(self, node: int, target: int) -> None:
+        life = self.replicas[node].lives
+        if target not in self.replicas:
+            return
+
+        def told() -> None:
+            core = self.core(target)
+            self._tell(target, node, life, Standing(core.epoch, core.leader_id))
+
+        self._send(node, target, told)
+
+    def _tell(self, source: int, node: int, life: int, said: Standing) -> None:
+        """The answer of one node to the question of another."""
+
+        def arrive() -> None:
+            self._in_life(node, life, Heard(self._at(), said.epoch, said.leader_id, NodeId(source)))
+
+        self._send(source, node, arrive)
 
     def _in_life(self, node: int, life: int, event: Event) -> None:
         replica = self.replicas[node]
@@ -363,12 +383,20 @@ class QuorumCluster:
             mark = leader.high_watermark
             if isinstance(answer.answer, FetchAgreed) and not answer.answer.is_voter:
                 records = leader.entries[request.offset : mark]
-            self._send(asked, node, lambda: self._take(node, life, request, answer, records, hint, mark))
+            self._send(asked, node, lambda: self._take(node, asked, life, request, answer, records, hint, mark))
 
         self._send(node, asked, lambda: self._ask(asked, lambda n: Fetched(n, self._at(), request), answered))
 
     def _take(
-        self, node: int, life: int, request: Fetch, answer: Answer, records: list[Entry], hint: Standing, mark: int
+        self,
+        node: int,
+        asked: int,
+        life: int,
+        request: Fetch,
+        answer: Answer,
+        records: list[Entry],
+        hint: Standing,
+        mark: int,
     ) -> None:
         self.fetching.discard(node)
         replica = self.replicas[node]
@@ -376,7 +404,7 @@ class QuorumCluster:
             return
         match answer.answer:
             case TidelogError():
-                self.give(node, Heard(self._at(), hint.epoch, hint.leader_id))
+                self.give(node, Heard(self._at(), hint.epoch, hint.leader_id, NodeId(asked)))
                 return
             case FetchAgreed():
                 result: NewRecords | LogsDiverge | BelowLogStart = NewRecords(Offset(mark))

@@ -377,7 +377,7 @@ def test_a_leader_that_resigned_is_not_followed_again_on_the_word_of_who_has_not
     cluster.give(leader, ResignAsked(Millis(cluster.now)))
     began = cluster.now
     cluster.settle()
-    told = Heard(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id)
+    told = Heard(Millis(cluster.now), LeaderEpoch(1), key(leader).node_id, key(leader).node_id)
     cluster.give(node, told)
     cluster._answers[0] = lambda _: None
     cluster.give(node, BeginEpochAsked(0, Millis(cluster.now), BeginEpoch(LeaderEpoch(1), key(leader).node_id)))

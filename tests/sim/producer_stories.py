@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tests.sim.machine import machine_name
 from tests.sim.network import Envelope, Held
 from tests.sim.producers import SimProducer
-from tests.sim.stories import TOPIC, committed, end, leads, write
+from tests.sim.stories import TOPIC, committed, end, epoch, leads, write
 from tests.sim.workload import Sent
 from tests.sim.world import Simulation
 from tidelog.errors import CommitUnknown
@@ -170,6 +170,7 @@ def cut_takes_producers_with_it(sim: Simulation) -> None:
     sent = producer.send(TOPIC, b"b", p)
     sim.run_until(lambda: end(sim, old, p) == 2, what="the old leader has the record")
     sim.run_until(lambda: leads(sim, new, p), what="another node leads")
+    sim.run_until(lambda: epoch(sim, other, p) == epoch(sim, new, p), what="the follower knows its new leader")
     write(sim, p, "c", 5, asking=(new, other))
     sim.heal(old)
     sim.run_until(lambda: len(sim.isr(TOPIC, p)) == 3 and end(sim, old, p) == 6, what="the old leader is cut")

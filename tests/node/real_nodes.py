@@ -1,0 +1,178 @@
+"""Real nodes in this process: gRPC on loopback, the operating system's files, threads; each on the one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.clock import MachineClock
+from node.config import ListenerConfig, NodeConfig, QuorumConfig
+from node.executor import ThreadExecutor
+from node.grpc_server import GrpcServer
+from node.grpc_transport import GrpcTransport
+from node.methods import Answer, Method, Request
+from node.node import Node
+from storage.os_files import OsFiles
+from tidelog.types import Endpoint, NodeId
+
+START_S = 30.0
+"""Longer than the busiest machine takes: what is waited for comes, or the test fails."""
+CALL_MS = 20_000
+
+
+class CountingMeter:
+    """Keeps the outcome of each call: "ok", or the name of the error."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[tuple[str, str]] = []
+
+    def answered(self, method: str, seconds: float, outcome: str) -> None:
+        self.outcomes.append((method, outcome))
+
+    def stream_opened(self, method: str) -> None: ...
+
+    def stream_closed(self, method: str, outcome: str) -> None:
+        self.outcomes.append((method, outcome))
+
+    @property
+    def defects(self) -> list[str]:
+        """Calls that were answered INTERNAL."""
+        return [method for method, outcome in self.outcomes if outcome == "UNKNOWN_SERVER_ERROR"]
+
+
+@dataclass
+class RealNode:
+    """One node while it runs."""
+
+    node: Node
+    address: Endpoint
+    meter: CountingMeter
+    running: asyncio.Task[None]
+    executors: list[ThreadExecutor] = field(default_factory=list)
+
+
+class RealNodes:
+    """Nodes 0..N-1 of one cluster, each with the folder `HOME/node-N`."""
+
+    def __init__(self, home: Path, count: int) -> None:
+        self.home = home
+        self.addresses = _free_addresses(count)
+        self.transport = GrpcTransport()
+        self.nodes: dict[int, RealNode] = {}
+
+    async def start(self, number: int) -> None:
+        """Start one node; returns as soon as it answers calls."""
+        address, count = self.addresses[number], len(self.addresses)
+        meter, transport = CountingMeter(), GrpcTransport()
+        server = GrpcServer("client", meter=meter)
+        server.bind(address)
+        executors: list[ThreadExecutor] = []
+
+        def make(name: str, workers: int = 1) -> ThreadExecutor:
+            executors.append(ThreadExecutor(name, workers=workers))
+            return executors[-1]
+
+        config = NodeConfig(
+            node_id=NodeId(number),
+            data_folders=(str(self.home / f"node-{number}"),),
+            listeners=(ListenerConfig("client", address),),
+            quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, count)),
+        )
+        node = Node(
+            config,
+            clock=MachineClock(),
+            rng=random.SystemRandom(),
+            files=OsFiles(),
+            executors=make,
+            transport=transport,
+            boot_id=b"one boot of all.",
+            before_close=lambda: server.stop(0),
+        )
+        server.serve(node.services())
+        await server.start()
+
+        async def run() -> None:
+            try:
+                await node.run()
+            finally:
+                await server.stop(0)
+                await transport.close()
+                for executor in executors:
+                    executor.close()
+
+        running = asyncio.get_running_loop().create_task(run())
+        self.nodes[number] = RealNode(node, address, meter, running, executors)
+
+    async def stop(self, number: int) -> None:
+        """Stop one node gracefully. Raises what ended it before."""
+        found = self.nodes.pop(number)
+        found.node.stop()
+        await found.running
+
+    async def kill_all(self) -> None:
+        for found in self.nodes.values():
+            found.running.cancel()
+        await asyncio.gather(*(found.running for found in self.nodes.values()), return_exceptions=True)
+        self.nodes.clear()
+        await self.transport.close()
+
+    def ensure_running(self) -> None:
+        """Raises what ended a node."""
+        for found in self.nodes.values():
+            if found.running.done():
+                found.running.result()
+                raise AssertionError(f"the node at {found.address} ended")
+
+    async def wait_until(self, reached: Callable[[], bool]) -> None:
+        """Ask again and again, as long as all nodes run. Raises TimeoutError."""
+        clock = MachineClock()
+        async with asyncio.timeout(START_S):
+            while not reached():
+                self.ensure_running()
+                await clock.sleep_ms(10)
+
+    async def wait_whole(self) -> None:
+        """Until every running node has the image in which every node is unfenced."""
+
+        def whole() -> bool:
+            images = [found.node.image for found in self.nodes.values()]
+            present = {int(number) for number in self.nodes}
+            return all(
+                image is not None and {int(n.node_id) for n in image.nodes.values() if not n.fenced} >= present
+                for image in images
+            )
+
+        await self.wait_until(whole)
+
+    async def call(self, number: int, method: Method[Request, Answer], request: Request) -> Answer:
+        return await self.transport.call(self.addresses[number], method, request, timeout_ms=CALL_MS)
+
+
+@asynccontextmanager
+async def real_nodes(home: Path, count: int = 1) -> AsyncIterator[RealNodes]:
+    """A cluster of so many nodes, all of them unfenced."""
+    nodes = RealNodes(home, count)
+    try:
+        for number in range(count):
+            await nodes.start(number)
+        await nodes.wait_whole()
+        yield nodes
+    finally:
+        await nodes.kill_all()
+
+
+def _free_addresses(count: int) -> list[Endpoint]:
+    """Ports that are free now: each node must know those of the others before it starts."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [Endpoint("127.0.0.1", each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,291 @@
+"""Requests of the Quorum service that would end a cluster for good, over real gRPC and on whole metadata nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node import methods
+from node.metadata_node import MetadataNode
+from node.quorum_state import read_state
+from replication.quorum_epochs import EPOCH_LAST, EPOCH_MAX
+from replication.quorum_events import BeginEpochAsked, Ticked
+from tests.node.metadata_world import MetadataWorld
+from tests.node.real_nodes import RealNodes, real_nodes
+from tidelog.errors import (
+    InconsistentClusterId,
+    InvalidRequest,
+    InvalidVoterKey,
+    NotLeaderOrFollower,
+    TidelogError,
+    UnknownServerError,
+)
+from tidelog.types import NodeId
+from tidelog.v1 import admin_pb2, quorum_pb2
+
+EPOCHS = (EPOCH_MAX, EPOCH_MAX - 1, EPOCH_LAST + 1, EPOCH_LAST, 2_000, 2)
+
+
+def hostile(cluster: str, key: quorum_pb2.ReplicaKey) -> list[tuple[Any, Any]]:
+    """What a stranger may send: who leads, or led, in epochs that never were."""
+    found: list[tuple[Any, Any]] = []
+    for epoch in EPOCHS:
+        for named in ("", cluster):
+            begin = quorum_pb2.BeginQuorumEpochRequest(cluster_id=named, leader_id=7, epoch=epoch, receiver=key)
+            end = quorum_pb2.EndQuorumEpochRequest(cluster_id=named, leader_id=7, epoch=epoch, receiver=key)
+            found += [(methods.QUORUM_BEGIN_QUORUM_EPOCH, begin), (methods.QUORUM_END_QUORUM_EPOCH, end)]
+            begin = quorum_pb2.BeginQuorumEpochRequest(cluster_id=named, leader_id=7, epoch=epoch)
+            found.append((methods.QUORUM_BEGIN_QUORUM_EPOCH, begin))
+    return found
+
+
+async def create_topic(nodes: RealNodes, name: str) -> None:
+    request = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=1)
+    await nodes.call(0, methods.ADMIN_CREATE_TOPIC, request)
+
+
+@pytest.mark.parametrize("method", [methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH], ids=str)
+def test_the_last_epoch_and_no_cluster_end_nobody(method: Any, tmp_path: Path) -> None:
+    """On the version before, the node died at its next election, and at each further start."""
+
+    async def story() -> None:
+        async with real_nodes(tmp_path) as nodes:
+            with pytest.raises(InvalidRequest, match="of which cluster"):
+                await nodes.call(0, method, method.request(leader_id=7, epoch=EPOCH_MAX))
+            await nodes.stop(0)
+            await nodes.start(0)
+            await nodes.wait_whole()
+            await create_topic(nodes, "orders")
+
+    asyncio.run(story())
+
+
+def test_three_nodes_believe_no_stranger_and_elect_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with real_nodes(tmp_path, 3) as nodes:
+            for number in range(3):
+                who = await nodes.call(number, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
+                key = quorum_pb2.ReplicaKey(node_id=number, folder_id=who.folder_id)
+                for method, request in hostile(who.cluster_id, key):
+                    with contextlib.suppress(TidelogError):
+                        await nodes.call(number, method, request)
+                assert nodes.nodes[number].meter.defects == []
+            await create_topic(nodes, "before")
+            epochs = [node.node._metadata.view.leader_epoch for node in nodes.nodes.values() if node.node._metadata]
+            await nodes.stop(0)
+            await nodes.start(0)
+            await nodes.wait_whole()
+            await create_topic(nodes, "after")
+            assert max(epochs) < 10
+
+    asyncio.run(story())
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+def refusal(world: MetadataWorld, node: int, method: Any, request: Any) -> str:
+    """The name of the error, whether the call ends with it or the answer carries it."""
+    try:
+        answer = world.call(node, method, request)
+    except TidelogError as error:
+        return type(error).__name__
+    return str(answer.error.name) if answer.DESCRIPTOR.fields_by_name.get("error") else ""
+
+
+def test_what_does_not_name_the_cluster_or_the_receiver_is_refused() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        cluster, mine, other = world.image().cluster_id, world.key(0), world.key(1)
+        folder = quorum_pb2.ReplicaKey(node_id=0, folder_id=b"\x01" * 16)
+        for method in (methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH):
+            for named, key, expected in (
+                ("", mine, InvalidRequest),
+                ("another", mine, InconsistentClusterId),
+                (cluster, other, InvalidVoterKey),
+                (cluster, folder, InvalidVoterKey),
+                (cluster, quorum_pb2.ReplicaKey(), InvalidRequest),
+            ):
+                request = method.request(cluster_id=named, leader_id=1, epoch=1, receiver=key)
+                assert refusal(world, 0, method, request) == expected.__name__
+        for fetch in (methods.QUORUM_FETCH_METADATA, methods.QUORUM_FETCH_SNAPSHOT):
+            assert refusal(world, 0, fetch, fetch.request(cluster_id=cluster, receiver=other)) == "INVALID_VOTER_KEY"
+            assert refusal(world, 0, fetch, fetch.request(cluster_id="another", receiver=mine)).startswith("INCONSIST")
+        nameless = quorum_pb2.FetchMetadataRequest(receiver=mine, fetch_offset=1)
+        assert refusal(world, 0, methods.QUORUM_FETCH_METADATA, nameless) == "INVALID_REQUEST"
+        empty = quorum_pb2.FetchMetadataRequest(
+            node_id=9, receiver=mine, current_leader_epoch=1, last_fetched_epoch=-1, max_bytes=100
+        )
+        assert refusal(world, 0, methods.QUORUM_FETCH_METADATA, empty) == ""
+        vote = quorum_pb2.VoteRequest(epoch=1, candidate=other, voter=mine)
+        assert refusal(world, 0, methods.QUORUM_VOTE, vote) == "InvalidRequest"
+
+
+def test_values_that_no_node_has_are_refused() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        cluster, mine = world.image().cluster_id, world.key(0)
+        for field, value in (
+            ("fetch_offset", -1),
+            ("held_offset", -1),
+            ("current_leader_epoch", EPOCH_MAX),
+            ("current_leader_epoch", -2),
+            ("last_fetched_epoch", EPOCH_LAST + 1),
+        ):
+            request = quorum_pb2.FetchMetadataRequest(cluster_id=cluster, receiver=mine, **{field: value})
+            assert refusal(world, 0, methods.QUORUM_FETCH_METADATA, request) == "INVALID_REQUEST", field
+        for epoch in (-1, EPOCH_LAST + 1, EPOCH_MAX):
+            vote = quorum_pb2.VoteRequest(cluster_id=cluster, epoch=epoch, candidate=world.key(1), voter=mine)
+            assert refusal(world, 0, methods.QUORUM_VOTE, vote) == "InvalidRequest"
+
+
+# --- answers of a faulty node -------------------------------------------------------------------------------------
+
+
+def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
+    """The leader answers fetches wrongly for a while; the others go on by themselves once it is sound again."""
+    served = world.side(0)._services[methods.QUORUM]
+    fetch = type(served).fetch_metadata
+    wrong: list[int] = []
+
+    async def faulty(self: Any, request: Any, caller: Any) -> Any:
+        answer = await fetch(self, request, caller)
+        if self is served and len(wrong) < 5 and not answer.HasField("error"):
+            wrong.append(1)
+            change(answer)
+        return answer
+
+    monkeypatch.setattr(type(served), "fetch_metadata", faulty)
+    world.create("during", replicas=1)
+    world.run_until(lambda: len(wrong) == 5)
+    end = world.image().offset
+    world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
+    assert [life.failure for life in world.lives.values()] == [None] * 3
+    assert all(read_state(world.disks[node], world.side(node).metadata.log.path).leader_epoch < 10 for node in range(3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda answer: setattr(answer, "cluster_id", "another"),
+        lambda answer: setattr(answer, "leader_id", 2),
+        lambda answer: setattr(answer, "leader_epoch", EPOCH_MAX),
+        lambda answer: setattr(answer, "leader_epoch", -5),
+        lambda answer: setattr(answer, "records", b"\xff" * 100),
+        lambda answer: answer.diverging.SetInParent(),
+        lambda answer: setattr(answer.snapshot, "end_offset", -7),
+        lambda answer: setattr(answer.snapshot, "end_offset", 2**63 - 1),
+        lambda answer: setattr(answer.snapshot, "epoch", EPOCH_MAX),
+        lambda answer: setattr(answer, "high_watermark", -(2**63)),
+    ],
+    ids=range(10),
+)
+def test_a_faulty_answer_ends_nobody(change: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        follower_survives(world, monkeypatch, change)
+
+
+def test_a_batch_of_an_epoch_to_come_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def poison(answer: Any) -> None:
+        if answer.records:
+            answer.records = answer.records[:12] + EPOCH_MAX.to_bytes(4, "big") + answer.records[16:]
+            answer.ClearField("epochs")
+
+    with MetadataWorld() as world:
+        world.begin()
+        follower_survives(world, monkeypatch, poison)
+        for node in range(3):
+            assert world.side(node).metadata.view().last_epoch < 10
+
+
+# --- defects ------------------------------------------------------------------------------------------------------
+
+
+def defective(side: MetadataNode, event: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node's rules fail at every event of that kind."""
+    core = side._quorum.core
+    assert core is not None
+    take = core._take
+
+    def broken(given: Any) -> Any:
+        if isinstance(given, event):
+            raise ZeroDivisionError("a defect")
+        return take(given)
+
+    monkeypatch.setattr(core, "_take", broken)
+
+
+def test_a_request_that_the_rules_cannot_take_is_answered_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MetadataWorld() as world, caplog.at_level(logging.ERROR, "node.quorum"):
+        world.begin()
+        defective(world.side(0), BeginEpochAsked, monkeypatch)
+        begin = quorum_pb2.BeginQuorumEpochRequest(
+            cluster_id=world.image().cluster_id, leader_id=1, epoch=1, receiver=world.key(0)
+        )
+        for _ in range(3):
+            with pytest.raises(UnknownServerError, match="ZeroDivisionError: a defect"):
+                world.call(0, methods.QUORUM_BEGIN_QUORUM_EPOCH, begin)
+        (line,) = caplog.records
+        assert line.exc_info is not None
+        assert world.side(0).view.leads, "it is as it was"
+        world.create()
+
+
+def test_a_leader_whose_rules_fail_by_themselves_steps_down_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataWorld(voters=3) as world:
+        world.begin()
+        world.run_until(lambda: len(world.image().voters) == 3)
+        defective(world.side(0), Ticked, monkeypatch)
+        for node in (1, 2):
+            world.kill(node)
+        world.run_until(lambda: not world.side(0).view.leads, what="it steps down, though it cannot check its quorum")
+        world.start(1, 2)
+        world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2) if world.lives[node].node))
+        assert world.lives[0].failure is None
+
+
+def test_what_cannot_be_carried_out_does_not_end_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataWorld(voters=3) as world:
+        world.begin()
+        world.run_until(lambda: len(world.image().voters) == 3)
+
+        def broken(*_: object) -> None:
+            raise ValueError("Value out of range: 2147483648")
+
+        monkeypatch.setattr(world.side(1)._quorum, "_send", broken)
+        world.kill(0)
+        world.run_until(lambda: world.side(2).view.leads)
+        assert world.lives[1].failure is None
+
+
+def test_a_node_asks_only_so_many_at_once_whether_they_lead() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        asked = world.side(1)._quorum._asked_back
+        for leader in range(100, 200):
+            begin = quorum_pb2.BeginQuorumEpochRequest(
+                cluster_id=world.image().cluster_id, leader_id=leader, epoch=2, receiver=world.key(1)
+            )
+            world.asking(1, methods.QUORUM_BEGIN_QUORUM_EPOCH, begin)
+        world.run_until(lambda: len(asked) == 8)
+        world.run_until(lambda: not asked)
+        assert NodeId(0) == world.side(1).view.leader_id
+
+
+def test_before_its_vote_is_read_a_node_answers_no_election() -> None:
+    with MetadataWorld() as world:
+        world.start(1)
+        world.run_until(lambda: bool(world.lives[1].node))
+        world.side(1)._quorum.core = None
+        vote = quorum_pb2.VoteRequest(cluster_id="c", epoch=1, candidate=world.key(1), voter=world.key(1))
+        with pytest.raises(NotLeaderOrFollower):
+            world.call(1, methods.QUORUM_VOTE, vote)
