@@ -64,9 +64,11 @@ class RealNodes:
         self.addresses = _free_addresses(count)
         self.transport = GrpcTransport()
         self.nodes: dict[int, RealNode] = {}
+        self._starts = 0
 
     async def start(self, number: int) -> None:
         """Start one node; returns as soon as it answers calls."""
+        self._starts += 1
         address, count = self.addresses[number], len(self.addresses)
         meter, transport = CountingMeter(), GrpcTransport()
         server = GrpcServer("client", meter=meter)
@@ -86,7 +88,7 @@ class RealNodes:
         node = Node(
             config,
             clock=MachineClock(),
-            rng=random.SystemRandom(),
+            rng=random.Random(f"{number} {self._starts}"),  # another incarnation with each start
             files=OsFiles(),
             executors=make,
             transport=transport,

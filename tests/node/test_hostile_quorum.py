@@ -13,6 +13,7 @@ import pytest
 
 from node import methods
 from node.metadata_node import MetadataNode
+from node.quorum_service import QuorumService
 from node.quorum_state import read_state
 from replication.quorum_epochs import EPOCH_LAST, EPOCH_MAX
 from replication.quorum_events import BeginEpochAsked, Ticked
@@ -138,7 +139,8 @@ def test_values_that_no_node_has_are_refused() -> None:
             ("current_leader_epoch", -2),
             ("last_fetched_epoch", EPOCH_LAST + 1),
         ):
-            request = quorum_pb2.FetchMetadataRequest(cluster_id=cluster, receiver=mine, **{field: value})
+            request = quorum_pb2.FetchMetadataRequest(cluster_id=cluster, receiver=mine)
+            setattr(request, field, value)
             assert refusal(world, 0, methods.QUORUM_FETCH_METADATA, request) == "INVALID_REQUEST", field
         for epoch in (-1, EPOCH_LAST + 1, EPOCH_MAX):
             vote = quorum_pb2.VoteRequest(cluster_id=cluster, epoch=epoch, candidate=world.key(1), voter=mine)
@@ -151,7 +153,7 @@ def test_values_that_no_node_has_are_refused() -> None:
 def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
     """The leader answers fetches wrongly for a while; the others go on by themselves once it is sound again."""
     served = world.side(0)._services[methods.QUORUM]
-    fetch = type(served).fetch_metadata
+    fetch = QuorumService.fetch_metadata
     wrong: list[int] = []
 
     async def faulty(self: Any, request: Any, caller: Any) -> Any:
@@ -161,7 +163,7 @@ def follower_survives(world: MetadataWorld, monkeypatch: pytest.MonkeyPatch, cha
             change(answer)
         return answer
 
-    monkeypatch.setattr(type(served), "fetch_metadata", faulty)
+    monkeypatch.setattr(QuorumService, "fetch_metadata", faulty)
     world.create("during", replicas=1)
     world.run_until(lambda: len(wrong) == 5)
     end = world.image().offset

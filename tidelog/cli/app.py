@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import tidelog
-from tidelog.cli import cluster, node, partition, records, topic, up
+from tidelog.cli import cluster, node, partition, quorum, records, topic, up
 from tidelog.errors import TidelogError
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ app.add_typer(node.app, name="node")
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(quorum.app, name="quorum")
 
 
 # Typer brings its own click or uses the installed one, by version; this class is in both.

@@ -1,7 +1,7 @@
 """`tidelog up`: a cluster of real node processes on this machine.
 
 The nodes' packages are not part of the client: in a wheel they lie under `tidelog/_server`, in a checkout beside
-`tidelog`. Only this command puts that folder on the path.
+`tidelog`. Only this module puts that folder on the path (`server_module`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def up(
 
     The same folder brings the same cluster back. A node that dies (kill one!) is started again.
     """
-    _server_module("process")  # what the nodes need is missed here, in one sentence, not in their logs
-    local: Any = _server_module("local_cluster")
+    server_module("process")  # what the nodes need is missed here, in one sentence, not in their logs
+    local: Any = server_module("local_cluster")
     try:
         cluster = local.LocalCluster(data, nodes, first_port=port)
         cluster.run(ready=lambda: _announce(cluster, as_json=as_json), say=say)
@@ -59,17 +59,17 @@ def _announce(cluster: Any, *, as_json: bool) -> None:
     say(f"try: tidelog topic create greetings -b {cluster.nodes[0].address}")
 
 
-def _server_module(name: str) -> Any:
-    """A module of the nodes' packages."""
+def server_module(name: str, package: str = PACKAGE) -> Any:
+    """A module of the nodes' packages. Raises UnsupportedVersion where they, or what they need, are not installed."""
     inside = Path(tidelog.__file__).resolve().parent
     for home in (inside / "_server", inside.parent):
-        if (home / PACKAGE / f"{name}.py").is_file():
+        if (home / package / f"{name}.py").is_file():
             if str(home) not in sys.path:
                 sys.path.insert(0, str(home))
             try:
-                return importlib.import_module(f"{PACKAGE}.{name}")
+                return importlib.import_module(f"{package}.{name}")
             except ModuleNotFoundError as missing:
                 raise UnsupportedVersion(
-                    f"starting nodes needs {missing.name}: pip install 'tidelog[server]'"
+                    f"the nodes' packages need {missing.name}: pip install 'tidelog[server]'"
                 ) from missing
     raise UnsupportedVersion("this installation has no node packages: install the whole wheel, or use a checkout")

@@ -1,0 +1,238 @@
+"""A cluster whose quorum's epoch was driven to the end of the numbers: it says so, and there is a way out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from node.metadata_log import METADATA
+from node.quorum_reset import UNDER_WAY, Epochs, epochs_of, reset
+from node.quorum_state import ensure_usable, read_state, write_state
+from replication.quorum_epochs import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX, step_towards
+from replication.quorum_log_view import LogView
+from replication.quorum_roles import QuorumState
+from storage.files import Files, read_file, write_file
+from storage.os_files import OsFiles
+from tests.node.metadata_world import MetadataWorld
+from tests.node.test_metadata_quorum import only_error
+from tidelog import cli
+from tidelog.errors import CorruptLog, InvalidConfig, InvalidRequest, KafkaStorageError
+from tidelog.records import iter_batches
+from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
+
+FOLDER = "/data0"
+LOG = f"{FOLDER}/{METADATA}"
+SEGMENT = f"{LOG}/00000000000000000000.log"
+POISON = LeaderEpoch(EPOCH_MAX - 1)
+
+
+def poison(files: Files, log: str = LOG, *, epoch: LeaderEpoch = POISON, from_offset: int | None = None) -> None:
+    """What the version before wrote: the epoch in the vote; from_offset: a leader of it has written from there on."""
+    write_state(files, log, dataclasses.replace(read_state(files, log), leader_epoch=epoch))
+    if from_offset is None:
+        return
+    path = f"{log}/00000000000000000000.log"
+    file = files.open(path)
+    data = file.pread(file.size(), 0)
+    position = 0
+    for batch in iter_batches(data):
+        if batch.base_offset >= from_offset:
+            file.pwritev([epoch.to_bytes(4, "big")], position + 12)
+        position += len(batch.buffer)
+    file.sync()
+    file.close()
+    checkpoint = f"{log}/leader-epoch-checkpoint"
+    lines = (read_file(files, checkpoint) or b"").decode().splitlines()[2:]
+    kept = [line for line in lines if int(line.split()[1]) < from_offset]
+    kept.append(f"{epoch} {from_offset}")
+    write_file(files, checkpoint, "\n".join(["0", str(len(kept)), *kept, ""]).encode())
+
+
+def whole_cluster(world: MetadataWorld) -> None:
+    world.begin()
+    world.run_until(lambda: len(world.image().voters) == 3)
+    world.create("orders")
+    end = world.image().offset
+    world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
+
+
+def stop_all(world: MetadataWorld) -> None:
+    for node in range(3):
+        world.kill(node)
+
+
+def must_start_again(world: MetadataWorld) -> None:
+    world.start(0, 1, 2)
+    world.wait_whole()
+    assert world.image().topic("orders") is not None
+    world.create("later")
+    end = world.image().offset
+    world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
+
+
+@pytest.mark.parametrize("from_offset", [None, 6])
+def test_a_poisoned_cluster_says_so_and_is_back_after_a_reset(from_offset: int | None) -> None:
+    with MetadataWorld(voters=3) as world:
+        whole_cluster(world)
+        stop_all(world)
+        for disk in world.disks.values():
+            poison(disk, from_offset=from_offset)
+        world.start(0, 1, 2)
+        world.run_until(lambda: all(life.failure is not None for life in world.lives.values()))
+        for life in world.lives.values():
+            refusal = only_error(life.failure)
+            assert isinstance(refusal, CorruptLog)
+            assert "tidelog quorum reset-epoch" in refusal.message
+            assert str(POISON) in refusal.message
+        stop_all(world)
+        after = max(epochs_of(FOLDER, disk).below for disk in world.disks.values())
+        for disk in world.disks.values():
+            assert reset([FOLDER], after, disk) == [FOLDER]
+            assert epochs_of(FOLDER, disk).beyond == -1
+            assert reset([FOLDER], EPOCH_LAST - EPOCH_MAX // 2, disk) == [], "nothing is left to do"
+        must_start_again(world)
+
+
+def test_a_node_that_was_off_when_the_others_were_poisoned_comes_back_too() -> None:
+    with MetadataWorld(voters=3) as world:
+        whole_cluster(world)
+        stop_all(world)
+        for node in (0, 1):
+            poison(world.disks[node])
+        after = max(epochs_of(FOLDER, disk).below for disk in world.disks.values())
+        assert [reset([FOLDER], after, disk) for disk in world.disks.values()] == [[FOLDER], [FOLDER], []]
+        world.start(0, 1, 2)
+        world.run_until(lambda: bool(world.lives[2].node) and world.side(2).view.leader_epoch > EPOCH_JUMP)
+        world.wait_whole()
+        assert len({world.side(node).view.leader_epoch for node in range(3)}) == 1
+
+
+def test_snapshots_keep_their_place_and_their_contents() -> None:
+    with MetadataWorld() as world:
+        world.snapshot_bytes = 3_000
+        world.begin()
+        for number in range(12):
+            world.create(f"topic-{number}")
+        world.create("orders")
+        world.run_until(lambda: world.side(0).metadata.snapshots.latest is not None)
+        world.kill(0)
+        disk = world.disks[0]
+        (name,) = [name for name in disk.list(LOG) if name.endswith(".checkpoint")]
+        data = bytearray(read_file(disk, f"{LOG}/{name}") or b"")
+        position = 0
+        for batch in iter_batches(bytes(data)):
+            data[position + 12 : position + 16] = EPOCH_LAST.to_bytes(4, "big")
+            position += len(batch.buffer)
+        disk.remove(f"{LOG}/{name}")
+        write_file(disk, f"{LOG}/{name[:20]}-{EPOCH_LAST:010d}.checkpoint", bytes(data))
+        poison(disk, epoch=LeaderEpoch(EPOCH_LAST), from_offset=0)
+        assert reset([FOLDER], 1, disk) == [FOLDER]
+        assert [each for each in disk.list(LOG) if each.endswith(".checkpoint")] == [
+            f"{name[:20]}-0000000002.checkpoint"
+        ]
+        world.start(0)
+        world.wait_whole()
+        assert world.image().topic("orders") is not None
+
+
+def test_an_interrupted_reset_is_finished_by_the_same_one_and_the_node_does_not_start_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with MetadataWorld(voters=3) as world:
+        whole_cluster(world)
+        stop_all(world)
+        for disk in world.disks.values():
+            poison(disk, from_offset=6)
+        disk = world.disks[0]
+
+        def no_power(*_: object) -> None:
+            raise OSError("the power is gone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("node.quorum_reset.write_state", no_power)
+            with pytest.raises(KafkaStorageError, match="the power is gone"):
+                reset([FOLDER], 1, disk)
+        assert read_file(disk, f"{FOLDER}/{UNDER_WAY}") is not None
+        world.start(0)
+        world.run_until(lambda: world.lives[0].failure is not None)
+        world.kill(0)
+        with pytest.raises(InvalidRequest, match="was interrupted"):
+            reset([FOLDER], 2, disk)
+        for each in world.disks.values():
+            reset([FOLDER], 1, each)
+        assert read_file(disk, f"{FOLDER}/{UNDER_WAY}") is None
+        must_start_again(world)
+
+
+def test_a_reset_behind_an_epoch_that_some_node_has_passed_changes_nothing() -> None:
+    with MetadataWorld(voters=3) as world:
+        whole_cluster(world)
+        world.kill(0)
+        world.run_until(lambda: world.side(1).view.leader_epoch > 1 and world.side(1).view.leader_id > 0)
+        world.run_until(lambda: world.side(1).metadata.view().last_epoch > 1)
+        world.kill(1)
+        world.kill(2)
+        disk = world.disks[1]
+        poison(disk)
+        with pytest.raises(InvalidRequest, match="give the greatest of all nodes"):
+            reset([FOLDER], 1, disk)
+        assert read_state(disk, LOG).leader_epoch == POISON
+
+
+def test_a_running_node_and_a_folder_without_metadata_are_refused() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        with pytest.raises(KafkaStorageError, match="stop all nodes"):
+            epochs_of(FOLDER, world.disks[0])
+        with pytest.raises(InvalidConfig, match="first data folder"):
+            epochs_of("/elsewhere", world.disks[0])
+        world.kill(0)
+        with pytest.raises(InvalidRequest, match="no room"):
+            reset([FOLDER], EPOCH_LAST, world.disks[0])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("leaderEpoch", -1), ("leaderEpoch", EPOCH_MAX + 1), ("leaderId", -2), ("votedId", 1 << 40), ("lostEnd", -1)],
+)
+def test_a_vote_with_values_that_cannot_be_is_not_taken_into_use(field: str, value: int, tmp_path: Path) -> None:
+    files = OsFiles()
+    write_state(files, str(tmp_path), QuorumState(LeaderEpoch(1), NodeId(0), NodeId(0), None, Offset(5)))
+    path = tmp_path / "quorum-state"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(CorruptLog, match=field):
+        read_state(files, str(tmp_path))
+
+
+def test_the_log_alone_may_hold_the_epoch() -> None:
+    poisoned = LogView(log_end=Offset(5), epochs=(EpochStart(LeaderEpoch(EPOCH_LAST), Offset(0)),))
+    with pytest.raises(CorruptLog, match="reset-epoch"):
+        ensure_usable(QuorumState(), poisoned, "/data")
+    ensure_usable(QuorumState(LeaderEpoch(EPOCH_LAST - 1)), LogView(), "/data")
+    assert step_towards(LeaderEpoch(1), LeaderEpoch(EPOCH_LAST + 1)) == 1
+    assert step_towards(LeaderEpoch(EPOCH_LAST - 1), LeaderEpoch(EPOCH_LAST)) == EPOCH_LAST
+
+
+def test_the_command_shows_first_and_changes_only_when_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: str) -> Callable[[], str]:
+        assert cli.main(["quorum", "reset-epoch", *arguments]) == 0
+        return lambda: capsys.readouterr().out
+
+    monkeypatch.setenv("COLUMNS", "200")
+    folders = [tmp_path / f"node-{number}" for number in range(2)]
+    for number, folder in enumerate(folders):
+        (folder / str(METADATA)).mkdir(parents=True)
+        write_state(OsFiles(), f"{folder}/{METADATA}", QuorumState(LeaderEpoch((7, EPOCH_LAST + 3)[number])))
+    shown = run(*map(str, folders))()
+    assert "greatest usable" in shown
+    assert read_state(OsFiles(), f"{folders[1]}/{METADATA}").leader_epoch == EPOCH_LAST + 3
+    told = json.loads(run(*map(str, folders), "--after", "7", "--json")())
+    assert told["reset"] == [str(folders[1])]
+    assert read_state(OsFiles(), f"{folders[1]}/{METADATA}").leader_epoch == 7 + 1 + 3
+    assert epochs_of(str(folders[1]), OsFiles()) == Epochs(11, -1)

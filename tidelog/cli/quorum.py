@@ -1,0 +1,53 @@
+"""`tidelog quorum reset-epoch`: works on the data folders of stopped nodes, not on a running cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.cli.output import Json, print_json, print_table, say
+from tidelog.cli.up import server_module
+
+app = typer.Typer(help="The metadata quorum, offline.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """The metadata quorum, offline."""
+
+
+@app.command("reset-epoch")
+def reset_epoch(
+    folders: Annotated[list[Path], typer.Argument(help="First data folder of each node.", show_default=False)],
+    after: Annotated[
+        int | None, typer.Option("--after", min=0, help="Go on behind this epoch; without it, only show the epochs.")
+    ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option("--first", min=1, help="Move the epochs from here on; by default those in the reserve."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a metadata quorum back whose epoch leaves no room for another election.
+
+    Stop all nodes first. Look at every node without --after; then run it on every node, each time with --after and the
+    greatest epoch that was shown as usable for any of them.
+    """
+    reset: Any = server_module("quorum_reset")
+    files = server_module("os_files", "storage").OsFiles()
+    first = reset.EPOCH_LAST if first is None else first
+    paths = [str(folder) for folder in folders]
+    found = {path: reset.epochs_of(path, files, first) for path in paths}
+    done = [] if after is None else reset.reset(paths, after, files, first)
+    if as_json:
+        shown = {path: {"usable": each.below, "to_move": each.beyond} for path, each in found.items()}
+        print_json({"folders": shown, "reset": done})
+        return
+    rows = [(path, each.below, "-" if each.beyond < 0 else each.beyond) for path, each in found.items()]
+    print_table("epochs of the metadata quorum", ("folder", "greatest usable", "greatest to move"), rows)
+    if after is None:
+        say("nothing was changed: look at all nodes, then run this with --after and the greatest usable epoch of any")
+    for path in done:
+        say(f"{path}: epochs from {first} on continue behind {after}")
