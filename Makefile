@@ -124,8 +124,9 @@ bench: env  ## Measure: SUITE=name (or all), JSON=1 for JSON lines alone, PLOT=1
 	@$(PY) -m bench $(SUITE) $(if $(filter-out 0,$(JSON)),--json) $(if $(filter-out 0,$(PLOT)),--plot)
 
 .PHONY: fuzz
-fuzz: env  ## Feed made-up bytes to every parser of records, guided by coverage (FUZZ_SECONDS=20 for each)
+fuzz: env  ## Made-up bytes for every parser of records (FUZZ_SECONDS=20 for each), then FUZZ_REQUESTS=5000 hostile requests
 	@$(PY) -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),20)
+	@$(PY) -m tests.fuzz.requests --nodes 3 --count $(or $(FUZZ_REQUESTS),5000) --seed $(or $(SEED),1)
 
 .PHONY: image
 image: env need-docker  ## The container image IMAGE=tidelog:dev, from Debian packages and wheels alone

@@ -64,6 +64,8 @@ class RealNodes:
         self.addresses = _free_addresses(count)
         self.transport = GrpcTransport()
         self.nodes: dict[int, RealNode] = {}
+        self.past: list[RealNode] = []
+        """Every life of every node, the present ones too."""
         self._starts = 0
 
     async def start(self, number: int) -> None:
@@ -109,6 +111,7 @@ class RealNodes:
 
         running = asyncio.get_running_loop().create_task(run())
         self.nodes[number] = RealNode(node, address, meter, running, executors)
+        self.past.append(self.nodes[number])
 
     async def stop(self, number: int) -> None:
         """Stop one node gracefully. Raises what ended it before."""
@@ -150,6 +153,16 @@ class RealNodes:
             )
 
         await self.wait_until(whole)
+
+    async def wait_present(self, number: NodeId) -> None:
+        """Until that node knows itself unfenced in its present life."""
+        node = self.nodes[number].node
+
+        def present() -> bool:
+            entry = None if node.image is None else node.image.nodes.get(number)
+            return entry is not None and not entry.fenced and entry.incarnation == node.incarnation
+
+        await self.wait_until(present)
 
     async def call(self, number: int, method: Method[Request, Answer], request: Request) -> Answer:
         return await self.transport.call(self.addresses[number], method, request, timeout_ms=CALL_MS)

@@ -1,0 +1,317 @@
+"""Hostile requests for every RPC, made from the protobuf descriptors: each field at its extremes, real ids beside
+made-up ones, bytes that are flipped, cut or doubled, and streams that end in the middle.
+
+    python -m tests.fuzz.requests --count 5000 --nodes 3 --seed 7
+
+A finding is a request that is answered INTERNAL (a defect of the node), or that ends a node. After them all the cluster
+must still elect, take records and give them back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from node import methods
+from node.methods import Kind, Method
+from tests.fuzz.mutator import mutated
+from tests.node.real_nodes import RealNodes, real_nodes
+from tidelog import _wire as wire
+from tidelog.errors import TidelogError
+from tidelog.records import build_batch
+from tidelog.records.record import Record
+from tidelog.types import Endpoint, Millis, NodeId, Offset
+from tidelog.v1 import admin_pb2, data_pb2, quorum_pb2
+
+ANSWER_S: Final = 5.0
+"""A request that waits for something gets no answer before that; it is given up then."""
+
+AT_ONCE: Final = 16
+"""Requests under way at once."""
+
+PLAUSIBLE: Final = 0.8
+"""So often a field is given what it holds in the cluster, where that is known."""
+
+DEPTH_MAX: Final = 4
+"""Messages within messages are made so deep."""
+
+INT32: Final = (0, 1, -1, 2, 7, 99, 1_000, 65_536, 2**31 - 1, 2**31 - 2, -(2**31), 2**31 - 2**16)
+INT64: Final = (*INT32, 2**31, 2**32, 2**63 - 1, 2**63 - 2, -(2**63), 1_700_000_000_000)
+TEXTS: Final = (
+    "",
+    "orders",
+    "0",
+    "__cluster_metadata",
+    "../..",
+    "a" * 300,
+    "ä\x00\n",
+    "unclean.leader.election.enable",
+)
+BLOBS: Final = (b"", b"\x00", b"\x00" * 16, b"\xff" * 16, b"\x01" * 17, bytes(range(200)))
+
+FEW: Final[tuple[Method[Any, Any], ...]] = (
+    methods.ADMIN_CREATE_TOPIC,
+    methods.CONTROLLER_CREATE_TOPIC,
+    methods.ADMIN_DELETE_TOPIC,
+    methods.CONTROLLER_DELETE_TOPIC,
+)
+"""Where they succeed, the others meet many files, or no topic any more: three of each are sent, the deletions last."""
+
+
+class Maker:
+    """Makes requests at random; what it knows of the cluster makes them plausible."""
+
+    def __init__(self, rng: Random, known: Mapping[str, Sequence[Any]]) -> None:
+        """known: what fields of these names hold in this cluster; most of the time they are given that."""
+        self._rng, self._known = rng, known
+
+    def bytes_of(self, method: Method[Any, Any]) -> bytes:
+        """One request: a message of its kind, sometimes with bytes that make it none."""
+        kind = _message_of(method)
+        data: bytes = self.message(kind).SerializeToString()
+        if self._rng.random() < 0.25:
+            data = mutated(self._rng, [data, self.message(kind).SerializeToString()])
+        return data
+
+    def message(self, kind: type[Message], depth: int = 0) -> Any:
+        """A message with each of its fields absent, plausible or extreme."""
+        made: Any = kind()
+        for field in made.DESCRIPTOR.fields:
+            if depth >= DEPTH_MAX or self._rng.random() < 0.15:
+                continue
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                entries = getattr(made, field.name)
+                for _ in range(self._rng.choice((0, 1, 3))):
+                    entries[self._rng.choice(TEXTS)] = self._rng.choice(TEXTS)
+            elif field.is_repeated:
+                for _ in range(self._rng.choice((0, 1, 1, 2, 30))):
+                    self._add(made, field, depth)
+            elif field.message_type is not None:
+                getattr(made, field.name).CopyFrom(self._message_in(made, field, depth))
+            else:
+                setattr(made, field.name, self._value(field))
+        return made
+
+    def _add(self, made: Message, field: Any, depth: int) -> None:
+        items = getattr(made, field.name)
+        if field.message_type is not None:
+            items.add().CopyFrom(self._message_in(made, field, depth))
+        else:
+            items.append(self._value(field))
+
+    def _message_in(self, made: Message, field: Any, depth: int) -> Any:
+        known = self._known.get(field.name)
+        kind = _class_of(made, field)
+        if known and isinstance(known[0], kind) and self._rng.random() < PLAUSIBLE:
+            return self._rng.choice(known)
+        return self.message(kind, depth + 1)
+
+    def _value(self, field: Any) -> object:
+        rng = self._rng
+        known = self._known.get(field.name, ())
+        if known and not isinstance(known[0], Message) and rng.random() < PLAUSIBLE:
+            return rng.choice(known)
+        match field.cpp_type:
+            case FieldDescriptor.CPPTYPE_BOOL:
+                return rng.random() < 0.5
+            case FieldDescriptor.CPPTYPE_STRING:
+                return rng.choice(TEXTS if field.type == FieldDescriptor.TYPE_STRING else BLOBS)
+            case FieldDescriptor.CPPTYPE_ENUM:
+                return rng.choice([value.number for value in field.enum_type.values] + [2**31 - 1, -1])
+            case FieldDescriptor.CPPTYPE_INT32 | FieldDescriptor.CPPTYPE_UINT32:
+                return self._number(field, INT32, 32)
+            case _:
+                return self._number(field, INT64, 64)
+
+    def _number(self, field: Any, extremes: Sequence[int], bits: int) -> int:
+        number = self._rng.choice(extremes)
+        if field.cpp_type in (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64):
+            return number % (1 << bits)
+        return max(-(1 << (bits - 1)), min(number, (1 << (bits - 1)) - 1))
+
+
+def _message_of(method: Method[Any, Any]) -> type[Message]:
+    """The request's message; of the twins of `_wire.py`, protobuf's own."""
+    request = method.request
+    found = data_pb2.ProduceRequest if request is wire.ProduceRequest else request
+    assert issubclass(found, Message)
+    return found
+
+
+def _class_of(made: Message, field: Any) -> type[Message]:
+    found = getattr(made, field.name)
+    kind = type(found.add()) if field.is_repeated else type(found)
+    if field.is_repeated:
+        del found[-1]
+    return kind
+
+
+class Assault:
+    """Sends made-up requests to the nodes of a cluster."""
+
+    def __init__(self, nodes: RealNodes, rng: Random) -> None:
+        self._nodes, self._rng = nodes, rng
+        self._channels: dict[Endpoint, grpc.aio.Channel] = {}
+        self.sent = 0
+
+    async def send(self, count: int) -> None:
+        """So many requests, spread over all RPCs and nodes."""
+        maker = Maker(self._rng, await self._known())
+        slots = asyncio.Semaphore(AT_ONCE)
+        plan: list[Method[Any, Any]] = [method for method in methods.ALL if method not in FEW] * (
+            count // len(methods.ALL) + 1
+        )
+        plan = [*plan, *FEW[:2] * 3][: count - 6]
+        self._rng.shuffle(plan)
+        plan += FEW[2:] * 3
+        async with asyncio.TaskGroup() as sending:
+            for method in plan:
+                await slots.acquire()
+                target = self._rng.choice(self._nodes.addresses)
+                pieces = [maker.bytes_of(method) for _ in range(1 if method.kind is Kind.UNARY else 4)]
+                task = sending.create_task(self._one(method, target, pieces, ends=self._rng.random() < 0.5))
+                task.add_done_callback(lambda _: slots.release())
+                self.sent += 1
+                self._nodes.ensure_running()
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def _known(self) -> dict[str, list[Any]]:
+        """What is so in this cluster, by the names of fields."""
+        ask = quorum_pb2.IntroduceRequest()
+        who = [await self._nodes.call(node, methods.QUORUM_INTRODUCE, ask) for node in self._nodes.nodes]
+        told = await self._nodes.call(0, methods.ADMIN_GET_METADATA, admin_pb2.GetMetadataRequest())
+        images = [found.node.image for found in self._nodes.nodes.values()]
+        entries = [entry for image in images if image is not None for entry in image.nodes.values()]
+        offsets = [int(image.offset) for image in images if image is not None]
+        keys = [quorum_pb2.ReplicaKey(node_id=each.node_id, folder_id=each.folder_id) for each in who]
+        by_value: list[tuple[str, list[Any]]] = [
+            ("receiver voter candidate replica successors", keys),
+            ("node_id leader_id partition replicas", [each.node_id for each in who]),
+            ("epoch leader_epoch current_leader_epoch last_fetched_epoch partition_epoch", [-1, 0, 1, 2]),
+            ("fetch_offset held_offset metadata_offset end_offset log_end", [0, *offsets]),
+            ("name topic topics", [topic.name for topic in told.topics]),
+        ]
+        return {
+            **{name: values for names, values in by_value for name in names.split()},
+            "folder_id": [each.folder_id for each in who],
+            "cluster_id": [who[0].cluster_id],
+            "topic_id": [topic.topic_id for topic in told.topics],
+            "incarnation": [entry.incarnation.bytes for entry in entries],
+            "node_epoch": [int(entry.node_epoch) for entry in entries],
+            "records": [batch(b"fuzz"), batch(b"")],
+            "max_bytes": [1 << 20],
+            "acks": [-1, 0, 1],
+        }
+
+    async def _one(self, method: Method[Any, Any], target: Endpoint, pieces: list[bytes], *, ends: bool) -> None:
+        channel = self._channels.get(target)
+        if channel is None:
+            channel = self._channels[target] = grpc.aio.insecure_channel(str(target))
+        with contextlib.suppress(grpc.RpcError, grpc.aio.BaseError, TimeoutError, asyncio.InvalidStateError):
+            if method.kind is Kind.UNARY:
+                unary: Any = channel.unary_unary(method.path)
+                await unary(pieces[0], timeout=ANSWER_S)
+                return
+            call: Any = channel.stream_stream(method.path)()
+            try:
+                async with asyncio.timeout(ANSWER_S / 5):
+                    for piece in pieces:
+                        await call.write(piece)
+                    if ends:
+                        await call.done_writing()
+                    while await call.read() is not grpc.aio.EOF:
+                        pass
+            finally:
+                call.cancel()
+
+
+def batch(value: bytes) -> bytes:
+    return build_batch([Record(Offset(0), Millis(1_700_000_000_000), b"key", value)])
+
+
+async def must_serve(nodes: RealNodes, name: str) -> None:
+    """A leader is elected, a topic made, a record taken and given back by it. Raises TimeoutError."""
+    async with asyncio.timeout(60):
+        replicas = len(nodes.addresses)
+        create = admin_pb2.CreateTopicRequest(name=name, partitions=1, replication_factor=replicas)
+        topic_id = (await _until_served(nodes, methods.ADMIN_CREATE_TOPIC, create)).topic_id
+        steps: list[tuple[Any, Any, Callable[[Any], object]]] = [
+            (methods.DATA_PRODUCE, _produce(topic_id), lambda answer: not answer.partitions[0].HasField("error")),
+            (methods.DATA_FETCH, _fetch(topic_id), lambda answer: answer.partitions[0].records),
+        ]
+        for method, request, read in steps:
+            done = False
+            while not done:
+                for number in nodes.nodes:
+                    with contextlib.suppress(TidelogError):
+                        done = done or bool(read(await nodes.call(number, method, request)))
+                nodes.ensure_running()
+
+
+async def _until_served(nodes: RealNodes, method: Method[Any, Any], request: Any) -> Any:
+    while True:
+        for number in nodes.nodes:
+            with contextlib.suppress(TidelogError):
+                return await nodes.call(number, method, request)
+        nodes.ensure_running()
+
+
+def _produce(topic_id: bytes) -> wire.ProduceRequest:
+    entry = wire.PartitionProduce(batch_id=1, topic_id=topic_id, partition=0, leader_epoch=-1, records=batch(b"found"))
+    return wire.ProduceRequest(acks=-1, timeout_ms=5_000, partitions=[entry])
+
+
+def _fetch(topic_id: bytes) -> data_pb2.FetchRequest:
+    entry = data_pb2.FetchPartition(
+        fetch_id=1, topic_id=topic_id, partition=0, current_leader_epoch=-1, last_fetched_epoch=-1, max_bytes=1 << 20
+    )
+    return data_pb2.FetchRequest(partitions=[entry], max_wait_ms=500, min_bytes=1)
+
+
+async def assault(home: Path, *, count: int, nodes: int, seed: int) -> list[str]:
+    """Send so many requests to a new cluster. Returns the RPCs with a defect; raises what ended a node."""
+    async with real_nodes(home, nodes) as cluster:
+        await must_serve(cluster, "orders")
+        attack = Assault(cluster, Random(seed))
+        try:
+            await attack.send(count)
+        finally:
+            await attack.close()
+        for number in list(cluster.nodes):  # an election, and a start with what was written meanwhile
+            await cluster.stop(number)
+            await cluster.start(number)
+            await cluster.wait_present(NodeId(number))
+        await must_serve(cluster, "after")
+        return sorted({method for node in cluster.past for method in node.meter.defects})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.requests", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=5_000)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    with tempfile.TemporaryDirectory() as home:
+        found = asyncio.run(assault(Path(home), count=options.count, nodes=options.nodes, seed=options.seed))
+    print(f"{options.count} requests, seed {options.seed}: {', '.join(found) or 'nothing'} found")
+    return len(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Hostile requests against real nodes over real gRPC, a bounded number; `make fuzz` sends thousands."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from node import methods
+from tests.fuzz.requests import Maker, assault
+from tests.node.test_hostile_quorum import EPOCHS
+
+
+@pytest.mark.parametrize(("seed", "nodes", "count"), [(1, 1, 500), (2, 1, 500), (3, 3, 400)])
+def test_no_request_is_a_defect_or_ends_a_node(seed: int, nodes: int, count: int, tmp_path: Path) -> None:
+    found = asyncio.run(assault(tmp_path, count=count, nodes=nodes, seed=seed))
+    assert found == [], f"replay: python -m tests.fuzz.requests --seed {seed} --nodes {nodes} --count {count}"
+
+
+def test_every_field_of_every_request_is_given_its_extremes() -> None:
+    """The makers know each RPC by its descriptor alone, and reach the values that ended a cluster once."""
+    maker = Maker(Random(1), {})
+    seen: set[tuple[str, int]] = set()
+    for _ in range(400):
+        begin = maker.message(methods.QUORUM_BEGIN_QUORUM_EPOCH.request)
+        seen.add((begin.cluster_id, begin.epoch))
+    assert ("", max(EPOCHS)) in seen
+    for method in methods.ALL:
+        made = [maker.bytes_of(method) for _ in range(20)]
+        assert len(set(made)) > 1 or not method.request.FromString(b"").SerializeToString()
