@@ -4,6 +4,8 @@ Kept true:
   1. Events are handled one after the other, and each one's effects are carried out before the next.
   2. A batch lies in the log where the controller decided that it would; where the log refuses it, this node stops
      being the active controller, since its controller has decided what is not there.
+  3. No request ends the node: one that the controller could not take is answered so, and nothing is decided by it.
+     Where anything else fails by a defect, this node stops being the active controller.
 
 Left to others: deciding (replication/controller.py), committing (quorum_driver.py), the wire (controller_service.py).
 """
@@ -45,8 +47,8 @@ from replication.controller_events import (
 )
 from replication.image import ClusterImage
 from replication.voters import ReplicaKey
-from tidelog.errors import NotController, TidelogError
-from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.errors import NotController, TidelogError, UnknownServerError
+from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset
 from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.controller")
@@ -162,9 +164,11 @@ class ControllerDriver:
         if self._controller.active:
             self._handle(VotersReviewed(self.now(), caught_up))
 
-    def heard(self, node_id: NodeId) -> None:
-        """A node is alive: noted for the case that this controller becomes the active one."""
-        if not self._controller.active:
+    def heard(self, node_id: NodeId, node_epoch: NodeEpoch) -> None:
+        """The process of this registration is alive: noted for the case that this controller becomes the active one. An
+        earlier process, or another node that uses this number, does not keep the present one's session."""
+        node = self._metadata.image.nodes.get(node_id)
+        if not self._controller.active and node is not None and node.node_epoch == node_epoch:
             self._handle(NodeHeard(self.now(), node_id))
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -202,9 +206,27 @@ class ControllerDriver:
         self._handling = True
         try:
             while self._events:
-                self._carry_out(self._controller.handle(self._events.popleft()))
+                event = self._events.popleft()
+                try:
+                    effects = self._controller.handle(event)
+                except Exception as defect:  # noqa: BLE001 - whatever it is: nothing is decided by that event
+                    self._refuse(event, _told(f"taking {type(event).__name__}", defect))
+                else:
+                    self._carry_out(effects)
         finally:
             self._handling = False
+
+    def _refuse(self, event: Event, error: TidelogError) -> None:
+        number = getattr(event, "request_id", None)
+        if number is not None:
+            self._reply(number, error)
+        elif not isinstance(event, Resigned):
+            self._step_down(error)
+
+    def _step_down(self, error: TidelogError) -> None:
+        self._events.clear()
+        self._events.append(Resigned())
+        self.on_refused(error)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         refused: TidelogError | None = None
@@ -222,16 +244,16 @@ class ControllerDriver:
                 case AskLogEnds():
                     self._questions.put_nowait(effect)
         if refused is not None:
-            self._events.clear()
-            self._events.append(Resigned())
-            self.on_refused(refused)
+            self._step_down(refused)
 
     def _append(self, effect: Append) -> TidelogError | None:
-        assert effect.base_offset == self._metadata.end, "nobody else appends while this node leads"
         try:
+            assert effect.base_offset == self._metadata.end, "nobody else appends while this node leads"
             self._metadata.append(effect.records, self._epoch)
         except TidelogError as error:
             return error
+        except Exception as defect:  # noqa: BLE001 - what was decided is not in the log: another is to decide
+            return _told("appending what was decided", defect)
         return None
 
     def _reply(self, number: int, result: Result | TidelogError) -> None:
@@ -242,6 +264,13 @@ class ControllerDriver:
             answer.set_exception(result)
         else:
             answer.set_result(result)
+
+
+def _told(doing: str, defect: Exception) -> UnknownServerError:
+    """Log a defect, with its cause. Returns what to tell a caller."""
+    text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
+    _log.error("controller: %s", text, exc_info=defect)
+    return UnknownServerError(text)
 
 
 def _ignore(_: TidelogError) -> None:

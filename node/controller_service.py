@@ -103,7 +103,7 @@ class ControllerService:
         self, request: controller_pb2.HeartbeatRequest, _caller: Caller
     ) -> controller_pb2.HeartbeatResponse:
         """A node is alive: every voter is told, so that the next controller knows who was silent."""
-        self._driver.heard(NodeId(request.node_id))
+        self._driver.heard(NodeId(request.node_id), NodeEpoch(request.node_epoch))
         damaged = _damaged(request.damaged)
         offline = tuple(FolderId(_uuid(folder_id)) for folder_id in request.offline_folders)
         answer = await self._driver.ask(

@@ -14,6 +14,7 @@ from storage.kept_copy import copied_first
 from storage.log import Log
 from storage.log_cut import CutTicket
 from tidelog._wire import Buffer, PartitionFetched
+from tidelog.errors import CorruptRecord
 from tidelog.records import walk_headers
 from tidelog.types import EpochStart, LeaderEpoch, Offset
 
@@ -26,11 +27,17 @@ def view_of(log: Log) -> LogView:
 
 
 def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
-    """Append the records of a leader's answer. Raises what `Log.append` raises."""
+    """Append the records of a leader's answer. Raises what `Log.append` raises, and CorruptRecord for records of an
+    epoch after the leader's: with them in its log this replica could take none of the next leader's."""
+    epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
+    named = [entry.epoch for entry in epochs] or [header.leader_epoch for header in walk_headers(answer.records)]
+    if max(named, default=leader_epoch) > leader_epoch:
+        raise CorruptRecord(
+            f"{log.topic_partition}: the leader of epoch {leader_epoch} sent records of epoch {max(named)}"
+        )
     begin = _begins_below(log, answer.records)
     if begin is not None:  # its start is the leader's again once these are known to be committed
         log.truncate_fully_and_start_at(begin)
-    epochs = tuple(EpochStart(LeaderEpoch(entry.epoch), Offset(entry.start_offset)) for entry in answer.epochs)
     log.append(
         answer.records, assign_offsets=False, leader_epoch=leader_epoch, origin=Origin.REPLICATION, epochs=epochs
     )

@@ -226,7 +226,7 @@ class QuorumDriver:
     def refused(self, error: TidelogError) -> None:
         """The log refused what was to be appended, or to make it durable: whoever decided it has decided what is not
         there, or not yet."""
-        if not isinstance(error, DiskFull):
+        if not isinstance(error, DiskFull | UnknownServerError):
             self._metadata.failure = error
             self._metadata.wake()
         elif self._view.leads:

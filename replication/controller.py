@@ -127,7 +127,18 @@ class Controller:
         self._effects: list[Effect] = []
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the effects are to be carried out in their order."""
+        """Take one event; the effects are to be carried out in their order. Whatever it raises is a defect, and nothing
+        was decided then."""
+        before, answers = (self.active, self.image, self._voters_end), len(self._waiting)
+        try:
+            return self._take(event)
+        except Exception:
+            self.active, self.image, self._voters_end = before
+            while len(self._waiting) > answers:
+                self._waiting.pop()
+            raise
+
+    def _take(self, event: Event) -> list[Effect]:
         self._effects = []
         match event:
             case Heartbeat():
@@ -318,6 +329,7 @@ class Controller:
     def _heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         self._sessions.advance(beat.at)
         node = self._current(beat.node_id, beat.node_epoch)
+        registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
         if standing_of(node) is Standing.GONE and not beat.want_drain:
             return HeartbeatAnswer(fenced=True, drained=False)  # late words: it has said good-bye since
         self._sessions.heard(node.node_id)

@@ -11,7 +11,8 @@ Kept true:
   4. A process registers only once it has seen the last registration of its node: a late copy of an earlier one counts
      for nothing.
   5. A replica that nobody counts on and whose folder is gone is given a folder that is there.
-  6. A process takes the place of one that was heard of a moment ago only where that one has ended for sure.
+  6. A process that names metadata of the future is refused.
+  7. A process takes the place of one that was heard of a moment ago only where that one has ended for sure.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from replication.image import ClusterImage, NodeRegistration, PartitionState, ch
 from replication.metadata import LOST_FOLDER, NodeRegistrationRecord, PartitionChangeRecord
 from replication.placement import FolderChooser
 from tidelog.errors import DuplicateNodeRegistration, InconsistentClusterId, InvalidRequest, StaleNodeEpoch
-from tidelog.types import Durability, FolderId, PartitionKey
+from tidelog.types import Durability, FolderId, NodeId, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
             f"node {request.node_id} belongs to cluster {request.cluster_id or '(none)'}, this is cluster "
             f"{image.cluster_id}: check its addresses and its data folders"
         )
+    numbers = [folder.last_registration for folder in request.folders]
+    refuse_future(image, request.node_id, request.metadata_offset, *numbers)
     ids = [folder.folder_id for folder in request.folders]
     if not ids or len(set(ids)) != len(ids):
         raise InvalidRequest(
@@ -59,6 +62,16 @@ def refuse_impossible(image: ClusterImage, request: RegisterNode) -> None:
                     f"data folder {folder.folder_id} of node {request.node_id} is in use by node {node.node_id}: one "
                     "is a copy of the other; give the copy a new folder id"
                 )
+
+
+def refuse_future(image: ClusterImage, node_id: NodeId, *offsets: int) -> None:
+    """Raise InvalidRequest where a node claims to have seen metadata that no controller has decided: the active one has
+    all that is committed."""
+    if max(offsets) > image.offset:
+        raise InvalidRequest(
+            f"node {node_id} names offset {max(offsets)} of the metadata log, which ends at {image.offset}: it is "
+            "faulty, or was in another cluster"
+        )
 
 
 def refuse_late(request: RegisterNode, previous: NodeRegistration) -> None:

@@ -1,0 +1,114 @@
+"""The controller on whole metadata nodes, and a follower's log, where another node is faulty or a handler fails."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from node import methods
+from node.follower_log import append_answer
+from replication.controller_events import Ticked
+from tests.node.metadata_world import MetadataWorld
+from tests.storage.workbench import Bench, stamped
+from tidelog._wire import PartitionFetched
+from tidelog.errors import CorruptRecord, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
+from tidelog.types import LeaderEpoch, NodeId
+from tidelog.v1 import common_pb2, controller_pb2
+
+
+def defective(world: MetadataWorld, node: int, event: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node's controller fails at every event of that kind, after it has decided something."""
+    core = world.side(node)._controller._controller
+    take = core._take
+
+    def broken(given: Any) -> Any:
+        effects = take(given)
+        if isinstance(given, event):
+            raise ZeroDivisionError("a defect")
+        return effects
+
+    monkeypatch.setattr(core, "_take", broken)
+
+
+def test_a_request_that_the_controller_cannot_take_is_answered_and_nothing_is_decided(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MetadataWorld() as world, caplog.at_level(logging.ERROR, "node.controller"):
+        world.begin()
+        with monkeypatch.context() as patch:
+            patch.setattr("replication.controller.PRODUCER_ID_BLOCK", "a thousand")
+            number = world.image().nodes[NodeId(0)].node_epoch
+            request = controller_pb2.AllocateProducerIdsRequest(node_id=0, node_epoch=number)
+            with pytest.raises(UnknownServerError, match="TypeError"):
+                world.call(0, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, request)
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        assert world.call(0, methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, request).count == 1_000
+        world.create()
+
+
+def test_a_controller_that_fails_by_itself_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataWorld(voters=3) as world:
+        world.begin()
+        world.run_until(lambda: len(world.image().voters) == 3)
+        defective(world, 0, Ticked, monkeypatch)
+        world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2)))
+        assert world.lives[0].failure is None
+        world.create("orders", at=1)
+
+
+def test_records_that_cannot_be_written_down_end_the_controllership_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataWorld(voters=3) as world:
+        world.begin()
+        world.run_until(lambda: len(world.image().voters) == 3)
+
+        def broken(*_: object, **__: object) -> None:
+            raise ValueError("Value out of range: 2147483648")
+
+        monkeypatch.setattr(world.side(0).metadata, "append", broken)
+        with pytest.raises(RequestTimedOut):
+            world.create("orders")
+        world.run_until(lambda: any(world.side(node).view.leads for node in (1, 2)))
+        world.create("orders", at=1)
+        assert world.lives[0].failure is None
+        assert not world.side(0).view.leads
+
+
+def test_a_node_that_has_seen_what_was_never_decided_is_refused() -> None:
+    with MetadataWorld() as world:
+        world.begin()
+        entry = world.image().nodes[NodeId(1)]
+        beat = controller_pb2.HeartbeatRequest(node_id=1, node_epoch=entry.node_epoch, metadata_offset=2**63 - 1)
+        with pytest.raises(InvalidRequest, match="which ends at"):
+            world.call(0, methods.CONTROLLER_HEARTBEAT, beat)
+
+
+def test_a_heartbeat_of_another_registration_does_not_keep_a_session_for_the_next_controller() -> None:
+    with MetadataWorld(voters=3) as world:
+        world.begin()
+        world.run_until(lambda: len(world.image().voters) == 3)
+        sessions = world.side(1)._controller._controller._sessions
+        world.run_until(lambda: NodeId(2) in sessions._heard)
+        world.kill(2)
+        world.loop.run_for(0.1)  # what was on its way has arrived
+        before = sessions._heard[NodeId(2)]
+        for node in (2, 77):
+            for number in (0, 2**63 - 1):
+                beat = controller_pb2.HeartbeatRequest(node_id=node, node_epoch=number)
+                with pytest.raises(NotController):
+                    world.call(1, methods.CONTROLLER_HEARTBEAT, beat)
+        assert sessions._heard[NodeId(2)] == before
+        assert NodeId(77) not in sessions._heard
+
+
+def test_a_follower_takes_no_records_of_an_epoch_after_its_leaders() -> None:
+    """Once in its log, no later leader's records could follow them."""
+    bench = Bench()
+    ahead = stamped(0, b"a", epoch=2**31 - 1)
+    named = [common_pb2.EpochStart(epoch=2**31 - 1, start_offset=0)]
+    for answer in (PartitionFetched(records=ahead), PartitionFetched(records=ahead, epochs=named)):
+        with pytest.raises(CorruptRecord, match="sent records of epoch"):
+            append_answer(bench.log, answer, LeaderEpoch(3))
+    append_answer(bench.log, PartitionFetched(records=stamped(0, b"a", epoch=2)), LeaderEpoch(3))
+    assert (bench.log.log_end_offset, bench.log.last_epoch) == (1, 2)
