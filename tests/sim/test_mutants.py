@@ -22,6 +22,7 @@ from tests.sim.mutants import (
     damage,
     disks,
     followers,
+    hostile,
     leaders,
     producers,
     quorum,
@@ -45,7 +46,19 @@ def test_there_are_enough_planted_bugs() -> None:
 
 def plants() -> set[Plant]:
     """Every planted bug that is written down, registered or not."""
-    modules = (controller_rules, controllers, damage, disks, followers, leaders, producers, quorum, readers, transactions)
+    modules = (
+        controller_rules,
+        controllers,
+        damage,
+        disks,
+        followers,
+        hostile,
+        leaders,
+        producers,
+        quorum,
+        readers,
+        transactions,
+    )
     return {
         each
         for module in modules

@@ -12,6 +12,7 @@ from tests.sim import (
     cut_stories,
     damage_stories,
     folder_stories,
+    hostile_stories,
     late_stories,
     log_stories,
     producer_stories,
@@ -42,6 +43,7 @@ STORIES = [
     *slow_stories.ALL,
     *transaction_stories.ALL,
     *truncation_stories.ALL,
+    *hostile_stories.ALL,
 ]
 
 

@@ -1,0 +1,191 @@
+"""One hostile or faulty node, or anything that reaches a node's port: what it says of itself and of others.
+
+Told as in stories.py. The stranger is a client's process that sends the requests of nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node import methods
+from node.metadata_node import MetadataNode
+from node.methods import Answer, Method, Request
+from replication.quorum import Quorum
+from replication.quorum_epochs import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
+from replication.quorum_events import BeginEpochAsked
+from tests.sim.machine import endpoint_of
+from tests.sim.quorum_stories import active, core, wait_active
+from tests.sim.replication_stories import away_from_the_voter
+from tests.sim.stories import TOPIC, committed, held, write
+from tests.sim.world import Simulation
+from tidelog.errors import TidelogError
+from tidelog.types import NodeId
+from tidelog.v1 import data_pb2, quorum_pb2
+
+STRANGER = 3
+"""A number that no voter has, and a node of some stories."""
+
+
+def ask(sim: Simulation, node: int, method: Method[Request, Answer], request: Request) -> Answer | TidelogError:
+    """What a node answers a stranger."""
+    client = sim.client()
+    answers: list[Answer | TidelogError] = []
+
+    async def call() -> None:
+        try:
+            answers.append(await client.transport.call(endpoint_of(node), method, request, timeout_ms=2_000))
+        except TidelogError as error:
+            answers.append(error)
+
+    task = client.start(call(), f"says to node {node}: {method}")
+    sim.run_until(task.done, within=5, what="the stranger has its answer")
+    return answers[0]
+
+
+def metadata_of(sim: Simulation, node: int) -> MetadataNode:
+    running = sim.machines[node].node
+    assert running is not None
+    assert running._metadata is not None
+    return running._metadata
+
+
+def rules(sim: Simulation, node: int) -> Quorum:
+    found = core(sim, node)
+    assert found is not None, f"node {node} starts"
+    return found
+
+
+def says_who_leads(sim: Simulation, node: int, epoch: int, cluster: str | None = None) -> object:
+    """A stranger tells a node that it leads an epoch. cluster: its own where not given."""
+    me = rules(sim, node).me
+    begin = quorum_pb2.BeginQuorumEpochRequest(
+        cluster_id=sim.image().cluster_id if cluster is None else cluster,
+        leader_id=STRANGER,
+        epoch=epoch,
+        receiver=quorum_pb2.ReplicaKey(node_id=me.node_id, folder_id=me.folder_id.bytes),
+    )
+    return ask(sim, node, methods.QUORUM_BEGIN_QUORUM_EPOCH, begin)
+
+
+def must_elect_again(sim: Simulation) -> None:
+    """The active controller is lost; another is elected, writes go on."""
+    old = active(sim)
+    sim.kill(old)
+    wait_active(sim, but=old)
+    sim.restart(old)
+    sim.must_heal()
+
+
+def stranger_says_it_leads(sim: Simulation) -> None:
+    """One request that names the cluster, the voter and an epoch to come. The node that it names as leader is asked,
+    and does not say so: the epoch stays, and so does the leader."""
+    sim.start(nodes=4, voters=3, topics=())
+    before, leader = [rules(sim, node).epoch for node in range(3)], active(sim)
+    for epoch in (before[0] + 1, EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX):
+        for node in range(3):
+            says_who_leads(sim, node, epoch)
+    sim.run_for(2)
+    assert [rules(sim, node).epoch for node in range(3)] == before, "an epoch is believed in which nobody was elected"
+    assert active(sim) == leader
+    must_elect_again(sim)
+
+
+def stranger_names_no_cluster(sim: Simulation) -> None:
+    """What does not say of which cluster it is, or is meant for another replica, is refused before the rules see it."""
+    sim.start(nodes=3, voters=3, topics=())
+    for node in range(3):
+        refused = says_who_leads(sim, node, 2, cluster="")
+        assert isinstance(refused, TidelogError), "a request without a cluster is obeyed"
+        nobody = quorum_pb2.ReplicaKey(node_id=node, folder_id=b"\x00" * 16)
+        end = quorum_pb2.EndQuorumEpochRequest(
+            cluster_id=sim.image().cluster_id, leader_id=active(sim), epoch=rules(sim, node).epoch, receiver=nobody
+        )
+        ended = ask(sim, node, methods.QUORUM_END_QUORUM_EPOCH, end)
+        assert isinstance(ended, TidelogError), "a request for another replica is obeyed"
+    must_elect_again(sim)
+
+
+def stranger_asks_for_a_vote_in_the_last_epoch(sim: Simulation) -> None:
+    """A vote needs no proof, so its epoch moves the voters, though by one jump at most, and never into the reserve."""
+    sim.start(nodes=3, voters=3, topics=())
+    for node in range(3):
+        me, before = rules(sim, node).me, rules(sim, node).epoch
+        for epoch in (EPOCH_MAX, EPOCH_LAST):
+            key = quorum_pb2.ReplicaKey(node_id=me.node_id, folder_id=me.folder_id.bytes)
+            vote = quorum_pb2.VoteRequest(
+                cluster_id=sim.image().cluster_id,
+                epoch=epoch,
+                candidate=quorum_pb2.ReplicaKey(node_id=STRANGER, folder_id=b"\x03" * 16),
+                voter=key,
+                last_epoch=epoch,
+                log_end=1 << 40,
+            )
+            ask(sim, node, methods.QUORUM_VOTE, vote)
+        moved = rules(sim, node).epoch - before
+        assert moved <= 3 * EPOCH_JUMP + 3, f"one vote request moves the epoch by {moved}"
+    sim.run_until(lambda: active(sim) >= 0, within=20, what="a leader is elected, though epochs were lost")
+    must_elect_again(sim)
+
+
+def follower_claims_more_than_there_is(sim: Simulation) -> None:
+    """Scenario 2, variant: a process claims, in the name of a follower, offsets that the leader has not got. They count
+    for nothing: what only the leader holds is not committed."""
+    sim.start(nodes=4, min_insync=2, partitions=12)
+    p, (leader, *others) = away_from_the_voter(sim)
+    write(sim, p, "a", 3)
+    sim.run_until(lambda: all(held(sim, node, p) == 3 for node in others), what="the followers hold everything")
+    for node in others:
+        sim.stall_disk(node)
+    sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
+    state = sim.partition(TOPIC, p)
+    for node in others:
+        entry = sim.image().nodes[NodeId(node)]
+        fetch = data_pb2.FetchPartition(
+            fetch_id=1 << 60,
+            topic_id=state.topic_id.bytes,
+            partition=p,
+            current_leader_epoch=state.leader_epoch,
+            fetch_offset=1 << 40,
+            last_fetched_epoch=state.leader_epoch,
+            held_offset=1 << 40,
+        )
+        replica = data_pb2.Replica(node_id=node, incarnation=entry.incarnation.bytes)
+        request = data_pb2.FetchRequest(replica=replica, partitions=[fetch])
+        ask(sim, leader, methods.DATA_FETCH, request)
+    assert committed(sim, p) == 3, "what only the leader holds is committed"
+    for node in others:
+        sim.release_disk(node)
+        sim.kill(node)
+        sim.restart(node)  # the present process has been overtaken by the numbers of the stranger
+    sim.must_heal()
+
+
+def handler_fails(sim: Simulation) -> None:
+    """The rules of the active controller's node fail at a request. It is answered so, and the node goes on."""
+    sim.start(nodes=3, voters=3, topics=())
+    leader = active(sim)
+    failing, take = rules(sim, leader), rules(sim, leader)._take
+
+    def broken(event: Any) -> Any:
+        if isinstance(event, BeginEpochAsked):
+            raise ZeroDivisionError("a defect")
+        return take(event)
+
+    failing._take = broken  # type: ignore[method-assign]
+    for _ in range(3):
+        answer = says_who_leads(sim, leader, 2)
+        assert isinstance(answer, TidelogError)
+        assert answer.kafka_name == "UNKNOWN_SERVER_ERROR", "a defect is answered as such"
+    assert sim.machines[leader].up, "a request has ended the process"
+    assert metadata_of(sim, leader).view.leads
+    failing._take = take  # type: ignore[method-assign]
+    must_elect_again(sim)
+
+
+ALL = [
+    stranger_says_it_leads,
+    stranger_names_no_cluster,
+    stranger_asks_for_a_vote_in_the_last_epoch,
+    follower_claims_more_than_there_is,
+    handler_fails,
+]

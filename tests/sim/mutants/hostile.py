@@ -1,0 +1,63 @@
+"""Nodes that believe what anybody says: of epochs, leaders, positions, and that end when a handler fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node import quorum_codec, quorum_driver, quorum_service
+from replication import partition_leader, quorum
+from replication.epochs import divergence
+from replication.quorum_events import Answer, Standing
+from tests.sim.mutants.mutant import Patch
+from tidelog.types import LeaderEpoch, Offset
+
+
+def an_unproven_leader_is_believed(patch: Patch) -> None:
+    """A node that says it leads is followed, in whatever epoch, without being asked."""
+
+    def begin_asked(self: Any, event: Any) -> None:
+        request = event.request
+        if request.epoch > self.epoch:
+            self._enter_epoch(request.epoch, request.leader_id)
+        self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
+
+    patch.setattr(quorum.Quorum, "_begin_asked", begin_asked)
+
+
+def a_request_without_a_cluster_is_obeyed(patch: Patch) -> None:
+    """No cluster named is as good as the right one."""
+    ensure = quorum_service.QuorumService._ensure_cluster
+    patch.setattr(
+        quorum_service.QuorumService,
+        "_ensure_cluster",
+        lambda self, asked_by, who, **_: ensure(self, asked_by, who, may_be_none=True),
+    )
+
+
+def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
+    """A node does what another folder, or another node, was told to do."""
+    patch.setattr(quorum_service.QuorumService, "_ensure_meant", lambda *_: None)
+
+
+def one_message_moves_the_epoch_anywhere(patch: Patch) -> None:
+    """No jump is too far, the reserve is like any other epochs."""
+    patch.setattr(quorum, "step_towards", lambda _, told: told)
+    patch.setattr(quorum_codec, "epoch_of", lambda number, *_: LeaderEpoch(number))
+
+
+def a_position_beyond_the_log_end_counts(patch: Patch) -> None:
+    """A leader looks for the epoch of a follower's last record, not for whether it has the record."""
+
+    def within(history: Any, log_start: Any, log_end: Any, next_offset: Any, last_epoch: Any) -> Any:
+        return divergence(history, log_start, Offset(max(log_end, next_offset)), next_offset, last_epoch)
+
+    patch.setattr(partition_leader, "divergence", within)
+
+
+def a_failing_handler_ends_the_process(patch: Patch) -> None:
+    """What the rules could not take is raised where nobody waits for it."""
+
+    def note(self: Any, doing: str, defect: Exception) -> Any:
+        raise defect
+
+    patch.setattr(quorum_driver.QuorumDriver, "_note_defect", note)
