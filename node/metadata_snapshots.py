@@ -53,7 +53,10 @@ def decode_snapshot(data: bytes, snapshot: SnapshotId) -> ClusterImage:
         raise CorruptLog(f"a snapshot of the metadata log is damaged: {error.message}") from error
     if len(controls) != 2 or not (isinstance(controls[0], SnapshotHeader) and isinstance(controls[1], SnapshotFooter)):
         raise CorruptLog("a snapshot of the metadata log is not whole: it lacks its header or its footer")
-    image = apply(EMPTY, located)
+    try:
+        image = apply(EMPTY, located)
+    except (KeyError, ValueError, AssertionError) as error:
+        raise CorruptLog(f"the records in a snapshot of the metadata log do not go together ({error!r})") from error
     if image.offset > snapshot.end_offset:
         raise CorruptLog("a snapshot of the metadata log has more records than the log that it stands for")
     return advance(image, snapshot.end_offset)

@@ -6,8 +6,9 @@ Kept true:
   2. Whoever asks this node who leads is told what the rules know at that moment.
   3. A log that cannot be written any more ends the node: an error of its disk leaves unknown what is on it. A full disk
      only ends the leadership.
-  4. No message ends the node. An event that the rules could not take leaves them as they were; an effect that could not
-     be carried out ends the leadership. Either is logged once, with its cause.
+  4. No message ends the node. An event that the rules could not take leaves them as they were; a message that could not
+     be sent, or an epoch that could not be opened, ends the leadership. Either is logged once, with its cause. What
+     fails when committed metadata are applied does end it: its next start applies them anew.
   5. A vote that lies in the reserve below the largest epoch is not taken into use: this node could never vote again.
 
 Left to others: the rules (replication/quorum.py), fetching (quorum_fetcher.py), the controller (controller_driver.py).
@@ -308,22 +309,27 @@ class QuorumDriver:
         if led or not self.core.leads or not any(isinstance(effect, Persist) for effect in effects):
             self._show()  # else it leads by its own vote alone: nobody is to hear of that before the vote is durable
         for effect in effects:
-            if isinstance(effect, Persist):
-                await self._persist(effect.state)
-                self._show()
-                continue
-            try:
-                if isinstance(effect, TakeRecords | CutLog | TakeSnapshot):
+            match effect:
+                case Persist(state):
+                    await self._persist(state)
+                    self._show()
+                case TakeRecords() | CutLog() | TakeSnapshot():
                     assert take is not None, "comes with an answer only"
                     take(effect)
-                else:
-                    self._carry_out(effect)
-            except TidelogError:
-                raise
-            except Exception as defect:  # noqa: BLE001 - it must not end the node
-                self._note_defect(f"carrying out {type(effect).__name__}", defect)
-                if self.core.leads:
-                    self.post(AppendRefused(self._clock.monotonic_ms()))
+                case Commit(offset):
+                    self._metadata.commit(offset)
+                case _:
+                    self._carry_out_or_step_down(effect)
+
+    def _carry_out_or_step_down(self, effect: Effect) -> None:
+        try:
+            self._carry_out(effect)
+        except TidelogError:
+            raise
+        except Exception as defect:  # noqa: BLE001 - it must not end the node
+            self._note_defect(f"carrying out {type(effect).__name__}", defect)
+            if self._view.leads:
+                self.post(AppendRefused(self._clock.monotonic_ms()))
 
     def _refuse(self, event: Event, error: UnknownServerError) -> None:
         """Answer the request that could not be taken; what no request brought ends the leadership."""
@@ -341,8 +347,6 @@ class QuorumDriver:
                 waiting = self._answers.get(request_id)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
-            case Commit(offset):
-                self._metadata.commit(offset)
             case SendVote() | SendBeginEpoch() | SendEndEpoch() | AskBack():
                 self._send(effect)
             case OpenEpoch(epoch, granting):

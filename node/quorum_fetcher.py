@@ -169,9 +169,8 @@ class QuorumFetcher:
                 await self._take(target, receiver, asked, answer)
             except FATAL:
                 raise
-            except Exception as error:  # noqa: BLE001 - a faulty answer must not end the node
-                why = error.message if isinstance(error, TidelogError) else repr(error)
-                self._say(f"metadata from {target} cannot be taken: {why}", logging.WARNING)
+            except TidelogError as error:
+                self._say(f"metadata from {target} cannot be taken: {error.message}", logging.WARNING)
                 return
 
     async def _wait_held(self) -> None:

@@ -125,6 +125,7 @@ def leader_proposes_to_go_on_alone(sim: Simulation) -> tuple[int, int, int, Held
     sim.reassign(TOPIC, 0, 3, 4)
     sim.run_until(lambda: sim.isr(TOPIC) == {3, 4} == set(sim.partition(TOPIC).replicas), what="it lies on 3 and 4")
     leader, (follower,) = sim.leader(TOPIC), sim.followers(TOPIC)
+    sim.run_until(lambda: [node for node in sim.nodes if leads(sim, node, 0)] == [leader], what="all have heard of it")
     write(sim, 0, "a", 5)
     sim.cut_link(follower, leader)
     sim.produce(TOPIC, b"b")

@@ -61,6 +61,7 @@ MUTANTS: Final = (
         "S5",
         stories.lost_answer_to_a_proposal,
         f"committed without a member of the set|{MEMBER_LACKS}",
+        7,
     ),
     Mutant(
         leaders.a_leader_does_not_look_at_its_own_bytes,
@@ -446,7 +447,6 @@ MUTANTS: Final = (
         "rule 6",
         remade_stories.damaged_member_is_made_anew,
         MEMBER_LACKS,
-        2,
     ),
     Mutant(
         controller_rules.a_damaged_replica_begins_anew_within_an_epoch,
