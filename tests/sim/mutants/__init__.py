@@ -14,7 +14,6 @@ from tests.sim import (
     controller_stories,
     cut_stories,
     folder_stories,
-    hostile_stories,
     late_stories,
     log_stories,
     producer_stories,
@@ -697,43 +696,7 @@ MUTANTS: Final = (
         quorum.logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, "the cluster heals"
     ),
     *damage.ALL,
-    # one hostile node
-    Mutant(
-        hostile.an_unproven_leader_is_believed,
-        "unproven epochs",
-        hostile_stories.stranger_says_it_leads,
-        "in which nobody was elected",
-    ),
-    Mutant(
-        hostile.a_request_without_a_cluster_is_obeyed,
-        "unproven epochs",
-        hostile_stories.stranger_names_no_cluster,
-        "without a cluster is obeyed",
-    ),
-    Mutant(
-        hostile.a_request_for_another_replica_is_obeyed,
-        "KIP-853",
-        hostile_stories.stranger_names_no_cluster,
-        "for another replica is obeyed",
-    ),
-    Mutant(
-        hostile.one_message_moves_the_epoch_anywhere,
-        "unproven epochs",
-        hostile_stories.stranger_asks_for_a_vote_in_the_last_epoch,
-        "moves the epoch by|Value out of range|requires -2147483648",
-    ),
-    Mutant(
-        hostile.a_position_beyond_the_log_end_counts,
-        "S2",
-        hostile_stories.follower_claims_more_than_there_is,
-        f"only the leader holds is committed|{MEMBER_LACKS}",
-    ),
-    Mutant(
-        hostile.a_failing_handler_ends_the_process,
-        "defects",
-        hostile_stories.handler_fails,
-        "ZeroDivisionError|ended the process|a defect",
-    ),
+    *hostile.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from node import quorum_codec, quorum_driver, quorum_service
 from replication import partition_leader, quorum
 from replication.epochs import divergence
 from replication.quorum_events import Answer, Standing
-from tests.sim.mutants.mutant import Patch
+from tests.sim import hostile_stories
+from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import LeaderEpoch, Offset
 
 
@@ -61,3 +62,43 @@ def a_failing_handler_ends_the_process(patch: Patch) -> None:
         raise defect
 
     patch.setattr(quorum_driver.QuorumDriver, "_note_defect", note)
+
+
+MUTANTS: Final = (
+    Mutant(
+        an_unproven_leader_is_believed,
+        "unproven epochs",
+        hostile_stories.stranger_says_it_leads,
+        "in which nobody was elected",
+    ),
+    Mutant(
+        a_request_without_a_cluster_is_obeyed,
+        "unproven epochs",
+        hostile_stories.stranger_names_no_cluster,
+        "without a cluster is obeyed",
+    ),
+    Mutant(
+        a_request_for_another_replica_is_obeyed,
+        "KIP-853",
+        hostile_stories.stranger_names_no_cluster,
+        "for another replica is obeyed",
+    ),
+    Mutant(
+        one_message_moves_the_epoch_anywhere,
+        "unproven epochs",
+        hostile_stories.stranger_asks_for_a_vote_in_the_last_epoch,
+        "moves the epoch by|Value out of range|requires -2147483648",
+    ),
+    Mutant(
+        a_position_beyond_the_log_end_counts,
+        "S2",
+        hostile_stories.follower_claims_more_than_there_is,
+        "only the leader holds is committed",
+    ),
+    Mutant(
+        a_failing_handler_ends_the_process,
+        "defects",
+        hostile_stories.handler_fails,
+        "ZeroDivisionError|ended the process|a defect",
+    ),
+)
