@@ -221,7 +221,7 @@ class Quorum:
             case Heard(_, epoch, leader_id, source):
                 self._hear(epoch, leader_id, source)
             case SnapshotAsked(_, replica, epoch):
-                if self._books is not None and epoch == self.epoch:
+                if self._books is not None and epoch == self.epoch and self._books.takes(replica, self.log):
                     self._books.hear(replica, self._now)
             case Called():
                 if self.role in (Role.UNATTACHED, Role.VOTED, Role.RESIGNED):
@@ -532,7 +532,8 @@ class Quorum:
             self._effects.append(Answer(event.request_id, refusal))
             return
         assert self._books is not None
-        if fetch.epoch == self.epoch:
+        counts = fetch.epoch == self.epoch and self._books.takes(fetch.replica, self.log)
+        if counts:
             self._books.hear(fetch.replica, self._now)
         log = self.log
         snapshot = log.snapshot
@@ -549,7 +550,7 @@ class Quorum:
             verdict = BelowLogStart(snapshot) if below and snapshot is not None else LogsDiverge(end)
             self._effects.append(Answer(event.request_id, verdict))
             return
-        if fetch.epoch == self.epoch:
+        if counts:
             self._books.enter(fetch.replica, min(fetch.held, fetch.offset), self._now)
         self._effects.append(Answer(event.request_id, FetchAgreed(fetch.replica in log.voters)))
         self._maybe_commit()

@@ -11,10 +11,14 @@ Left to others: comparing logs, refusing (quorum.py).
 from __future__ import annotations
 
 from copy import copy
+from typing import Final
 
 from replication.quorum_log_view import LogView
 from replication.voters import NEVER, Position, ReplicaKey
 from tidelog.types import LeaderEpoch, Millis, Offset
+
+REPLICAS_MAX: Final = 1_000
+"""The progress of so many replicas is kept, and of all voters."""
 
 
 class QuorumBooks:
@@ -35,6 +39,10 @@ class QuorumBooks:
         books = copy(self)
         books._positions, books._heard = dict(self._positions), dict(self._heard)
         return books
+
+    def takes(self, replica: ReplicaKey, log: LogView) -> bool:
+        """True for every voter; of others, which anybody can make up, for the first ones only."""
+        return replica in log.voters or replica in self._heard or len(self._heard) < REPLICAS_MAX
 
     def hear(self, replica: ReplicaKey, at: Millis) -> None:
         """The replica has asked for something in this epoch, whether its log agrees or not."""

@@ -212,3 +212,17 @@ def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> No
     (refused,) = core.handle(Fetched(9, Millis(cluster.now), ahead))
     assert isinstance(refused, Answer)
     assert isinstance(refused.answer, TidelogError)
+
+
+def test_replicas_that_nobody_has_heard_of_cost_a_bounded_amount_of_memory() -> None:
+    cluster = QuorumCluster()
+    leader = cluster.wait_leader()
+    core = cluster.core(leader)
+    for number in range(2_000):
+        stranger = ReplicaKey(NodeId(number), FolderId(UUID(int=10**6 + number)))
+        core.handle(Fetched(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1))))
+        core.handle(SnapshotAsked(Millis(cluster.now), stranger, core.epoch))
+    assert core._books is not None
+    assert len(core._books._heard) <= 1_000 + 3
+    cluster.append(leader, "the voters count all the same")
+    cluster.run_until(lambda: cluster.values()[-1] == "the voters count all the same")
