@@ -93,7 +93,7 @@ MUTANTS: Final = (
         a_position_beyond_the_log_end_counts,
         "S2",
         hostile_stories.follower_claims_more_than_there_is,
-        "only the leader holds is committed",
+        "only the leader holds is committed|is in the in-sync set and holds offsets below",
     ),
     Mutant(
         a_failing_handler_ends_the_process,
