@@ -50,6 +50,7 @@ def slow_follower_falls_behind(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=2, partitions=12, replication=ReplicationConfig(lag_ms_max=Millis(1_000)))
     p, (leader, follower, _) = away_from_the_voter(sim)
     stop = go_on_writing(sim, p)
+    sim.run_until(lambda: held(sim, follower, p) > 20, what="there is something to be behind with")
     sim.slow_process(follower, BEHIND_MS)
     sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is taken out for its lag")
     assert not fenced(sim, follower)
