@@ -70,6 +70,6 @@ def server_module(name: str, package: str = PACKAGE) -> Any:
                 return importlib.import_module(f"{package}.{name}")
             except ModuleNotFoundError as missing:
                 raise UnsupportedVersion(
-                    f"the nodes' packages need {missing.name}: pip install 'tidelog[server]'"
+                    f"starting nodes needs {missing.name}: pip install 'tidelog[server]'"
                 ) from missing
     raise UnsupportedVersion("this installation has no node packages: install the whole wheel, or use a checkout")
