@@ -477,8 +477,8 @@ class Admin(Service):
 
 
 def _warn(texts: Iterable[str]) -> None:
-    for text in texts:
-        warnings.warn(text, TopicSettingWarning, stacklevel=3)  # where the change is asked for
+    for warning in texts:
+        warnings.warn(warning, TopicSettingWarning, stacklevel=3)  # where the change is asked for
 
 
 def _topic(told: admin_pb2.TopicMetadata) -> TopicDescription:

@@ -8,27 +8,16 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import NamedTuple
 
 import pytest
 
 from tests.replication import quorum_tales as tales
 from tests.replication.quorum_cluster import QuorumCluster
-from tests.sim.mutants import (
-    MUTANTS,
-    Mutant,
-    controller_rules,
-    controllers,
-    damage,
-    disks,
-    followers,
-    hostile,
-    leaders,
-    producers,
-    quorum,
-    readers,
-    transactions,
-)
+from tests.sim import mutants
+from tests.sim.mutants import MUTANTS, Mutant, quorum
 from tests.sim.mutants.mutant import Plant, is_caught, told
 
 
@@ -46,19 +35,8 @@ def test_there_are_enough_planted_bugs() -> None:
 
 def plants() -> set[Plant]:
     """Every planted bug that is written down, registered or not."""
-    modules = (
-        controller_rules,
-        controllers,
-        damage,
-        disks,
-        followers,
-        hostile,
-        leaders,
-        producers,
-        quorum,
-        readers,
-        transactions,
-    )
+    names = {module.name for module in iter_modules(mutants.__path__)} - {"__main__", "mutant"}
+    modules = [import_module(f"tests.sim.mutants.{name}") for name in names]
     return {
         each
         for module in modules

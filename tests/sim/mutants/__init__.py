@@ -43,7 +43,6 @@ from tests.sim.mutants.mutant import Mutant
 MIXED: Final = "is not what was committed there before"
 LOSES: Final = "but a crash may lose"
 MEMBER_LACKS: Final = "is in the in-sync set and (holds offsets below|has no log)"
-TWO_LEADERS: Final = r"is led by node-\d\.\d and by node-\d\.\d"
 FENCED_MEMBER: Final = "is fenced, and in the in-sync set"
 TOO_FEW: Final = r"\d are in sync, \d must be"
 TOO_SHORT: Final = "with its log ending at"
@@ -611,91 +610,8 @@ MUTANTS: Final = (
         truncation_stories.older_epoch_ends_behind_the_reader,
         "the reader at 10 was given",
     ),
-    # the quorum
-    Mutant(
-        quorum.a_voter_without_its_folder_says_what_it_holds,
-        "rule 6",
-        quorum_stories.voter_whose_mark_fails,
-        "of 3 voters hold",
-    ),
-    Mutant(
-        quorum.the_only_voter_leads_before_it_has_voted,
-        "found",
-        stories.only_voter_has_not_voted_yet,
-        "it leads without having voted",
-    ),
-    Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS),
-    Mutant(
-        quorum.any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"
-    ),
-    Mutant(
-        quorum.any_folder_of_a_node_votes,
-        "S16",
-        quorum_stories.emptied_voter_votes_again,
-        f"{TWO_LEADERS}|elected by a folder that is no voter",
-    ),
-    Mutant(quorum.one_voter_commits, "quorum", quorum_stories.initial_election, "of 3 voters hold"),
-    Mutant(
-        quorum.who_leads_no_more_names_nobody,
-        "quorum",
-        quorum_stories.draining_controller_hands_over,
-        "nobody was named",
-    ),
-    Mutant(
-        quorum.who_leads_no_more_names_nobody,
-        "quorum",
-        quorum_stories.all_processes_killed,
-        "waited for a leader that is none",
-        3,
-    ),
-    Mutant(
-        quorum.the_configuration_says_who_votes,
-        "S16",
-        quorum_stories.configured_voters_are_none_yet,
-        f"{TOO_SHORT}|elected by those who are only configured",
-    ),
-    Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
-    Mutant(quorum.a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
-    Mutant(
-        quorum.voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new folder votes"
-    ),
-    Mutant(
-        quorum.nobody_is_asked_before_an_epoch_begins,
-        "pre-vote",
-        quorum_stories.cut_off_voter_disturbs_nobody,
-        "has begun an epoch",
-    ),
-    Mutant(
-        quorum.a_leader_without_a_majority_leads_on,
-        "check-quorum",
-        quorum_stories.minority_leader_returns,
-        "the old leader has resigned",
-    ),
-    Mutant(quorum.any_log_gets_a_vote, "quorum", quorum_stories.short_log_gets_no_vote, TOO_SHORT),
-    Mutant(
-        quorum.an_emptied_node_forms_a_cluster,
-        "S16",
-        quorum_stories.emptied_first_node,
-        f"{TWO_LEADERS}|another cluster is formed",
-    ),
-    Mutant(
-        quorum.a_vote_is_written_behind_its_answer,
-        "quorum",
-        quorum_stories.vote_on_a_hanging_disk,
-        "by a vote that could be forgotten",
-    ),
-    Mutant(
-        quorum.older_epochs_are_committed_by_count,
-        "figure 8",
-        quorum_stories.old_record_waits_for_a_new_one,
-        "of an older epoch",
-    ),
-    Mutant(quorum.one_vote_elects, "quorum", quorum_stories.two_of_three_lose_all_state, "elected, or a new"),
-    Mutant(quorum.one_voter_commits, "quorum", quorum_stories.minority_leader_returns, "of 3 voters hold"),
-    Mutant(
-        quorum.logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, "the cluster heals"
-    ),
-    *damage.ALL,
+    *quorum.MUTANTS,
+    *damage.MUTANTS,
     *hostile.MUTANTS,
 )
 

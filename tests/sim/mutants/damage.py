@@ -67,7 +67,7 @@ def damage_is_told_to_nobody(patch: Patch) -> None:
     patch.setattr(log_dirs.LogDirs, "own", silent)
 
 
-ALL: Final = (
+MUTANTS: Final = (
     Mutant(
         a_clean_stop_counts_for_nothing,
         "rule 6",

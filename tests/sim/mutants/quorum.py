@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from node import cluster_formation, metadata_log, metadata_node, quorum_addresses, quorum_driver, quorum_fetcher
 from replication import ballot, quorum, quorum_books, quorum_log_view, voter_changes
 from replication.quorum_roles import Cause, Role
 from replication.voters import ReplicaKey, VoterSet
-from tests.sim.mutants.mutant import Patch
+from tests.sim import quorum_stories, stories
+from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import LeaderEpoch
 
 
@@ -170,3 +171,87 @@ def logs_of_voters_are_not_compared(patch: Patch) -> None:
 def voters_stay_what_they_were(patch: Patch) -> None:
     """Nobody looks whether a voter's node has another folder by now."""
     patch.setattr(voter_changes, "next_voters", lambda *_: None)
+
+
+TWO_LEADERS: Final = r"is led by node-\d\.\d and by node-\d\.\d"
+TOO_SHORT: Final = "with its log ending at"
+
+MUTANTS: Final = (
+    Mutant(
+        a_voter_without_its_folder_says_what_it_holds,
+        "rule 6",
+        quorum_stories.voter_whose_mark_fails,
+        "of 3 voters hold",
+    ),
+    Mutant(
+        the_only_voter_leads_before_it_has_voted,
+        "found",
+        stories.only_voter_has_not_voted_yet,
+        "it leads without having voted",
+    ),
+    Mutant(a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS),
+    Mutant(any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"),
+    Mutant(
+        any_folder_of_a_node_votes,
+        "S16",
+        quorum_stories.emptied_voter_votes_again,
+        f"{TWO_LEADERS}|elected by a folder that is no voter",
+    ),
+    Mutant(one_voter_commits, "quorum", quorum_stories.initial_election, "of 3 voters hold"),
+    Mutant(
+        who_leads_no_more_names_nobody,
+        "quorum",
+        quorum_stories.draining_controller_hands_over,
+        "nobody was named",
+    ),
+    Mutant(
+        who_leads_no_more_names_nobody,
+        "quorum",
+        quorum_stories.all_processes_killed,
+        "waited for a leader that is none",
+        3,
+    ),
+    Mutant(
+        the_configuration_says_who_votes,
+        "S16",
+        quorum_stories.configured_voters_are_none_yet,
+        f"{TOO_SHORT}|elected by those who are only configured",
+    ),
+    Mutant(any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
+    Mutant(a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
+    Mutant(voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new folder votes"),
+    Mutant(
+        nobody_is_asked_before_an_epoch_begins,
+        "pre-vote",
+        quorum_stories.cut_off_voter_disturbs_nobody,
+        "has begun an epoch",
+    ),
+    Mutant(
+        a_leader_without_a_majority_leads_on,
+        "check-quorum",
+        quorum_stories.minority_leader_returns,
+        "the old leader has resigned",
+    ),
+    Mutant(any_log_gets_a_vote, "quorum", quorum_stories.short_log_gets_no_vote, TOO_SHORT),
+    Mutant(
+        an_emptied_node_forms_a_cluster,
+        "S16",
+        quorum_stories.emptied_first_node,
+        f"{TWO_LEADERS}|another cluster is formed",
+    ),
+    Mutant(
+        a_vote_is_written_behind_its_answer,
+        "quorum",
+        quorum_stories.vote_on_a_hanging_disk,
+        "by a vote that could be forgotten",
+    ),
+    Mutant(
+        older_epochs_are_committed_by_count,
+        "figure 8",
+        quorum_stories.old_record_waits_for_a_new_one,
+        "of an older epoch",
+    ),
+    Mutant(one_vote_elects, "quorum", quorum_stories.two_of_three_lose_all_state, "elected, or a new"),
+    Mutant(one_voter_commits, "quorum", quorum_stories.minority_leader_returns, "of 3 voters hold"),
+    Mutant(logs_of_voters_are_not_compared, "quorum", quorum_stories.minority_leader_returns, "the cluster heals"),
+)
