@@ -1,0 +1,145 @@
+"""Real nodes in this process, on one event loop, and the longest callbacks of that loop.
+
+All nodes share the loop, so that every callback of theirs is timed; their executors are threads, as in a process of
+their own. What they say on standard output is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
+from node.node import Node
+from node.process import NodeProcess
+from storage.upkeep_config import UpkeepConfig
+from tidelog.types import Endpoint, NodeId
+
+HOST = "127.0.0.1"
+POLL_S = 0.01
+
+
+class Callbacks:
+    """The callbacks of the loop while it is watched: the longest one in seconds, and what it was."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self.which = ""
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Time every callback that begins within."""
+        run = asyncio.Handle._run
+
+        def timed(handle: Any) -> None:
+            began = time.perf_counter()
+            run(handle)
+            took = time.perf_counter() - began
+            if took > self.longest_s:
+                self.longest_s, self.which = took, repr(handle)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            asyncio.Handle._run = run  # type: ignore[method-assign]
+
+
+class BenchProcess(NodeProcess):
+    """A node's process less its signals and its exit. `node`: once it is assembled."""
+
+    node: Node | None = None
+
+    def _listen_to_signals(self, node: Node) -> None:
+        self.node = node
+
+    async def _run_unless_defect(self, node: Node) -> None:
+        await node.run()  # ends with its task: a process that is killed
+
+    def metrics(self) -> bytes:
+        """What a scrape is answered with."""
+        return self._metrics.text()
+
+
+class Nodes:
+    """Nodes 0 to N-1 of one cluster."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        ports = free_ports(count)
+        self.addresses = [Endpoint(HOST, port) for port in ports]
+        self.processes = [
+            BenchProcess(
+                NodeConfig(
+                    node_id=NodeId(number),
+                    data_folders=(str(folder / f"node-{number}"),),
+                    listeners=(ListenerConfig("client", self.addresses[number]),),
+                    quorum=QuorumConfig(number == 0, tuple(self.addresses), voters=count),
+                    replication=ReplicationConfig(imbalance_check_ms=0),  # type: ignore[arg-type]
+                    upkeep=UpkeepConfig(reserve_bytes=0),
+                )
+            )
+            for number in range(count)
+        ]
+        self.tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(map(str, self.addresses))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start all, and wait until they are ready; stop them at the end, without a drain."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.tasks = [asyncio.ensure_future(process.run()) for process in self.processes]
+            try:
+                for process in self.processes:
+                    await self.until(lambda process=process: _is_ready(process))  # type: ignore[misc]
+                yield
+            finally:
+                for number in range(len(self.tasks)):
+                    await self.end(number)
+
+    async def end(self, number: int) -> None:
+        """End a node at once: nothing is moved away from it before."""
+        self.tasks[number].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.tasks[number]
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until that is true. Raises what ended a node meanwhile."""
+        while not reached():
+            for task in self.tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
+            await asyncio.sleep(POLL_S)
+
+    def logs(self, number: int) -> int:
+        """How many partitions of topics have a log on a node."""
+        node = self.processes[number].node
+        return 0 if node is None or node.replicas is None else sum(1 for _ in node.replicas.partitions())
+
+    def led(self, number: int) -> int:
+        """How many partitions a node leads."""
+        node = self.processes[number].node
+        if node is None or node.replicas is None:
+            return 0
+        return sum(partition.leader is not None for partition in node.replicas.partitions())
+
+
+def _is_ready(process: BenchProcess) -> bool:
+    return process.node is not None and process.node.figures().ready
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
