@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.node import Node
@@ -37,14 +36,14 @@ class Callbacks:
         """Time every callback that begins within."""
         run = asyncio.Handle._run
 
-        def timed(handle: Any) -> None:
+        def timed(handle: asyncio.Handle) -> None:
             began = time.perf_counter()
             run(handle)
             took = time.perf_counter() - began
             if took > self.longest_s:
                 self.longest_s, self.which = took, repr(handle)
 
-        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
@@ -62,10 +61,6 @@ class BenchProcess(NodeProcess):
     async def _run_unless_defect(self, node: Node) -> None:
         await node.run()  # ends with its task: a process that is killed
 
-    def metrics(self) -> bytes:
-        """What a scrape is answered with."""
-        return self._metrics.text()
-
 
 class Nodes:
     """Nodes 0 to N-1 of one cluster."""
@@ -81,7 +76,7 @@ class Nodes:
                     listeners=(ListenerConfig("client", self.addresses[number]),),
                     quorum=QuorumConfig(number == 0, tuple(self.addresses), voters=count),
                     replication=ReplicationConfig(imbalance_check_ms=0),  # type: ignore[arg-type]
-                    upkeep=UpkeepConfig(reserve_bytes=0),
+                    upkeep=UpkeepConfig(reserve_bytes=0, checkpoint_ms=500),
                 )
             )
             for number in range(count)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 
+from node.work import run_in
 from replication.image import ClusterImage, PartitionState, TopicState
 from replication.metadata import LOST_FOLDER, UNKNOWN_FOLDER
 from storage.config import LogConfig
@@ -20,7 +21,7 @@ from storage.data_folder import DataFolder
 from storage.log import Log
 from storage.log_manager import LogManager
 from tidelog.errors import TidelogError
-from tidelog.types import METADATA_TOPIC, NodeId, PartitionKey, TopicPartition
+from tidelog.types import METADATA_TOPIC, FolderId, NodeId, PartitionKey, TopicId, TopicPartition
 
 _log = logging.getLogger("node.replicas")
 
@@ -93,7 +94,7 @@ class LogShelf:
         except TidelogError as error:
             _log.error("%s keeps its settings: %s", log.topic_partition, error.message)
 
-    def make(self, topic: TopicState, state: PartitionState) -> tuple[DataFolder, Log] | None:
+    async def make(self, topic: TopicState, state: PartitionState) -> tuple[DataFolder, Log] | None:
         """A new log, or None where it cannot be made, or not yet."""
         name = TopicPartition(topic.name, state.partition)
         if self._me in state.counted_on:
@@ -107,12 +108,31 @@ class LogShelf:
         wanted = state.folder_of(self._me)
         try:
             config = LogConfig.from_topic(topic.configs, self._defaults)
-            made = self._logs.make(name, topic.topic_id, config, None if wanted == UNKNOWN_FOLDER else wanted)
+            made = await self._make(name, topic.topic_id, config, None if wanted == UNKNOWN_FOLDER else wanted)
         except TidelogError as error:
             self._say(name, error.message)
             return None
         self._said.pop(name, None)
         return made
+
+    async def _make(
+        self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: FolderId | None
+    ) -> tuple[DataFolder, Log]:
+        folder = self._logs.home_of(name, home)
+        ticket = folder.begin_log(name, topic_id, config)
+        result: Log | BaseException
+        try:
+            result = await run_in(folder.executor, ticket.run)
+        except OSError as error:
+            result = error
+        return folder, folder.finish_log(ticket, result)
+
+    def give_up(self, folder: DataFolder, log: Log) -> None:
+        """A log was made that is not wanted any more: nothing was appended to it."""
+        try:
+            folder.delete_log(log.topic_partition)
+        except TidelogError as error:
+            _log.warning("%s was not deleted: %s", log.topic_partition, error.message)
 
     def _say(self, name: TopicPartition, why: str) -> None:
         """Why a log was not made: it is tried again and again, and said when it is news."""

@@ -34,7 +34,7 @@ from storage.executor import Executor
 from storage.files import Buffer
 from storage.group_commit import GroupCommit
 from storage.log import Log
-from tidelog.errors import CorruptLog, CorruptRecord, DiskFull
+from tidelog.errors import CorruptLog, CorruptRecord, DiskFull, TidelogError
 from tidelog.records import LeaderChange, control_batch
 from tidelog.types import (
     METADATA_TOPIC,
@@ -305,11 +305,25 @@ class MetadataLog:
         latest = self.snapshots.latest
         snapshot = SnapshotId(image.offset, entries[-1].epoch if entries or latest is None else latest.epoch)
         await self._write(snapshot, lambda: encode_snapshot(image, snapshot.epoch, stamped))
-        self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
+        self._keep(snapshot)
         self._bytes_since_snapshot = 0
-        self.log.delete_records(snapshot.end_offset)
-        self.log.delete_old_segments(self._clock.wall_ms())
+        await self._drop_before(snapshot.end_offset)
         self._moved()
+
+    async def _drop_before(self, offset: Offset) -> None:
+        """Drop the segments below a snapshot. Raises KafkaStorageError, DiskFull."""
+        dropped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(failure: TidelogError | None) -> None:
+            if dropped.done():
+                return
+            if failure is None:
+                dropped.set_result(None)
+            else:
+                dropped.set_exception(failure)
+
+        self.log.folder.drop_before(self.log, offset, done)
+        await dropped
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
         """The whole size of a snapshot, and a piece of it. Raises OffsetOutOfRange where it is gone, InvalidRequest,
@@ -329,13 +343,23 @@ class MetadataLog:
                 self._begin_behind(snapshot, image)
 
     def _begin_behind(self, snapshot: SnapshotId, image: ClusterImage) -> None:
-        self._guard("removing older snapshots in", lambda: self.snapshots.keep(snapshot))
+        self._keep(snapshot)
         self.log.truncate_fully_and_start_at(snapshot.end_offset)
         self._pending.clear()
         self._bytes_since_snapshot = 0
         if image.offset > self.image.offset:
             self._publish(image)
         self._moved()
+
+    def _keep(self, snapshot: SnapshotId) -> None:
+        """It is the newest one; older ones go in the background."""
+        self.snapshots.latest = snapshot
+
+        def done(result: object) -> None:
+            if isinstance(result, OSError):
+                _log.warning("%s", self.log.folder.fail(f"removing older snapshots in {self.log.path}", result).message)
+
+        self._executor.submit(lambda: self.snapshots.remove_older(snapshot), done)
 
     async def _write(self, snapshot: SnapshotId, make: Callable[[], bytes]) -> None:
         try:

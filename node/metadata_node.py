@@ -69,20 +69,22 @@ class MetadataNode:
         folders: Sequence[tuple[DataFolder, Executor]],
         log: Log,
         *,
+        quorum: Executor,
         files: Files,
         clock: Clock,
         rng: random.Random,
         transport: Transport,
     ) -> None:
         """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
-        log: from `metadata_log.open_log`. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
+        log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are
+        fsynced. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
         self._config, self._identity, self._folders = config, identity, tuple(folders)
         self._clock, self._rng, self._transport = clock, rng, transport
-        self._home, executor = self._folders[0]
+        self._home, self._executor = self._folders[0][0], quorum
         node_id, times = identity.node_id, config.replication
         settings = TopicSettings(config.log_defaults)
-        self.metadata = MetadataLog(log, clock=clock, executor=executor, snapshot_bytes=config.quorum.snapshot_bytes)
+        self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
         self.view = QuorumView(node_id)
         self._controller = ControllerDriver(
             Controller(
@@ -107,7 +109,7 @@ class MetadataNode:
             self._addresses,
             times=QuorumTimes(),
             files=files,
-            executor=executor,
+            executor=quorum,
             clock=clock,
             rng=rng,
             transport=transport,
@@ -246,7 +248,7 @@ class MetadataNode:
         _log.warning("the metadata log lost %s: it is fetched anew", damage)
         end = max(damage.end_offset, log.log_end_offset)
         try:
-            await run_in(self._folders[0][1], lambda: note_lost(log.files, log.path, end))
+            await run_in(self._executor, lambda: note_lost(log.files, log.path, end))
         except OSError as error:
             raise log.folder.fail(f"noting in {log.path} what is lost of the log", error) from error
         self.metadata.empty()

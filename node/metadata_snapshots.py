@@ -95,12 +95,11 @@ class MetadataSnapshots:
             file.close()
 
     def write(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Put one in place, durably. `keep` makes it the newest. Raises OSError."""
+        """Put one in place, durably; it is not `latest` yet. Any thread. Raises OSError."""
         write_file(self._files, self._path(snapshot), data)
 
-    def keep(self, snapshot: SnapshotId) -> None:
-        """It is the newest; older ones are removed. Raises OSError."""
-        self.latest = snapshot
+    def remove_older(self, snapshot: SnapshotId) -> None:
+        """Remove those before it. Any thread. Raises OSError."""
         for name in self._files.list(self._folder):
             found = NAME.fullmatch(name)
             if found is not None and int(found["end"]) <= snapshot.end_offset and name != self._name(snapshot):

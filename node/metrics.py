@@ -8,7 +8,7 @@ Left to others: serving them (`node/metrics_server.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,27 +18,9 @@ from prometheus_client.registry import Collector
 
 from node import folder_metrics
 from node.folder_metrics import FolderFigures
+from node.partition_metrics import PartitionFigures, partition_text
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFigures:
-    """One replica on this node, as it is now."""
-
-    topic: str
-    partition: int
-    leads: bool
-    isr_size: int
-    """Members of the in-sync set, as this node knows it."""
-    replicas: int
-    log_start: int
-    log_end: int
-    high_watermark: int
-    held: int
-    size: int = 0
-    """Bytes of its log."""
-    segments: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +32,6 @@ class NodeFigures:
     is_controller: bool
     offline_folders: tuple[str, ...]
     folders: tuple[str, ...]
-    partitions: tuple[PartitionFigures, ...]
     working_folders: tuple[FolderFigures, ...] = ()
     unclean_elections: int = 0
 
@@ -60,6 +41,7 @@ class NodeMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._partitions: Callable[[], Iterator[PartitionFigures]] = lambda: iter(())
         self._requests = Counter("tidelog_requests", "Calls answered", ("method", "outcome"), registry=self.registry)
         self._request_seconds = Histogram(
             "tidelog_request_seconds",
@@ -96,13 +78,14 @@ class NodeMetrics:
         """What to tell how long each piece of work on that folder's threads took (seconds)."""
         return self._disk_seconds.labels(folder).observe
 
-    def watch(self, look: Callable[[], NodeFigures]) -> None:
-        """Ask `look` for the node's state whenever somebody reads the metrics."""
+    def watch(self, look: Callable[[], NodeFigures], partitions: Callable[[], Iterator[PartitionFigures]]) -> None:
+        """Ask for the node's state, and for its partitions one by one, whenever somebody reads the metrics."""
         self.registry.register(_NodeCollector(look))
+        self._partitions = partitions
 
-    def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+    async def text(self, turn: Callable[[], Awaitable[None]]) -> bytes:
+        """All metrics in Prometheus' text format. turn: lets everything else on the loop go on."""
+        return generate_latest(self.registry) + await partition_text(self._partitions(), turn)
 
 
 class _NodeCollector(Collector):
@@ -127,40 +110,7 @@ class _NodeCollector(Collector):
             offline.add_metric((folder,), float(folder in now.offline_folders))
         yield offline
         yield from folder_metrics.collect(now.working_folders)
-        leads = [figures for figures in now.partitions if figures.leads]
-        yield _gauge("tidelog_replicas", "Replicas on this node", len(now.partitions))
-        yield _gauge("tidelog_leaders", "Partitions that this node leads", len(leads))
-        under = sum(figures.isr_size < figures.replicas for figures in leads)
-        yield _gauge("tidelog_under_replicated", "Partitions led here with fewer in-sync replicas than replicas", under)
-        yield from _partition_gauges(now.partitions)
 
 
 def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, words, value=value)
-
-
-def _partition_gauges(partitions: tuple[PartitionFigures, ...]) -> Iterator[Metric]:
-    named: tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...] = (
-        ("tidelog_partition_isr", "In-sync replicas", lambda figures: figures.isr_size),
-        ("tidelog_partition_log_start", "First offset", lambda figures: figures.log_start),
-        ("tidelog_partition_log_end", "One past the last offset", lambda figures: figures.log_end),
-        ("tidelog_partition_high_watermark", "One past the last committed", lambda figures: figures.high_watermark),
-        (
-            "tidelog_partition_uncommitted",
-            "Records not committed yet: log end less high watermark",
-            lambda figures: figures.log_end - figures.high_watermark,
-        ),
-        (
-            "tidelog_partition_unheld",
-            "Records not held durably yet by this replica: log end less held",
-            lambda figures: figures.log_end - figures.held,
-        ),
-        ("tidelog_partition_size_bytes", "Bytes of this replica's log", lambda figures: figures.size),
-        ("tidelog_partition_segments", "Segments of this replica's log", lambda figures: figures.segments),
-    )
-    for name, words, value in named:
-        family = GaugeMetricFamily(name, words, labels=("topic", "partition", "role"))
-        for figures in partitions:
-            role = "leader" if figures.leads else "follower"
-            family.add_metric((figures.topic, str(figures.partition), role), value(figures))
-        yield family

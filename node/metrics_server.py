@@ -6,7 +6,7 @@ Just enough of HTTP/1.1 for a scraper: one request on each connection, bounded i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tidelog.errors import InvalidConfig
@@ -19,7 +19,7 @@ _REQUEST_S_MAX: Final = 5
 class MetricsServer:
     """Answers with what `text` returns."""
 
-    def __init__(self, text: Callable[[], bytes]) -> None:
+    def __init__(self, text: Callable[[], Awaitable[bytes]]) -> None:
         self._text = text
         self._server: asyncio.Server | None = None
 
@@ -46,21 +46,23 @@ class MetricsServer:
         try:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._response(head))
+                writer.write(await self._response(head))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # not a scraper, or one that went away
         finally:
             writer.close()
 
-    def _response(self, head: bytes) -> bytes:
+    async def _response(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method not in (b"GET", b"HEAD"):
             return _reply("405 Method Not Allowed", "text/plain", b"only GET\n")
         if path != b"/metrics":
             return _reply("404 Not Found", "text/plain", b"metrics are at /metrics\n")
-        return _reply("200 OK", "text/plain; version=0.0.4; charset=utf-8", self._text(), with_body=method == b"GET")
+        return _reply(
+            "200 OK", "text/plain; version=0.0.4; charset=utf-8", await self._text(), with_body=method == b"GET"
+        )
 
 
 def _reply(status: str, kind: str, body: bytes, *, with_body: bool = True) -> bytes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 from node import methods
@@ -27,8 +27,9 @@ from node.gate import Gate
 from node.log_care import LogCare
 from node.metadata_log import METADATA_TOPIC_ID, open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
-from node.metrics import NodeFigures, PartitionFigures
+from node.metrics import NodeFigures
 from node.partition import Partition
+from node.partition_metrics import PartitionFigures
 from node.producer_ids import ProducerIds
 from node.replica_config import ReplicaConfig
 from node.replica_manager import ReplicaManager
@@ -59,8 +60,8 @@ PROGRESS_MS: Final = 5_000
 """While logs are recovered, it is said so often how far that is."""
 
 QUIET_ROUNDS: Final = 3
-"""After so many turns of a folder's writer nothing is under way there: the fsync of the metadata log that runs when the
-last append is made, the one that was asked for meanwhile, and what their reports ask for."""
+"""After so many turns of an executor nothing is under way there: the fsync of the metadata log that runs when the last
+append is made, the one that was asked for meanwhile, and what their reports ask for."""
 
 QUIET_MS: Final = 5
 """How often it is looked whether a folder's last fsync has ended."""
@@ -101,6 +102,7 @@ class Node:
         self._logs = LogManager()
         self._care: LogCare | None = None
         self._metadata: MetadataNode | None = None
+        self._quorum_executor: Executor | None = None
         self._replicas: ReplicaManager | None = None
         self._stop = asyncio.Event()
         self._ready_changed: ReadyChanged | None = None
@@ -134,7 +136,7 @@ class Node:
 
     def figures(self) -> NodeFigures:
         """The node as it is now, for its metrics."""
-        metadata, replicas = self._metadata, self._replicas
+        metadata = self._metadata
         working = {folder.path for folder in self._logs.working}
         return NodeFigures(
             ready=self._is_ready,
@@ -151,10 +153,14 @@ class Node:
                 )
                 for folder in self._logs.working
             ),
-            partitions=()
-            if metadata is None or replicas is None
-            else tuple(_figures_of(partition, metadata.image) for partition in replicas.partitions()),
         )
+
+    def partition_figures(self) -> Iterator[PartitionFigures]:
+        """Every partition, each as it is when it is asked for; none while their logs are recovered."""
+        metadata, replicas = self._metadata, self._replicas
+        if metadata is not None and replicas is not None:
+            for partition in list(replicas.partitions()):
+                yield _figures_of(partition, metadata.image)
 
     async def run(self) -> None:
         """Live until told to stop. Raises what makes running impossible: InvalidConfig, InconsistentClusterId,
@@ -184,7 +190,8 @@ class Node:
         if known is not None:
             await finished(lambda done: logs.adopt(known, self._config.node_id, done))
             self._report_left_out(opened)
-        metadata = self._join(await run_in(home.executor, lambda: open_log(home)))
+        quorum = self._quorum_executor = self._executors(f"{home.path} quorum")
+        metadata = self._join(await run_in(quorum, lambda: open_log(home)), quorum)
         await self._recover(metadata.metadata.replayed())
         return metadata, self._replicate(metadata)
 
@@ -251,13 +258,15 @@ class Node:
                 if progress.done < progress.total:
                     _log.info("recovers %s", progress)
 
-    def _join(self, log: Log) -> MetadataNode:
-        """The node's side of the metadata; from here on others may ask it about that."""
+    def _join(self, log: Log, quorum: Executor) -> MetadataNode:
+        """The node's side of the metadata; from here on others may ask it about that. quorum: a writer of its own, so
+        that no fsync of the quorum waits for checkpoints and deleted files."""
         metadata = self._metadata = MetadataNode(
             self._config,
             identity_of(self._config, self.incarnation, self._boot_id),
             [(folder, folder.executor) for folder in self._logs.folders],
             log,
+            quorum=quorum,
             files=self._files,
             clock=self._clock,
             rng=self._rng,
@@ -352,8 +361,11 @@ class Node:
 
     async def _close(self) -> None:
         """Close the logs, so that the next start believes them."""
+        if self._quorum_executor is not None:
+            for _ in range(QUIET_ROUNDS):
+                await run_in(self._quorum_executor, lambda: None)
         for folder in self._logs.folders:
-            while folder.commit.busy:
+            while folder.busy:
                 await self._clock.sleep_ms(QUIET_MS)
             for _ in range(QUIET_ROUNDS):
                 await run_in(folder.background, lambda: None)

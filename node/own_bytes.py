@@ -8,19 +8,49 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
-from node.partition_host import PartitionHost
 from node.work import run_in
 from storage.data_folder import DataFolder
 from storage.epoch_notes import ensure_agreed
+from storage.isolation import FetchIsolation
 from storage.loaded import Damage
 from storage.log import Log
 from storage.log_reader import LogRead
-from tidelog.errors import CorruptLog, CorruptRecord, KafkaStorageError
+from tidelog.errors import CorruptLog, CorruptRecord, KafkaStorageError, TidelogError
 from tidelog.records import iter_batches
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
 
 _log = logging.getLogger("node.partition")
+
+
+def check_own(log: Log, offset: Offset, max_bytes: int, on_damage: Callable[[Damage], None]) -> None:
+    """Tell of the damage that `damage_at` finds, once the bytes have been read beside the loop, where memory does not
+    have them; nothing where the log is out of use by then. Raises as `damage_at`."""
+
+    def judge() -> None:
+        damage = damage_at(log, offset, max_bytes)
+        if damage is None:
+            _log.warning("%s: a follower refused bytes from %d on, which are sound here", log.topic_partition, offset)
+        else:
+            on_damage(damage)
+
+    found = log.try_fetch(offset, max_bytes, FetchIsolation.LOG_END) if log.damage is None else None
+    if found is None or isinstance(found, LogRead):
+        judge()
+        return
+    ticket = found
+
+    def read(_: object) -> None:
+        ticket.release()
+        if log.closed or log.cut is not None:
+            return
+        try:
+            judge()
+        except TidelogError as error:
+            _log.warning("%s: its bytes from %d on were not checked: %s", log.topic_partition, offset, error.message)
+
+    log.folder.reader.submit(ticket.run, read)
 
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
@@ -43,16 +73,6 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
     except CorruptRecord as error:  # not even its length can be believed
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
-
-
-def check_own(log: Log, offset: Offset, max_bytes: int, host: PartitionHost) -> None:
-    """A follower refused the bytes that it was sent from `offset` on: are they damaged here too? Raises as
-    `damage_at`."""
-    damage = damage_at(log, offset, max_bytes)
-    if damage is None:
-        _log.warning("%s: a follower refused bytes from %d on, which are sound here", log.topic_partition, offset)
-    else:
-        host.damage_found(log, damage)
 
 
 def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:

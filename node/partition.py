@@ -79,6 +79,7 @@ from replication.leader_events import (
 from replication.partition_leader import PartitionLeader
 from storage.append_info import LogAppendInfo, Origin
 from storage.data_folder import DataFolder
+from storage.loaded import Damage
 from storage.log import Log
 from storage.log_reader import LogRead
 from tidelog._wire import Buffer, PartitionFetched
@@ -159,6 +160,8 @@ class Partition:
         """The last epoch in which it led or followed."""
         self.proposed_on = PartitionEpoch(-1)
         """Proposals of this node for the in-sync set may count as long as this is the partition epoch."""
+        self.configs: Mapping[str, str] = {}
+        """The topic settings that its log has."""
         self.moves_here = False
         """A reassignment brings this replica here, and it is not in sync yet: what it fetches is throttled."""
         self._tickets = 0
@@ -190,6 +193,8 @@ class Partition:
         except TidelogError as error:
             self.go_offline(error)
             return
+        if log.config.magic < 2:
+            self.folder.commit.request(log)  # the epoch must be durable before the first append
         self.leader = PartitionLeader(
             name=self.name,
             me=self._me,
@@ -357,7 +362,7 @@ class Partition:
             case FetchAgreed():
                 self._speak_on(follower)
                 if item.refused:
-                    check_own(self.log, fetch.next_offset, fetch.max_bytes, self._host)
+                    check_own(self.log, fetch.next_offset, fetch.max_bytes, self._damage_found)
                 return None
             case FetchDiverged(end):
                 return diverging_answer(fetch, self.log, self.leader_epoch, end)
@@ -383,6 +388,9 @@ class Partition:
 
     def _out_of_date(self) -> InvalidRequest:
         return InvalidRequest(f"partition {self}: this fetch is out of date, a later one takes its place")
+
+    def _damage_found(self, damage: Damage) -> None:
+        self._host.damage_found(self.log, damage)
 
     def follower_held(self, follower: FollowerIdentity, report: data_pb2.HeldPosition, now: Millis) -> None:
         """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
@@ -636,7 +644,7 @@ class Partition:
                     if self.log.advance_high_watermark(offset) and self._readers_waiting:
                         self._wake(self._readers_waiting)
                 case AdvanceLogStart(offset):
-                    self._follow_log_start(offset)
+                    self.folder.move_log_start(self.log, offset)
                 case ReportHeld(held):
                     self._host.report_held(self, held)
                 case RetryLater(_, error):
@@ -646,12 +654,6 @@ class Partition:
                     queue += self._change_log(effect, answer)
                 case _:
                     raise AssertionError(f"{effect} comes only to a ready stream")
-
-    def _follow_log_start(self, offset: Offset) -> None:
-        try:
-            self.log.advance_log_start_offset(offset)
-        except TidelogError as error:
-            _log.warning("%s: its log still starts at %d: %s", self, self.log.log_start_offset, error.message)
 
     def log_start_moved(self) -> None:
         """Records at the log's beginning are gone."""

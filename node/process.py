@@ -81,6 +81,7 @@ class NodeProcess:
     def __init__(self, config: NodeConfig, *, until_stdin_ends: bool = False) -> None:
         self._config = config
         self._until_stdin_ends = until_stdin_ends
+        self._clock = MachineClock()
         self._metrics = NodeMetrics()
         ProcessCollector(registry=self._metrics.registry)
         self._executors: list[ThreadExecutor] = []
@@ -98,7 +99,7 @@ class NodeProcess:
             stack.push_async_callback(self._stop_serving)
             node = Node(
                 config,
-                clock=MachineClock(),
+                clock=self._clock,
                 rng=random.SystemRandom(),
                 files=OsFiles(),
                 executors=self._executor,
@@ -106,7 +107,7 @@ class NodeProcess:
                 boot_id=_boot_id(),
                 before_close=self._stop_serving,
             )
-            self._metrics.watch(node.figures)
+            self._metrics.watch(node.figures, node.partition_figures)
             await self._serve(node, config, stack)
             self._listen_to_signals(node)
             await self._run_unless_defect(node)
@@ -142,7 +143,7 @@ class NodeProcess:
             server.serve_health(health.servicer)
             await server.start()
         if config.metrics_bind is not None:
-            metrics_server = MetricsServer(self._metrics.text)
+            metrics_server = MetricsServer(self._scraped)
             address = await metrics_server.start(config.metrics_bind)
             stack.push_async_callback(metrics_server.stop)
             _log.info("metrics are served", extra={"address": address})
@@ -158,6 +159,9 @@ class NodeProcess:
                 announce = ""
 
         node.on_ready(ready_changed)
+
+    async def _scraped(self) -> bytes:
+        return await self._metrics.text(lambda: self._clock.sleep_ms(0))
 
     async def _stop_serving(self) -> None:
         servers, self._servers = self._servers, []

@@ -43,6 +43,9 @@ class ReplicaConfig:
     tick_ms: int = 50
     """How exact deadlines are. All waiting rests on this one timer, which an idle node sleeps through (ticker.py)."""
 
+    applied_at_once: int = 50
+    """Partitions of which one turn of the loop carries out what a new image says: some 10 ms."""
+
     alter_timeout_ms: int = 3_000
     """How long the controller may take to answer about an in-sync set before it is asked again."""
 

@@ -1,8 +1,7 @@
 """All partitions of one node: what the metadata says of them, carried out, and the tasks that keep them going.
 
-Each committed image is applied at once and on the loop: roles taken, logs of removed topics deleted, missing ones asked
-for. Images
-may be left out in between; each says all there is to know.
+Of each committed image, what changed is carried out on the loop, a few partitions in each turn: roles taken, logs of
+removed topics deleted, missing ones asked for. Images may be left out in between; each says all there is to know.
 
 Kept true:
   1. Nothing is done on an image that is not of this very incarnation's registration or later.
@@ -28,6 +27,7 @@ from typing import Final
 from uuid import UUID
 
 from node.clock import Clock
+from node.due_partitions import DuePartitions
 from node.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.log_shelf import LogShelf
 from node.open_fetch import FetchDesk
@@ -40,6 +40,7 @@ from node.transport import Caller, Transport
 from replication.controller_events import DamagedReplica
 from replication.elections import electable
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from replication.image_changes import changes_between
 from replication.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
 from replication.throttle import Throttle
 from storage.data_folder import DataFolder
@@ -77,9 +78,6 @@ from tidelog.types import (
 from tidelog.v1 import data_pb2
 
 _log = logging.getLogger("node.replicas")
-
-OPENED_AT_ONCE: Final = 4
-"""Logs made in one turn of the loop: some 10 ms, short against a heartbeat."""
 
 REMEMBERED_TOPICS: Final = 1_000
 """Removed topics of which the node still knows the name, so that it can tell "made again" from "never heard of"."""
@@ -133,6 +131,7 @@ class ReplicaManager:
         self._wake_opener = asyncio.Event()
         self._put_off: dict[Partition, None] = {}
         """Of whom the metadata had news while their logs were cut."""
+        self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
         self._desks: dict[FetchDesk, None] = {}
@@ -177,12 +176,14 @@ class ReplicaManager:
             self._tasks = tasks
             ticking = tasks.create_task(self._ticker.run())
             opening = tasks.create_task(self._open_for_ever())
+            applying = tasks.create_task(self._due.run())
             tasks.create_task(self._proposer.run())
             for fetcher in self._fetchers.values():
                 tasks.create_task(fetcher.run())
             await self._stop.wait()
             ticking.cancel()
             opening.cancel()
+            applying.cancel()
             for fetcher in self._fetchers.values():
                 fetcher.stop()
             self._proposer.stop()
@@ -191,6 +192,7 @@ class ReplicaManager:
     async def stop(self) -> None:
         """End gracefully: whoever waits is answered, then the tasks end. Closing the logs is the folders' part."""
         self.stopping = True
+        self._due.clear()
         for partition in self._partitions.values():
             self._leave_fetcher(partition)
             partition.stop("the node is stopping", leader=NO_NODE, leader_epoch=partition.leader_epoch)
@@ -211,9 +213,9 @@ class ReplicaManager:
             desk.tick(now)
         for fetcher in self._fetchers.values():
             fetcher.tick(ticks)
-        return now if self._attended else self._due(now)
+        return now if self._attended else self._next_due(now)
 
-    def _due(self, now: Millis) -> Millis | None:
+    def _next_due(self, now: Millis) -> Millis | None:
         """When time matters next to what is here now; None: to nothing."""
         dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
         dues += [due for desk in self._desks if (due := desk.due(now)) is not None]
@@ -265,38 +267,42 @@ class ReplicaManager:
         old, self._image = self._image, image
         self._ticker.soon()
         self._proposer.node_epoch = node.node_epoch
-        self._forget_removed(old, image)
         if old is EMPTY:
             self._shelf.take_stock(image)
-        nodes_changed = old.nodes is not image.nodes
-        for topic_id, topic in image.topics.items():
-            before = old.topics.get(topic_id)
-            if before is not None and before.configs != topic.configs:
-                self._reconfigure(topic)
-            if nodes_changed or before is not topic:
-                for state in topic.partitions:
-                    self._apply(topic, state)
+        changes = changes_between(old, image)
+        for topic in changes.removed:
+            self._remember(topic)
+            self._due.add(state.key for state in topic.partitions)
+        self._due.add(changes.partitions)
+        if changes.nodes:
+            self._due.add(key for key, each in self._partitions.items() if each.leader is not None)
+        self._due.carry_out_some()
 
-    def _reconfigure(self, topic: TopicState) -> None:
-        for state in topic.partitions:
-            partition = self._partitions.get(state.key)
-            if partition is not None and partition.folder.offline is None:
-                self._shelf.reconfigure(topic, partition.log)
+    def _carry_out(self, key: PartitionKey) -> None:
+        """Do what the newest image says of a partition."""
+        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        if topic is None or state is None:
+            self._unopened.pop(key, None)
+            self._unmade.pop(key, None)
+            self._delete(key, f"topic {self._removed.get(key.topic_id, key.topic_id)} was deleted")
+            return
+        known = self._partitions.get(key)
+        if known is not None and known.configs is not topic.configs and known.folder.offline is None:
+            known.configs = topic.configs
+            self._shelf.reconfigure(topic, known.log)
+        self._apply(topic, state)
 
     def _step_down(self, reason: str) -> None:
         self._put_off.clear()
+        self._due.clear()
         for partition in self._partitions.values():
             self._leave_fetcher(partition)
             partition.stop(reason, leader=NO_NODE, leader_epoch=partition.leader_epoch)
 
-    def _forget_removed(self, old: ClusterImage, image: ClusterImage) -> None:
-        for topic_id in [topic_id for topic_id in old.topics if topic_id not in image.topics]:
-            topic = old.topics[topic_id]
-            self._removed[topic_id] = topic.name
-            while len(self._removed) > REMEMBERED_TOPICS:
-                del self._removed[next(iter(self._removed))]
-            for state in topic.partitions:
-                self._delete(state.key, f"topic {topic.name} was deleted")
+    def _remember(self, topic: TopicState) -> None:
+        self._removed[topic.topic_id] = topic.name
+        while len(self._removed) > REMEMBERED_TOPICS:
+            del self._removed[next(iter(self._removed))]
 
     def _delete(self, key: PartitionKey, reason: str) -> None:
         partition = self._partitions.get(key)
@@ -309,6 +315,8 @@ class ReplicaManager:
             partition.folder.delete_log(partition.name)
         except TidelogError as error:
             _log.warning("%s was not deleted: %s", partition, error.message)
+        if self._unopened:
+            self._wake_opener.set()  # its name may be that of another topic by now
 
     def _dismiss(self, partition: Partition, reason: str) -> None:
         self._leave_fetcher(partition)
@@ -333,11 +341,7 @@ class ReplicaManager:
         if partition not in self._put_off or self.stopping:
             return
         del self._put_off[partition]
-        state = self._image.partition(partition.key)
-        if state is None:
-            self._delete(partition.key, f"topic {partition.name.topic} was deleted")
-        else:
-            self._apply(self._image.topics[state.topic_id], state)
+        self._carry_out(partition.key)
         if self._unopened:
             self._wake_opener.set()
 
@@ -404,31 +408,40 @@ class ReplicaManager:
             self._wake_opener.set()
 
     async def _open_for_ever(self) -> None:
-        """Make the logs that are missing, a few in each turn of the loop: making one may take some milliseconds."""
+        """Make the logs that are missing, one after the other, on the executors of their folders."""
         while True:
             await self._wake_opener.wait()
             self._wake_opener.clear()
-            for count, key in enumerate(list(self._unopened)):
-                if count % OPENED_AT_ONCE == 0:
-                    await self._clock.sleep_ms(0)
-                self._open(key)
+            for key in list(self._unopened):
+                await self._open(key)
 
-    def _open(self, key: PartitionKey) -> None:
+    async def _open(self, key: PartitionKey) -> None:
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
         attempts = self._unmade.pop(key, 0)
         if key not in self._unopened or topic is None or state is None or self.stopping:
             self._unopened.pop(key, None)
             return
         if TopicPartition(topic.name, state.partition) in self._by_name:
-            return  # the log of the topic's earlier life is still being cut
-        made = self._shelf.make(topic, state)
+            return  # the log of the topic's earlier life is not deleted yet
+        made = await self._shelf.make(topic, state)
         if made is None:
             self._unmade[key] = attempts + 1
         else:
-            del self._unopened[key]
-            partition = self._install(topic, state, *made)
-            partition.moves_here = self._me in state.adding and self._me not in state.isr
-            self._take_role(state, partition)
+            self._take_in(key, *made)
+
+    def _take_in(self, key: PartitionKey, folder: DataFolder, log: Log) -> None:
+        """A missing log was made. The metadata may have changed their mind meanwhile."""
+        if self.stopping:
+            return
+        still_wanted = key in self._unopened
+        self._unopened.pop(key, None)
+        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        if topic is None or state is None or not still_wanted:
+            self._shelf.give_up(folder, log)
+            return
+        partition = self._install(topic, state, folder, log)
+        partition.moves_here = self._me in state.adding and self._me not in state.isr
+        self._take_role(state, partition)
 
     def _take_role(self, state: PartitionState, partition: Partition) -> None:
         self._leave_fetcher(partition)
@@ -453,6 +466,7 @@ class ReplicaManager:
     def _install(self, topic: TopicState, state: PartitionState, folder: DataFolder, log: Log) -> Partition:
         name = TopicPartition(topic.name, state.partition)
         partition = Partition(state.key, name, log, folder, me=self._me, host=self, rng=self._rng)
+        partition.configs = topic.configs
         self._partitions[partition.key] = partition
         self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
         self._by_name[partition.name] = partition

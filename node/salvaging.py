@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from node.partition import Partition
 from replication.image import ClusterImage, PartitionState
+from storage.giving_up import give_up_lost
 from storage.loaded import Damage
 from storage.log import Log
 from tidelog.errors import TidelogError
@@ -73,7 +74,7 @@ class Salvaging:
             partition.offline = None
         else:
             self._busy[partition] = None
-            partition.folder.give_up_lost(log, partial(self._ended, partition))
+            give_up_lost(partition.folder, log, partial(self._ended, partition))
 
     def _ended(self, partition: Partition, log: Log, outcome: str | TidelogError) -> None:
         del self._busy[partition]

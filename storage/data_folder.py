@@ -20,19 +20,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from storage.checkpoints import LOG_FOLDER, read_partition_metadata, write_partition_metadata
+from storage.checkpoints import LOG_FOLDER, read_partition_metadata
 from storage.clock import WallClock
 from storage.config import INT64_MAX, LogConfig
-from storage.deleted_files import remove_files
+from storage.deleted_files import Leaving, remove_files, remove_log_folder
 from storage.executor import Executor, InlineExecutor
 from storage.files import Files, is_full
+from storage.folder_changes import FolderChanges, Retired, Started
 from storage.folder_claims import FolderClaims
 from storage.folder_identity import FolderIdentity
 from storage.group_commit import GroupCommit
 from storage.loaded import Damage, Progress
-from storage.loading import Known, LogLoader
+from storage.loading import LogLoader
 from storage.log import Log
 from storage.log_folder import CutLog
+from storage.new_log import NewLog, move_aside, run_ticket
 from storage.open_segments import OpenSegments
 from storage.reserve import Reserve
 from storage.salvage import Salvage
@@ -141,6 +143,17 @@ class DataFolder:
         self.on_held: Callable[[Log], None] = _ignore
         self.on_offline: Callable[[DataFolder], None] = _ignore
         self.on_flush_failure: Callable[[BaseException], None] = _ignore
+        self.changes = FolderChanges(
+            path,
+            files,
+            claims,
+            executor,
+            ensure_online=self._ensure_online,
+            failed=self.fail,
+            report=self._flush_failed,
+            renamed=self._log_renamed,
+        )
+        """Logs that are deleted, set aside, or start elsewhere."""
         self.commit = GroupCommit(syncer, self._log_held, self._flush_failed, at_once=syncs_at_once)
         self.executor = executor
         """Where work of this folder that may wait for its disk runs, one piece after the other."""
@@ -152,7 +165,7 @@ class DataFolder:
         self._seen: set[PartitionKey] = set()
         self._stirred: dict[Log, None] = {}
         """Logs that wait for a flush, or for files to be removed, as far as is known: nobody looks after the others."""
-        self._in_salvage: set[TopicPartition] = set()
+        self.in_salvage: set[TopicPartition] = set()
         """Damaged logs that are closed, to be written again without what they lost."""
         self._unwritten = True
         """May the checkpoints say something else than what is so?"""
@@ -338,7 +351,11 @@ class DataFolder:
         }
 
     def create_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
-        """Make an empty log. Its names become durable with its first flush, which is asked for here.
+        """As `begin_log`, run to its end before returning: for tools, starts and tests."""
+        return self.finish_log(ticket := self.begin_log(tp, topic_id, config), run_ticket(ticket.run))
+
+    def begin_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> NewLog:
+        """Begin to make an empty log: the ticket is to be run on `executor`, and then `finish_log` told.
 
         A mark of an earlier log of the same key is dropped: call it only once that one's loss has been dealt with.
         Raises KafkaStorageError, DiskFull.
@@ -346,115 +363,68 @@ class DataFolder:
         assert tp not in self.logs, f"{tp} is open already"
         self._ensure_online()
         self.take_room(tp, 0)
-        key = PartitionKey(topic_id, tp.partition)
+        self.changes.hand_over()  # an earlier log of that name has to be out of the way first
+        forget = self._guard(
+            f"creating {tp}", lambda: self.claims.forgetting([(tp, PartitionKey(topic_id, tp.partition))])
+        )
+        return NewLog(self, tp, topic_id, config, self._name_aside(tp, "stray"), forget)
 
-        def make() -> Log:
-            path = f"{self.path}/{tp}"
-            if self.files.is_folder(path):
-                self.set_aside(tp, "it was in the way of a new log")
-            self.claims.forget(tp, key)
-            self.files.make_folder(path)
-            try:
-                write_partition_metadata(self.files, path, topic_id, sync=False)
-                loaded = LogLoader(self.files, path, config, self.clock, self.rng, Known()).load()
-            except OSError:
-                self._remove_folder(path)
-                raise
-            return Log(self, path, tp, topic_id, config, loaded)
-
-        log = self._guard(f"creating {tp}", make)
-        self.logs[tp] = log
-        self.stirred(log)
+    def finish_log(self, ticket: NewLog, result: Log | BaseException) -> Log:
+        """The ticket has returned, or raised that. Its names become durable with its first flush, which is asked for
+        here. Raises KafkaStorageError, DiskFull."""
+        tp = ticket.tp
+        if ticket.set_aside:
+            self.notes.append(f"{ticket.path} was set aside as {ticket.aside}: it was in the way of a new log")
+        if isinstance(result, OSError):
+            raise self.fail(f"creating {tp}", result) from result
+        if isinstance(result, BaseException):
+            raise result
+        self._ensure_online()
+        key = PartitionKey(ticket.topic_id, tp.partition)
+        self.logs[tp] = result
+        self.stirred(result)
         self._seen.add(key)
         self.missing.pop(key, None)
-        self.commit.request(log)
-        return log
+        self.commit.request(result)
+        return result
 
     def delete_log(self, tp: TopicPartition) -> None:
-        """Delete a log: its name is gone at once, its files in the background. Raises KafkaStorageError, DiskFull."""
-        log = self.logs.pop(tp)
-        self.commit.forget(log)
-        log.release()
-        self._ensure_online()
-        doomed = self._name_aside(tp, "delete")
-
-        def rename() -> None:
-            self.claims.forget(tp, PartitionKey(log.topic_id, tp.partition))
-            self.files.rename(log.path, doomed)
-
-        self._guard(f"deleting {tp}", rename)
-        self._delete_later(doomed)
+        """Delete a log: it is out of use at once, its name and its files go in the background. Raises
+        KafkaStorageError."""
+        self._retire(self.logs[tp], self._name_aside(tp, "delete"), aside=False)
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
-        """Move a log's folder out of the way, keeping all that is in it. Returns its new path. Raises
-        KafkaStorageError.
+        """Move a log's folder out of the way, in the background, keeping all that is in it. Returns its new path.
+        Raises KafkaStorageError.
 
         What an open log held is no claim any more: whoever sets it aside has judged it. One that cannot be opened keeps
         its mark, so that it is missed.
         """
         self._ensure_online()
-        log = self.logs.pop(tp, None)
+        log, aside = self.logs.get(tp), self._name_aside(tp, "stray")
         if log is not None:
-            self.commit.forget(log)
-            log.release()
-        path = f"{self.path}/{tp}"
-        aside = self.name_aside(tp)
-
-        def rename() -> None:
-            if log is not None:
-                self.claims.marks.drop(PartitionKey(log.topic_id, tp.partition))
-            self.files.rename(path, aside)
-            self.files.sync_folder(self.path)
-
-        self._guard(f"setting {tp} aside", rename)
-        self.notes.append(f"{path} was set aside as {aside}: {why}")
+            self._retire(log, aside, aside=True)
+        else:
+            self._guard(f"setting {tp} aside", lambda: move_aside(self.files, f"{self.path}/{tp}", aside))
+        self.notes.append(f"{self.path}/{tp} was set aside as {aside}: {why}")
         return aside
+
+    def _retire(self, log: Log, new_path: str, *, aside: bool) -> None:
+        tp = log.topic_partition
+        del self.logs[tp]
+        self.commit.forget(log)
+        log.release()
+        self._ensure_online()
+        self.changes.retire(Retired(tp, PartitionKey(log.topic_id, tp.partition), log.path, new_path, aside))
+
+    def _log_renamed(self, log: Retired) -> None:
+        if not log.aside:
+            self._delete_later(log.new_path)
 
     def salvage(self, log: Log) -> Salvage:
         """What can be read of a damaged log: to be looked at anywhere."""
         held = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
         return Salvage(self.files, log.path, log.log_start_offset, held, log.epoch_entries(), holes=log.config.compact)
-
-    def give_up_lost(self, log: Log, done: Callable[[Log, str | TidelogError], None]) -> None:
-        """Let a damaged log go on with what can be read of it. All that it had is kept aside first; what is read and
-        written runs in the background, the log is closed meanwhile. `done` is told the log as it is opened again and
-        where the copy lies, or the log, closed, and why nothing was given up: that may be tried again."""
-        tp, salvage = log.topic_partition, self.salvage(log)
-        key, copy = PartitionKey(log.topic_id, tp.partition), self.name_aside(tp)
-        self.commit.forget(log)
-        log.release()
-        self.logs.pop(tp, None)
-        self._in_salvage.add(tp)
-
-        def prepared(result: object) -> None:
-            if isinstance(result, OSError):
-                ended(result)
-                return
-            try:
-                make_durable = self.claims.salvaged(tp, key, salvage.end)
-            except OSError as error:
-                ended(error)
-                return
-
-            def replace() -> None:
-                make_durable()
-                salvage.replace()
-
-            self.background.submit(replace, ended)
-
-        def ended(result: object) -> None:
-            if isinstance(result, OSError):
-                done(log, self.fail(f"giving up what {log.path} lost", result))
-                return
-            try:
-                again = self.load_logs(lambda *_: log.config, only=lambda other: other == tp)[tp]
-            except TidelogError as error:
-                done(log, error)
-                return
-            self._in_salvage.discard(tp)
-            done(again, copy)
-
-        self.background.submit(lambda: salvage.prepare(copy), prepared)
 
     def name_aside(self, tp: TopicPartition) -> str:
         """A name for what is kept of a log and is not used any more."""
@@ -471,14 +441,7 @@ class DataFolder:
             if isinstance(result, OSError):
                 self._flush_failed(self.fail(f"deleting {path}", result))
 
-        self.executor.submit(lambda: self._remove_folder(path), done)
-
-    def _remove_folder(self, path: str) -> None:
-        if not self.files.is_folder(path):
-            return  # asked for twice: when the log was deleted, and by a loading that found it meanwhile
-        for name in self.files.list(path):
-            self.files.remove(f"{path}/{name}")
-        self.files.remove_folder(path)
+        self.background.submit(lambda: remove_log_folder(self.files, path), done)
 
     # --- what logs call -------------------------------------------------------------------------------------------
 
@@ -581,11 +544,59 @@ class DataFolder:
         now = self.clock.wall_ms()
         paths = [path for log in self._stirred if not log.closed for path in log.take_deleted(now)]
         if paths:
-            self.executor.submit(lambda: remove_files(self.files, paths), self._removed)
+            self.background.submit(lambda: remove_files(self.files, paths), self._removed)
+        self.changes.retry()
 
     def _removed(self, result: object) -> None:
         if isinstance(result, OSError):
             self._flush_failed(self.fail(f"removing files in {self.path}", result))
+
+    def move_log_start(self, log: Log, offset: Offset) -> None:
+        """Let a log start at `offset`, in the background; at or below its start, or above its high watermark, nothing
+        happens beyond that."""
+        offset = min(offset, log.high_watermark)
+        if offset > log.log_start_offset:
+            self.stirred(log)
+            self.changes.move_start(log, offset)
+
+    def drop_expired(self, log: Log, done: Started = _ignore) -> None:
+        """Let the log start behind what retention lets go, and take the segments before that out of it, in the
+        background: `done` follows where there are any. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        if log.front.leaving is not None:
+            self._rename(log, log.front.leaving, done)  # a full disk refused it
+            return
+        expired = log.guard("looking for old segments of", lambda: log.front.expired(self.clock.wall_ms()))
+        if expired is not None:
+            self.drop_before(log, expired.base, done, first=expired.keep)
+
+    def drop_before(
+        self, log: Log, offset: Offset, done: Started = _ignore, *, first: Callable[[], None] | None = None
+    ) -> None:
+        """Let a log start at `offset`, which is not above its high watermark, and take the segments before that out of
+        it, in the background. first: as FolderChanges'. `done` follows, when they are out of the log."""
+
+        def started(failure: TidelogError | None) -> None:
+            leaving = None
+            if failure is None and not log.closed and log.cut is None:
+                leaving = log.front.take_out()
+            if leaving is None:
+                done(failure)
+            else:
+                self._rename(log, leaving, done)
+
+        self.stirred(log)
+        self.changes.move_start(log, offset, started, first=first)
+
+    def _rename(self, log: Log, leaving: Leaving, done: Started) -> None:
+        def renamed(result: object) -> None:
+            if isinstance(result, OSError):
+                done(self.fail(f"renaming old segments of {log.path}", result))
+            else:
+                log.front.left(leaving, self.clock.wall_ms())
+                self.stirred(log)
+                done(None)
+
+        self.executor.submit(leaving.run, renamed)
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -624,6 +635,11 @@ class DataFolder:
 
         self.executor.submit(write, done)
 
+    @property
+    def busy(self) -> bool:
+        """Is a flush, a cut or a change of logs under way?"""
+        return self.commit.busy or self.changes.busy
+
     def close_clean(self) -> None:
         """Close all logs and leave the marker of a clean stop. Raises KafkaStorageError, DiskFull; then there is no
         marker, and the next start recovers."""
@@ -637,7 +653,7 @@ class DataFolder:
 
     def _write_closing_files(self) -> None:
         self.claims.write(self.logs.values())
-        if self._in_salvage or any(log.damage is not None for log in self.logs.values()):
+        if self.in_salvage or any(log.damage is not None for log in self.logs.values()):
             return  # the next start must find the damage again
         self._identity.leave_clean_marker()
 

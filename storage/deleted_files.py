@@ -7,10 +7,43 @@ owner's thread, but for `remove_files`. Source: Kafka's `file.delete.delay.ms` a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
 
 from storage.files import Files
 from tidelog.types import Millis
+
+
+class Leaving:
+    """Files of segments that are out of their log: they get the names of deleted files, oldest segment first, and the
+    snapshots go that belonged to them. Any thread; what has run does not run again, so a cut, which may need the names,
+    runs it first."""
+
+    __slots__ = ("_before", "_done", "_files", "_lock", "_paths", "_snapshots", "_suffix", "deleted")
+
+    def __init__(
+        self, files: Files, before: Callable[[], None], paths: Sequence[str], suffix: str, snapshots: Sequence[str]
+    ) -> None:
+        """before: makes durable what must be so before any file goes. suffix: of deleted files."""
+        self._files, self._before, self._paths, self._suffix = files, before, paths, suffix
+        self._snapshots = snapshots
+        self._lock = Lock()
+        self._done = False
+        self.deleted: list[str] = []
+        """Where the files are that have been renamed."""
+
+    def run(self) -> None:
+        """Raises OSError."""
+        with self._lock:
+            if self._done:
+                return
+            self._before()
+            for path in self._paths:
+                if self._files.size(path) is not None:
+                    self._files.rename(path, path + self._suffix)
+                    self.deleted.append(path + self._suffix)
+            remove_files(self._files, self._snapshots)
+            self._done = True
 
 
 class DeletedFiles:
@@ -44,3 +77,12 @@ def remove_files(files: Files, paths: Iterable[str]) -> None:
             files.remove(path)
         except FileNotFoundError:
             continue
+
+
+def remove_log_folder(files: Files, path: str) -> None:
+    """Remove a log's folder and all that is in it; nothing where it is gone: it is asked for twice when a loading finds
+    what is being deleted. Any thread. Raises OSError."""
+    if files.is_folder(path):
+        for name in files.list(path):
+            files.remove(f"{path}/{name}")
+        files.remove_folder(path)

@@ -52,6 +52,8 @@ class FolderClaims:
         self._cleaning = self._checkpoint(CLEANING_CHECKPOINT)
         self._found_high_watermarks = dict(self._high_watermarks.claimed)
         self._found_recovery_points = dict(self._recovery_points.claimed)
+        self._moving: dict[TopicPartition, Offset] = {}
+        """Where logs are about to start: claimed already, and not so in memory."""
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         path = f"{self._path}/{name}"
@@ -88,6 +90,7 @@ class FolderClaims:
         tp = log.topic_partition
         sync_mark = self.marks.lowering(PartitionKey(log.topic_id, tp.partition), offset)
         writes = []
+        self._moving.pop(tp, None)
         if self._log_starts.may_claim(tp) > log.log_start_offset:
             writes.append(self.starting(tp, log.log_start_offset))
         for checkpoint in (self._recovery_points, self._high_watermarks, self._cleaned, self._cleaning):
@@ -168,16 +171,46 @@ class FolderClaims:
 
         return make_durable
 
+    def starting_all(self, starts: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+        """These logs are to start there: one write. `take_start` must follow for each. Returns what makes it durable,
+        as `lowering`."""
+        self._moving.update(starts)
+        return _writing(self._log_starts, {**self._log_starts.claimed, **starts})
+
+    def take_start(self, tp: TopicPartition, offset: Offset) -> bool:
+        """The write of `starting_all` has ended. Returns whether the claim still stands: a cut may have lowered it."""
+        if self._moving.get(tp) != offset:
+            return False
+        del self._moving[tp]
+        return True
+
+    def forgetting(
+        self, logs: Collection[tuple[TopicPartition, PartitionKey]], unmarked: Collection[PartitionKey] = ()
+    ) -> Callable[[], None]:
+        """No file is to claim anything about these logs any more, and no mark is to name those of `unmarked`: each file
+        is written once. Returns what makes that durable, as `lowering`. Raises OSError."""
+        sync_marks = self.marks.dropping([*(key for _, key in logs), *unmarked])
+        gone = {tp for tp, _ in logs}
+        for tp in gone:
+            self._found_high_watermarks.pop(tp, None)
+            self._moving.pop(tp, None)
+        files = (self._recovery_points, self._high_watermarks, self._log_starts, self._cleaned, self._cleaning)
+        writes = [
+            _writing(file, {tp: offset for tp, offset in file.claimed.items() if tp not in gone})
+            for file in files
+            if any(file.may_claim(tp) for tp in gone)
+        ]
+
+        def make_durable() -> None:
+            sync_marks()
+            for write in writes:
+                write()
+
+        return make_durable
+
     def forget(self, tp: TopicPartition, key: PartitionKey) -> None:
         """No file claims anything about this log any more. Raises OSError."""
-        self.marks.drop(key)
-        self._found_high_watermarks.pop(tp, None)
-        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
-            if checkpoint.may_claim(tp):
-                _write_now(checkpoint, {**checkpoint.claimed, tp: Offset(0)})
-        for checkpoint in (self._cleaned, self._cleaning):
-            if tp in checkpoint.claimed:
-                _write_now(checkpoint, {key: offset for key, offset in checkpoint.claimed.items() if key != tp})
+        self.forgetting([(tp, key)])()
 
     # --- all of them ----------------------------------------------------------------------------------------------
 
@@ -216,6 +249,7 @@ class FolderClaims:
                 points[tp] = log.recovery_point
             if log.log_start_offset > log.segments[0].base_offset or starts.get(tp, 0) != 0:
                 starts[tp] = log.log_start_offset
+        starts.update(self._moving)
         return [
             (self._recovery_points, points),
             (self._high_watermarks, marks),

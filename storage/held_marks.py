@@ -11,7 +11,7 @@ Source: design section 4, rule 6.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Final
 from uuid import UUID
@@ -77,22 +77,19 @@ class HeldMarks:
         file = self._file
         return lambda: sync_all([file])
 
-    def lower(self, key: PartitionKey, offset: Offset) -> None:
-        """Make durable that the mark says no more than `offset`. Raises OSError."""
-        before = self.get(key)
-        try:
-            self.lowering(key, offset)()
-        except OSError:
-            self._held[key] = before
-            raise
-
-    def drop(self, key: PartitionKey) -> None:
-        """Forget a log, durably. Raises OSError."""
-        self.lower(key, Offset(0))
-        slot = self._slots.pop(key, None)
-        self._held.pop(key, None)
-        if slot is not None:
-            self._free.append(slot)
+    def dropping(self, keys: Iterable[PartitionKey]) -> Callable[[], None]:
+        """Forget these logs. Returns what makes that durable, as `lowering`: one sync for all. Raises OSError."""
+        dropped = False
+        for key in keys:
+            if self.get(key) > 0:
+                self.put(key, Offset(0))
+                dropped = True
+            slot = self._slots.pop(key, None)
+            self._held.pop(key, None)
+            if slot is not None:
+                self._free.append(slot)
+        file = self._file
+        return (lambda: sync_all([file])) if dropped else (lambda: None)
 
     def sync(self) -> None:
         """Make the marks durable. Raises OSError."""

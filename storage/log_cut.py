@@ -33,6 +33,7 @@ from storage.flush import FlushState
 from storage.log_damage import LogDamage
 from storage.log_folder import LogFolder
 from storage.log_producers import LogProducers
+from storage.log_start import LogStart
 from storage.producer_snapshot import snapshot_path
 from storage.producers_after_cut import ProducersAfterCut
 from storage.segment import ALL_SUFFIXES, LOG_SUFFIX, LogSegment, segment_path
@@ -52,6 +53,7 @@ class OwnLog(Protocol):
     log_end_offset: Offset
     high_watermark: Offset
     lost: LogDamage
+    front: LogStart
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -85,11 +87,14 @@ class CutTicket:
     epoch_version: int
     epochs: tuple[EpochStart, ...] | None
     """None: those over the rest are there already."""
+    free_names: Callable[[], None]
+    """Renames the files of old segments that are out of the log, unless that has been done."""
     begun: bool = False
     """May something be gone?"""
 
     def run(self) -> None:
         """The next piece of work. Any thread. Raises OSError."""
+        self.free_names()
         self.lower_claims()
         self.begun = True
         gone = remove_agreements(self.files, self.folder)
@@ -206,6 +211,7 @@ class LogCutter:
             self._flush.epoch_file,
             self._epochs.version + 1,
             None if len(kept) == len(self._epochs.entries) else kept,
+            log.front.free_names,
             last=last,
             position=position,
             handle=last.file.share(),
@@ -239,6 +245,7 @@ class LogCutter:
             self._flush.epoch_file,
             self._epochs.version + 1,
             (),
+            log.front.free_names,
         )
 
     def _lower(self, claimed: Offset, held: Offset) -> Callable[[], None]:

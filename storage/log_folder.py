@@ -81,6 +81,10 @@ class LogFolder(Protocol):
         """The log starts elsewhere now: make that durable. Raises OSError."""
         ...
 
+    def drop_before(self, log: Log, offset: Offset, done: Callable[[TidelogError | None], None]) -> None:
+        """Let the log start at `offset`, and take the segments before that out of it, in the background."""
+        ...
+
     def allow_holes(self, log: Log, end: Offset) -> None:
         """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
         ...

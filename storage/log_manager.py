@@ -161,15 +161,13 @@ class LogManager:
             raise KafkaStorageError(f"{name} was not loaded again from {folder.path}: {'; '.join(folder.notes[-1:])}")
         return again
 
-    def make(
-        self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: FolderId | None
-    ) -> tuple[DataFolder, Log]:
-        """A new, empty log. home: the only folder for it, None for any. Raises KafkaStorageError, DiskFull."""
+    def home_of(self, name: TopicPartition, home: FolderId | None) -> DataFolder:
+        """The folder for a new log. home: the only one for it, None for any. Raises KafkaStorageError."""
         folder = self.place(home)
         if folder is None:
             where = "every data folder is offline" if home is None else f"data folder {home} is offline or gone"
             raise KafkaStorageError(f"{name} was not made: {where}; check the disks, then restart the node")
-        return folder, folder.create_log(name, topic_id, config)
+        return folder
 
     def place(self, home: FolderId | None) -> DataFolder | None:
         """The folder for a new log, None where there is none."""

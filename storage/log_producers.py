@@ -13,7 +13,7 @@ Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, Unifi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage.aborted_transactions import HoleRule, Told
@@ -198,13 +198,15 @@ class LogProducers:
         self._state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.note_agreements(self._segments, self._open_since)
 
-    def segments_will_go(self, base: Offset) -> None:
-        """The log is to begin with the segment at `base`: its snapshot is all that will be known of what went."""
-        self._state.keep(base)
+    def keeping(self, base: Offset) -> Callable[[], None]:
+        """The log is to begin with the segment at `base`: its snapshot is all that will be known of what went. Returns
+        what makes that durable, for any thread."""
+        return self._state.keeping(base)
 
-    def segments_went(self, log_start: Offset) -> None:
-        """Segments below the one that holds `log_start` go: their snapshots go too."""
-        self._state.remove_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
+    def segments_went(self, log_start: Offset) -> list[str]:
+        """Segments below the one that holds `log_start` are out of the log. Returns the paths of their snapshots, which
+        are to be removed."""
+        return self._state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
 
     def segments_replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
         """A cleaned segment took the place of those: the snapshots at their bases go too."""

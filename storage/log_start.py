@@ -15,22 +15,30 @@ Source: Kafka's UnifiedLog.deleteOldSegments and maybeIncrementLogStartOffset.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from storage.aborted_transactions import Told
 from storage.cleaning import Cleaning
 from storage.config import LogConfig
-from storage.deleted_files import DeletedFiles
+from storage.deleted_files import DeletedFiles, Leaving
 from storage.epoch_cache import LeaderEpochCache
 from storage.files import Files
 from storage.flush import FlushState
 from storage.loading import Damage
 from storage.log_producers import LogProducers
 from storage.retention import count_deletable
-from storage.segment import LogSegment
-from storage.segments import LogSegments
+from storage.segment import ALL_SUFFIXES, LogSegment, segment_path
+from storage.segments import DELETED_SUFFIX, LogSegments
 from tidelog.types import Millis, Offset
+
+
+class Expired(NamedTuple):
+    """Segments below `base` may go, once `keep` has made durable what is to be known of them: for any thread, raises
+    OSError."""
+
+    base: Offset
+    keep: Callable[[], None]
 
 
 class OwnLog(Protocol):
@@ -70,7 +78,7 @@ class OwnLog(Protocol):
 class LogStart:
     """The front end of one log. Its methods raise OSError. `cleaning`: the round under way."""
 
-    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_producers", "_segments", "cleaning")
+    __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_producers", "_segments", "cleaning", "leaving")
 
     def __init__(
         self,
@@ -84,6 +92,8 @@ class LogStart:
         self._producers = producers
         self._deleted = DeletedFiles()
         self.cleaning: Cleaning | None = None
+        self.leaving: Leaving | None = None
+        """Segments that are out of the log, and whose files are being renamed."""
 
     def advance(self, offset: Offset) -> bool:
         """Let the log start at `offset`, which is not above the high watermark. Returns whether that is new."""
@@ -99,34 +109,94 @@ class LogStart:
         self._epochs.truncate_from_start(offset)
         return True
 
+    def started_at(self, offset: Offset) -> None:
+        """It is durable that the log starts at `offset`."""
+        if offset > self._log.log_start_offset:
+            self._log.log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
+
     def delete_old(self, now: Millis) -> int:
-        """Take out the segments that may go. Returns how many. Raises BrokenChain too."""
-        log, segments = self._log, self._segments
-        if self.cleaning is not None:
+        """Take out the segments that may go, before returning. Returns how many. Raises BrokenChain too."""
+        expired = self.expired(now)
+        if expired is None:
             return 0
-        limit = min(log.high_watermark, log.recovery_point)
-        if log.damage is not None:
-            limit = min(limit, log.damage.first_offset)
+        expired.keep()
+        before = len(self._segments)
+        self.advance(expired.base)
+        leaving = self.take_out()
+        if leaving is not None:
+            leaving.run()
+            self.left(leaving, now)
+        return before - len(self._segments)
+
+    def expired(self, now: Millis) -> Expired | None:
+        """Which segments `retention.ms`, `retention.bytes` and the log's start let go; None for none. Where all have
+        expired, another one is begun. Raises BrokenChain too."""
+        log, segments = self._log, self._segments
+        if self.cleaning is not None or self.leaving is not None:
+            return None
         count = count_deletable(
             segments.all,
             log.config,
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            limit=limit,
+            limit=self._limit(),
         )
         if count == 0:
-            return 0
-        if count == len(segments):
+            return None
+        rolled = count == len(segments)
+        if rolled:
             log.roll(now)
-            log.files.sync_folder(log.path)
-        self._producers.segments_will_go(segments.all[count].base_offset)
-        self.advance(segments.all[count].base_offset)
+        base = segments.all[count].base_offset
+        keep_snapshot, files, path = self._producers.keeping(base), log.files, log.path
+
+        def keep() -> None:
+            if rolled:
+                files.sync_folder(path)
+            keep_snapshot()
+
+        return Expired(base, keep)
+
+    def _limit(self) -> Offset:
+        """No segment that reaches beyond may go."""
+        log = self._log
+        limit = min(log.high_watermark, log.recovery_point)
+        return limit if log.damage is None else min(limit, log.damage.first_offset)
+
+    def take_out(self) -> Leaving | None:
+        """Take the segments below the log's start, which is durable, out of the log. Returns what is to be run, on any
+        thread, and then given to `left`; None where there is none, or another cleaning or removal is under way."""
+        log, segments = self._log, self._segments
+        if self.cleaning is not None or self.leaving is not None:
+            return None
+        start = min(log.log_start_offset, self._limit())
+        count = sum(segment.base_offset <= start for segment in segments.all[1:])
+        if count == 0:
+            return None
         log.segments_went()
-        self._producers.segments_went(log.log_start_offset)
-        self._flush.forget(segments.all[:count])
-        self._put_aside(segments.drop_first(count), now)
-        return count
+        taken = segments.take_first(count)
+        self._flush.forget(taken)
+        paths = [
+            segment_path(log.path, segment.base_offset, kind) for segment in taken for kind in reversed(ALL_SUFFIXES)
+        ]
+        snapshots = self._producers.segments_went(log.log_start_offset)
+        self.leaving = Leaving(
+            log.files, self._producers.keeping(segments.first.base_offset), paths, DELETED_SUFFIX, snapshots
+        )
+        return self.leaving
+
+    def free_names(self) -> None:
+        """Rename what is out of the log, unless that has been done. Any thread. Raises OSError."""
+        leaving = self.leaving
+        if leaving is not None:
+            leaving.run()
+
+    def left(self, leaving: Leaving, now: Millis) -> None:
+        """It has run."""
+        if self.leaving is leaving:
+            self.leaving = None
+            self._put_aside(leaving.deleted, now)
 
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment, now: Millis) -> None:
         """Let a cleaned segment, durable as `.cleaned`, take the place of those that it was made of. A disk that

@@ -18,7 +18,7 @@ Source: Kafka's ProducerStateManager.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from storage.append_info import Origin
@@ -242,13 +242,18 @@ class ProducerStateManager:
         write_file(self._files, snapshot_path(self._folder, offset), data, sync=False)
         insort(self._snapshots, offset)
 
-    def keep(self, base: Offset) -> None:
-        """Make the first snapshot at or above `base` durable: what lies below goes, and could not say it again. Raises
-        OSError."""
+    def keeping(self, base: Offset) -> Callable[[], None]:
+        """Returns what makes the first snapshot at or above `base` durable, for any thread, which raises OSError: what
+        lies below goes, and could not say it again."""
         at = bisect_left(self._snapshots, base)
-        if at < len(self._snapshots):
-            sync_paths(self._files, [snapshot_path(self._folder, self._snapshots[at])])
-            self._files.sync_folder(self._folder)
+        paths = [snapshot_path(self._folder, offset) for offset in self._snapshots[at : at + 1]]
+
+        def make_durable() -> None:
+            if paths:
+                sync_paths(self._files, paths)
+                self._files.sync_folder(self._folder)
+
+        return make_durable
 
     def _has_snapshot(self, offset: Offset) -> bool:
         at = bisect_left(self._snapshots, offset)
@@ -303,10 +308,18 @@ class ProducerStateManager:
         return bool(above)
 
     def remove_strays(self, bases: Sequence[Offset]) -> None:
-        """Remove those that belong to no segment, but for one behind the last segment's base: a clean stop's. bases: of
-        the segments, ascending. Raises OSError."""
+        """Remove those that `take_strays` takes out. Raises OSError."""
+        for path in self.take_strays(bases):
+            self._files.remove(path)
+
+    def take_strays(self, bases: Sequence[Offset]) -> list[str]:
+        """Forget those that belong to no segment, but for one behind the last segment's base: a clean stop's. bases: of
+        the segments, ascending. Returns their paths: the files are to be removed."""
         of_segments = set(bases)
-        for offset in list(self._snapshots):
+        kept: list[Offset] = []
+        strays: list[Offset] = []
+        for offset in self._snapshots:
             clean_stop = offset == self._snapshots[-1] and bool(bases) and offset > bases[-1]
-            if offset not in of_segments and not clean_stop:
-                self.remove_snapshot(offset)
+            (kept if offset in of_segments or clean_stop else strays).append(offset)
+        self._snapshots[:] = kept
+        return [snapshot_path(self._folder, offset) for offset in strays]

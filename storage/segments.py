@@ -158,15 +158,13 @@ class LogSegments:
             self._bases.pop()
         segment.keep_open_in(None)
 
-    def drop_first(self, count: int) -> list[str]:
-        """Take the oldest segments out of the log, the oldest first: their files get another name, under which readers
-        and flushes that have them open go on. Returns the new paths. Raises OSError, and then those not renamed yet are
-        still part of the log."""
-        dropped = []
-        for _ in range(count):
-            dropped += self._segments[0].rename(DELETED_SUFFIX)
-            del self._segments[0], self._bases[0]
-        return dropped
+    def take_first(self, count: int) -> list[LogSegment]:
+        """Take the oldest segments out of the log and close them; their files stay."""
+        taken = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        for segment in taken:
+            segment.close()
+        return taken
 
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment) -> list[str]:
         """Put a cleaned segment, durable as `.cleaned`, in the place of those that it was made of. Returns the new

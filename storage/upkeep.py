@@ -162,8 +162,16 @@ class Upkeep:
     def _delete_old(self, folder: DataFolder, log: Log) -> None:
         """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
         rules."""
-        if log.topic_partition.topic != METADATA_TOPIC and log.delete_old_segments(folder.clock.wall_ms()):
-            self._owner.log_start_moved(log)
+        if log.topic_partition.topic == METADATA_TOPIC:
+            return
+
+        def done(failure: TidelogError | None) -> None:
+            if failure is None:
+                self._owner.log_start_moved(log)
+            else:
+                self._owner.trouble(failure)
+
+        folder.drop_expired(log, done)
 
 
 def _expire_producers(folder: DataFolder, log: Log) -> None:

@@ -110,7 +110,8 @@ class MetadataWorld:
                 boot_id=self.boots[node],
             )
             folders.append((folder, executor))
-        self.executors[node] = [executor for _, executor in folders]
+        quorum = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
+        self.executors[node] = [quorum, *(executor for _, executor in folders)]
         life.folders = [folder for folder, _ in folders]
         identity = identity_of(config, new_incarnation(self.rng), self.boots[node])
         side = life.node = MetadataNode(
@@ -118,6 +119,7 @@ class MetadataWorld:
             identity,
             folders,
             open_log(folders[0][0]),
+            quorum=quorum,
             files=self.disks[node],
             clock=clock,
             rng=random.Random(self.rng.random()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
 from dataclasses import replace
@@ -63,7 +64,7 @@ def test_a_log_in_another_folder_than_the_metadata_name_is_set_aside(second_has_
     shelf, topic = shelf_and_topic([first, second], state)
     found = shelf.find(topic, state)
     assert (found is not None) is second_has_one_too
-    home, log = found or shelf.make(topic, state) or (None, None)
+    home, log = found or asyncio.run(shelf.make(topic, state)) or (None, None)
     assert home is second
     assert log is second.logs[NAME]
     assert log is not old
@@ -90,7 +91,7 @@ def test_a_log_that_cannot_be_used_now_is_not_made_anew_while_others_count_on_it
     topic = replace(topic, configs={"durability": "page-cache"})
     disk.fail("open", "/only/t-0", error=errno.ENOSPC, times=1)
     assert shelf.find(topic, state) is None
-    assert shelf.make(topic, state) is None
+    assert asyncio.run(shelf.make(topic, state)) is None
     assert not [name for name in disk.list("/only") if name.endswith("-stray")]
     out = replace(state, isr=(), leader=NodeId(-1))
-    assert shelf.make(topic, out) is not None
+    assert asyncio.run(shelf.make(topic, out)) is not None

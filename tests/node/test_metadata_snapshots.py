@@ -192,7 +192,7 @@ def test_only_older_snapshots_are_removed() -> None:
     older, kept, newer = (SnapshotId(Offset(end), EPOCH) for end in (10, 20, 30))
     for each in (older, kept, newer):
         snapshots.write(each, b"")
-    snapshots.keep(kept)
+    snapshots.remove_older(kept)
     assert small.names() == [f"{end:020d}-{1:010d}.checkpoint" for end in (20, 30)]
 
 

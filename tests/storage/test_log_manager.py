@@ -16,7 +16,7 @@ from storage.log import Log
 from storage.log_manager import LogManager
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
-from tidelog.types import Durability, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import Durability, FolderId, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition
 
 PATHS = ("/one", "/two", "/three")
 CLUSTER = "u2n9nW-xE8Z4OMkj66OjEg"
@@ -54,7 +54,11 @@ class Node:
         self.steps.append("loaded")
 
     def make(self, partition: int) -> tuple[DataFolder, Log]:
-        return self.logs.make(name(partition), TOPIC_ID, SMALL, None)
+        return self.make_in(partition, None)
+
+    def make_in(self, partition: int, home: FolderId | None) -> tuple[DataFolder, Log]:
+        folder = self.logs.home_of(name(partition), home)
+        return folder, folder.create_log(name(partition), TOPIC_ID, SMALL)
 
 
 def a_cluster_of_logs(disk: FakeDisk, logs: int = 6) -> None:
@@ -86,10 +90,10 @@ def test_a_home_named_is_the_only_one() -> None:
     node = Node(FakeDisk())
     wanted = node.logs.folders[2]
     for partition in range(3):
-        assert node.logs.make(name(partition), TOPIC_ID, SMALL, wanted.folder_id)[0] is wanted
+        assert node.make_in(partition, wanted.folder_id)[0] is wanted
     wanted.give_up("its disk was pulled")
     with pytest.raises(KafkaStorageError, match="offline or gone"):
-        node.logs.make(name(3), TOPIC_ID, SMALL, wanted.folder_id)
+        node.make_in(3, wanted.folder_id)
 
 
 def test_folders_are_opened_and_loaded_side_by_side_and_progress_is_told() -> None:

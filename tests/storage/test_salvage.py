@@ -10,6 +10,7 @@ import pytest
 
 from storage.dump_events import BatchFound
 from storage.dump_folder import dump
+from storage.giving_up import give_up_lost
 from storage.log import Log
 from storage.os_files import OsFiles
 from tests.storage.workbench import SMALL, Bench, Deferred, batch
@@ -62,7 +63,7 @@ def files_of(folder: str) -> dict[str, bytes]:
 def given_up(bench: Bench) -> str | TidelogError:
     """The log goes on without what it lost. Returns where the copy lies, or why nothing was done."""
     told: list[tuple[Log, str | TidelogError]] = []
-    bench.folder.give_up_lost(bench.log, lambda log, outcome: told.append((log, outcome)))
+    give_up_lost(bench.folder, bench.log, lambda log, outcome: told.append((log, outcome)))
     ((bench.log, outcome),) = told
     return outcome
 
@@ -209,7 +210,7 @@ def test_the_owner_is_not_kept_waiting() -> None:
     executor = Deferred()
     bench = Bench(SMALL, executor=executor)
     told: list[Log] = []
-    bench.folder.give_up_lost(bench.log, lambda log, _outcome: told.append(log))
+    give_up_lost(bench.folder, bench.log, lambda log, _outcome: told.append(log))
     executor.waiting.pop()  # the process ends before it is done
     assert (told, bench.log.closed, bench.folder.logs) == ([], True, {})
     bench.folder.close_clean()
