@@ -119,6 +119,12 @@ class Nodes:
         node = self.processes[number].node
         return 0 if node is None or node.replicas is None else sum(1 for _ in node.replicas.partitions())
 
+    def in_sync(self) -> bool:
+        """Is every replica in sync, as the first node knows it?"""
+        node = self.processes[0].node
+        image = None if node is None else node.image
+        return image is not None and all(len(state.isr) == len(state.replicas) for state in image.partitions())
+
     def led(self, number: int) -> int:
         """How many partitions a node leads."""
         node = self.processes[number].node

@@ -70,9 +70,11 @@ async def _three_nodes(folder: Path, count: int) -> list[Figure]:
         async with Producer(nodes.bootstrap) as producer:
             await asyncio.gather(*(producer.send(NAME, b"x", partition=index) for index in range(count)))
         await admin.reassign({(NAME, index): (2, 0, 1) for index in range(count)})
-        await admin.elect_leaders()
-        await nodes.until(lambda: nodes.led(2) == count)
-        await asyncio.sleep(2)
+        while nodes.led(2) < count:
+            await nodes.until(nodes.in_sync)
+            await admin.elect_leaders()
+            await asyncio.sleep(0.5)
+        await nodes.until(nodes.in_sync)
 
         async def fail_over() -> None:
             await nodes.end(2)

@@ -347,7 +347,7 @@ def one_corrupt_replica(sim: Simulation) -> None:
     log = log_of(sim, rotten, p)
     assert log.segment_count > 2
     sim.machines[rotten].disk.flip_bit(log.segments[1].path, 100)
-    sim.run_until(lambda: log.closed, within=60, what="the rotten log is out of use")
+    sim.run_until(lambda: log.closed, within=75, what="the rotten log is out of use")  # it looks once a minute
     sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, rotten, other}, what="it is fetched anew and in sync")
     sim.kill(leader)
     sim.kill(other)
@@ -390,7 +390,7 @@ def rot_moves_a_batch(sim: Simulation) -> None:
     assert last.base_offset == 4
     sim.machines[rotten].disk.flip_bit(first.path, last.position + 7, 4)  # 20
     sim.restart(away)
-    sim.run_until(lambda: log.closed, within=60, what="the rotten log is out of use")
+    sim.run_until(lambda: log.closed, within=75, what="the rotten log is out of use")  # it looks once a minute
     sim.run_until(lambda: sim.isr(TOPIC, p) == {rotten, away, whole}, within=60, what="all are in sync again")
     assert len(sim.read_committed(TOPIC, p)) == 40
     sim.must_heal()

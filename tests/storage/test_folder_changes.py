@@ -1,0 +1,334 @@
+"""Logs that are deleted, set aside, made, or start elsewhere: what that costs, on which thread, what a crash leaves.
+
+Costs are counted in calls to the disk. The owner's thread is whatever runs while no work of an executor does.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from storage.config import LogConfig
+from storage.data_folder import DataFolder
+from storage.fake_disk import FakeDisk, SimulatedCrash
+from storage.folder_claims import FolderClaims
+from storage.log import Log
+from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped
+from tidelog.errors import KafkaStorageError, TidelogError
+from tidelog.records import iter_batches
+from tidelog.types import LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicPartition
+
+T = TypeVar("T")
+WAITS = ("sync", "sync_folder", "rename", "remove", "remove_folder", "make_folder")
+"""What may wait for a disk, or for its journal."""
+DAY = 24 * 3_600_000
+
+
+class Elsewhere(Deferred):
+    """A Deferred that knows whether work of its own runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_work = False
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        def run() -> T:
+            self.at_work = True
+            try:
+                return work()
+            finally:
+                self.at_work = False
+
+        super().submit(run, done)
+
+
+class Office:
+    """A data folder whose executor works when it is told to; calls to the disk are counted by who makes them."""
+
+    def __init__(self) -> None:
+        self.disk, self.clock = FakeDisk(), SetClock()
+        self.executor = Elsewhere()
+        self.folder = self.open()
+        self.owners: Counter[str] = Counter()
+        self.workers: Counter[str] = Counter()
+        self.failures: list[BaseException] = []
+        self.disk.on_call = self._count
+
+    def open(self) -> DataFolder:
+        folder = DataFolder.open(
+            "/data", files=self.disk, clock=self.clock, rng=random.Random(7), executor=self.executor
+        )
+        folder.on_flush_failure = self.failures.append
+        return folder
+
+    def _count(self, operation: str) -> None:
+        (self.workers if self.executor.at_work else self.owners)[operation] += 1
+
+    def fill(self, count: int, config: LogConfig = SMALL, batches: int = 1) -> list[Log]:
+        """So many logs with durable, committed records, and checkpoints that name them."""
+        logs = [self.folder.create_log(name(index), TOPIC_ID, config) for index in range(count)]
+        for log in logs:
+            for _ in range(batches):
+                log.append(batch(b"x" * 100), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+            log.flush()
+            log.advance_high_watermark(log.log_end_offset)
+        self.folder.write_checkpoints()
+        self.executor.run_all()
+        self.owners.clear()
+        self.workers.clear()
+        return logs
+
+    def waits_of_owner(self) -> dict[str, int]:
+        return {operation: count for operation, count in self.owners.items() if operation in WAITS}
+
+
+def name(index: int) -> TopicPartition:
+    return TopicPartition("orders", PartitionIndex(index))
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    office = Office()
+    yield office
+    office.disk.on_call = None
+
+
+# --- deletions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_of_many_partitions_is_deleted_with_a_few_syncs_none_of_them_by_the_owner(office: Office) -> None:
+    """Each of 1,500 logs cost 5 to 7 fsyncs, one after the other, while nobody else was served."""
+    office.fill(200)
+    for index in range(200):
+        office.folder.delete_log(name(index))
+    assert office.waits_of_owner() == {}
+    office.executor.run_all()
+    assert office.folder.changes.batches == 1
+    assert office.workers["sync"] + office.workers["sync_folder"] <= 10, "the marks, and each checkpoint and its name"
+    assert not any("orders" in each for each in office.disk.list("/data"))
+    assert office.waits_of_owner() == {}
+
+
+def test_what_is_deleted_while_a_batch_runs_goes_into_the_next(office: Office) -> None:
+    office.fill(30)
+    office.folder.delete_log(name(0))
+    office.executor.run_one()  # it is free: the first batch begins
+    for index in range(1, 30):
+        office.folder.delete_log(name(index))
+    office.executor.run_all()
+    assert office.folder.changes.batches == 2
+    assert not any("orders" in each for each in office.disk.list("/data"))
+
+
+def test_logs_are_set_aside_with_one_sync_of_their_names(office: Office) -> None:
+    office.fill(40)
+    for index in range(40):
+        office.folder.set_aside(name(index), "nobody knows it")
+    assert office.waits_of_owner() == {}
+    office.executor.run_all()
+    assert office.workers["sync_folder"] == 1
+    assert sum(each.endswith("-stray") for each in office.disk.list("/data")) == 40
+
+
+def test_a_name_that_is_used_again_at_once_finds_the_old_log_out_of_the_way(office: Office) -> None:
+    office.fill(1)
+    office.folder.delete_log(name(0))
+    ticket = office.folder.begin_log(name(0), TOPIC_ID, SMALL)
+    made: list[Log] = []
+    office.executor.submit(ticket.run, lambda result: made.append(office.folder.finish_log(ticket, result)))
+    office.executor.run_all()
+    assert made[0].log_end_offset == 0
+    assert not any(each.endswith(("-stray", "-delete")) for each in office.disk.list("/data"))
+    assert office.waits_of_owner() == {}
+
+
+def test_a_deletion_that_a_full_disk_refuses_is_tried_again(office: Office) -> None:
+    office.fill(3)
+    office.folder.delete_log(name(1))
+    office.disk.fail("open", "/data/recovery-point-offset-checkpoint.tmp", error=errno.ENOSPC)
+    office.executor.run_all()
+    assert "disk of /data is full" in str(office.failures)
+    assert office.disk.is_folder("/data/orders-1")
+    office.folder.remove_deleted_files()
+    office.executor.run_all()
+    assert not office.disk.is_folder("/data/orders-1")
+    assert office.folder.offline is None
+
+
+def test_after_an_error_of_the_disk_nothing_more_is_renamed(office: Office) -> None:
+    office.fill(2)
+    office.disk.fail("sync", "/data/held-offset-marks")
+    office.folder.delete_log(name(0))
+    office.executor.run_all()
+    assert office.folder.offline is not None
+    assert office.disk.is_folder("/data/orders-0")
+    with pytest.raises(KafkaStorageError):
+        office.folder.delete_log(name(1))
+
+
+@pytest.mark.parametrize("power_fails", [True, False])
+def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missed(power_fails: bool) -> None:
+    step, crashed = 0, True
+    while crashed:
+        office = Office()
+        kept, *_ = office.fill(4)
+        step, crashed = step + 1, False
+        for index in range(1, 4):
+            office.folder.delete_log(name(index))
+        office.disk.crash_at_call(office.disk.calls + step)
+        try:
+            office.executor.run_all()
+        except SimulatedCrash:
+            crashed = True
+        office.disk.crash(random.Random(step)) if power_fails else office.disk.kill()
+        office.executor = Elsewhere()
+        folder = office.open()
+        folder.load_logs(lambda _tp, _id: SMALL)
+        assert folder.damaged() == {}, f"step {step}"
+        assert values(folder.logs[kept.topic_partition]) == [b"x" * 100]
+        for index in range(1, 4):
+            if (log := folder.logs.get(name(index))) is not None:
+                assert values(log) == [b"x" * 100]
+
+
+# --- log starts -------------------------------------------------------------------------------------------------------
+
+
+def test_the_starts_of_many_logs_move_with_one_write_and_only_when_it_is_durable(office: Office) -> None:
+    logs = office.fill(50, batches=3)
+    for log in logs:
+        office.folder.move_log_start(log, Offset(2))
+    assert office.waits_of_owner() == {}
+    assert {log.log_start_offset for log in logs} == {0}
+    office.executor.run_all()
+    assert {log.log_start_offset for log in logs} == {2}
+    assert office.workers["sync"] + office.workers["sync_folder"] == 2
+    claims = FolderClaims(office.disk, "/data")
+    key = PartitionKey(TOPIC_ID, PartitionIndex(7))
+    assert claims.known(name(7), key, clean=False).log_start == 2
+
+
+def test_a_start_is_never_moved_above_the_high_watermark(office: Office) -> None:
+    (log,) = office.fill(1, batches=3)
+    office.folder.move_log_start(log, Offset(99))
+    office.executor.run_all()
+    assert log.log_start_offset == log.high_watermark == 3
+
+
+def test_a_cut_that_begins_meanwhile_wins_over_a_moving_start(office: Office) -> None:
+    """The start is claimed, the cut lowers the claim again: neither memory nor the file may say that the log starts
+    behind its end."""
+    (log,) = office.fill(1, batches=6)
+    office.folder.move_log_start(log, Offset(5))
+    office.executor.run_one()  # the executor is free: the claim is on its way
+    cut = log.begin_cut(Offset(3))
+    assert cut is not None
+    cut.run()
+    assert log.cut_ran(cut, None)
+    office.executor.run_all()
+    assert log.log_start_offset == 0
+    assert log.log_end_offset == 3
+    known = FolderClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
+    assert known.log_start == 0
+
+
+def test_a_checkpoint_that_is_written_meanwhile_does_not_take_a_start_back(office: Office) -> None:
+    (log,) = office.fill(1, batches=6)
+    office.folder.move_log_start(log, Offset(5))
+    office.executor.run_one()
+    office.folder.stirred(log)
+    office.folder.write_checkpoints()
+    office.executor.run_all()
+    known = FolderClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
+    assert known.log_start == log.log_start_offset == 5
+
+
+# --- retention --------------------------------------------------------------------------------------------------------
+
+ROLLING = replace(SMALL, segment_bytes=500, retention_bytes=1_000)
+
+
+def test_retention_waits_for_no_disk_on_the_owners_thread(office: Office) -> None:
+    logs = office.fill(10, ROLLING, batches=30)
+    told: list[TidelogError | None] = []
+    for log in logs:
+        office.folder.drop_expired(log, told.append)
+    assert office.waits_of_owner() == {}
+    office.executor.run_all()
+    assert office.waits_of_owner() == {}
+    assert told == [None] * 10
+    for log in logs:
+        assert 0 < log.log_start_offset == log.segments[0].base_offset
+        assert len(values(log)) == log.log_end_offset - log.log_start_offset
+    office.clock.now += 120_000
+    office.folder.remove_deleted_files()
+    office.executor.run_all()
+    assert not any(each.endswith(".deleted") for each in office.disk.list(logs[0].path))
+
+
+def test_where_all_has_expired_the_next_segment_is_durable_before_the_last_goes(office: Office) -> None:
+    (log,) = office.fill(1, replace(SMALL, retention_ms=1_000), batches=3)
+    office.clock.now += DAY
+    office.folder.drop_expired(log)
+    office.executor.run_all()
+    assert log.log_start_offset == log.log_end_offset == 3
+    office.disk.crash(random.Random(0))
+    office.executor = Elsewhere()
+    again = office.open().load_logs(lambda _tp, _id: SMALL)[name(0)]
+    assert (again.log_start_offset, again.log_end_offset, again.damage) == (3, 3, None)
+
+
+def test_a_crash_at_any_step_of_retention_loses_nothing_above_the_start() -> None:
+    step, crashed = 0, True
+    while crashed:
+        office = Office()
+        (log,) = office.fill(1, ROLLING, batches=12)
+        end, step, crashed = log.log_end_offset, step + 1, False
+        office.disk.crash_at_call(office.disk.calls + step)
+        try:
+            office.folder.drop_expired(log)
+            office.executor.run_all()
+        except SimulatedCrash:
+            crashed = True
+        office.disk.crash(random.Random(step))
+        office.executor = Elsewhere()
+        again = office.open().load_logs(lambda _tp, _id: ROLLING)[name(0)]
+        assert again.damage is None, f"step {step}: {again.damage}"
+        assert again.log_end_offset == end
+        assert len(values(again)) == end - again.log_start_offset
+
+
+def test_a_log_that_is_emptied_meanwhile_keeps_its_new_files(office: Office) -> None:
+    """Old segments are out of the log and their files not renamed yet when the log is emptied, and begins anew at the
+    base of one of them: the renaming must not take the new file."""
+    (log,) = office.fill(1, ROLLING, batches=30)
+    office.folder.drop_expired(log)
+    while log.front.leaving is None:
+        office.executor.run_one()
+    cut = log.begin_cut(Offset(0), anew=True)
+    ended = False
+    while cut is not None and not ended:
+        cut.run()
+        ended = log.cut_ran(cut, None)
+    log.append(stamped(0, b"new"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
+    office.executor.run_all()
+    assert office.disk.size(log.segments[0].path)
+    assert values(log) == [b"new"]
+    assert office.folder.offline is None
+
+
+def values(log: Log) -> list[bytes]:
+    """Every record from the log's start on."""
+    found: list[bytes] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 20, up_to=log.log_end_offset)
+        found += [record.value or b"" for each in iter_batches(read.records) for record in each.records()]
+        offset = read.next_offset
+    return found
