@@ -25,10 +25,11 @@ POLL_S = 0.01
 
 
 class Callbacks:
-    """The callbacks of the loop while it is watched: the longest one in seconds, and what it was."""
+    """The callbacks of the loop while it is watched: the longest one in seconds, by the clock and in processor time of
+    the loop's thread, and what it was. The clock also counts waits for other programs and the interpreter's lock."""
 
     def __init__(self) -> None:
-        self.longest_s = 0.0
+        self.longest_s = self.busiest_s = 0.0
         self.which = ""
 
     @contextlib.contextmanager
@@ -37,9 +38,10 @@ class Callbacks:
         run = asyncio.Handle._run
 
         def timed(handle: asyncio.Handle) -> None:
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.thread_time()
             run(handle)
             took = time.perf_counter() - began
+            self.busiest_s = max(self.busiest_s, time.thread_time() - used)
             if took > self.longest_s:
                 self.longest_s, self.which = took, repr(handle)
 

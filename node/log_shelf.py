@@ -12,6 +12,7 @@ Left to others: what a partition does with its log (partition.py), where logs li
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from node.work import run_in
 from replication.image import ClusterImage, PartitionState, TopicState
@@ -37,6 +38,7 @@ class LogShelf:
         self._found: dict[TopicPartition, list[tuple[DataFolder, Log]]] = {}
         self._unusable: set[PartitionKey] = set()
         self._said: dict[TopicPartition, str] = {}
+        self._last_config: tuple[Mapping[str, str], LogConfig] = {}, defaults
 
     def take_stock(self, image: ClusterImage) -> None:
         """Which of the logs that recovery found does the metadata know here? The others are set aside."""
@@ -74,12 +76,20 @@ class LogShelf:
             return None
         folder, log = fits[0]
         try:
-            config = LogConfig.from_topic(topic.configs, self._defaults)
+            config = self._config_of(topic)
             return folder, self._logs.use(folder, log, topic.topic_id, config)
         except TidelogError as error:
             _log.error("%s cannot be used until the node is started again: %s", name, error.message)
             self._unusable.add(state.key)
             return None
+
+    def _config_of(self, topic: TopicState) -> LogConfig:
+        """The settings of its logs; read once for all partitions of a topic. Raises InvalidConfig."""
+        last, config = self._last_config
+        if last is not topic.configs:
+            config = LogConfig.from_topic(topic.configs, self._defaults)
+            self._last_config = topic.configs, config
+        return config
 
     def why_unfit(self, folder: DataFolder, log: Log, state: PartitionState) -> str | None:
         """Why the replica must not go on with this log, if there is a reason."""
@@ -90,7 +100,7 @@ class LogShelf:
     def reconfigure(self, topic: TopicState, log: Log) -> None:
         """Let new settings of the topic hold for its log from now on."""
         try:
-            log.reconfigure(LogConfig.from_topic(topic.configs, self._defaults))
+            log.reconfigure(self._config_of(topic))
         except TidelogError as error:
             _log.error("%s keeps its settings: %s", log.topic_partition, error.message)
 
@@ -107,7 +117,7 @@ class LogShelf:
         self._unusable.discard(state.key)
         wanted = state.folder_of(self._me)
         try:
-            config = LogConfig.from_topic(topic.configs, self._defaults)
+            config = self._config_of(topic)
             made = await self._make(name, topic.topic_id, config, None if wanted == UNKNOWN_FOLDER else wanted)
         except TidelogError as error:
             self._say(name, error.message)

@@ -1,7 +1,7 @@
 """Logs of one data folder that are deleted, set aside, or start elsewhere: many at a time, on the folder's executor.
 
     one batch    claims of all its logs fall, durably: one sync of the marks, one write of each checkpoint that changes
-                 then the folders get their new names; one sync of those set aside
+                 then the folders get their new names; one sync of all, before any file in them goes
                  then each log that starts elsewhere is told, on the owner's thread
 
 What comes while a batch runs goes into the next one, so that 1,000 deletions of one image cost a few batches and not
@@ -11,7 +11,8 @@ Kept true:
   1. A log's folder gets another name only when no file claims anything about it any more.
   2. A log starts at a higher offset, in memory, only when that is durable; a cut that begins meanwhile wins.
   3. What a full disk refused is tried again with `retry`; any other error takes the data folder offline.
-  4. Work that is given to the executor after `hand_over` finds all folders renamed that were deleted before.
+  4. A log that is being deleted is whole or gone after a crash: its files go only when its new name is durable.
+  5. Work that is given to the executor after `hand_over` finds all folders renamed that were deleted before.
 Left to others: which logs (node/), removing files of a deleted log (data_folder.py), what claims are
 (folder_claims.py).
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from storage.executor import Executor
 from storage.files import Files, is_full
@@ -27,6 +29,9 @@ from storage.folder_claims import FolderClaims
 from storage.log import Log
 from tidelog.errors import TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition
+
+RETIRED_AT_ONCE: Final = 250
+"""Logs in one batch: each has a mark, which the owner's thread writes into the page cache."""
 
 Started = Callable[[TidelogError | None], None]
 """Told that the log starts there, or why not."""
@@ -116,13 +121,18 @@ class FolderChanges:
 
     def _free(self, _: object) -> None:
         self._waits = False
-        self.hand_over()
+        if not self._next.is_empty:
+            self._hand_over_some()
 
     def hand_over(self) -> None:
-        """Give what waits to the executor now."""
+        """Give all that waits to the executor now."""
+        while not self._next.is_empty:
+            self._hand_over_some()
+
+    def _hand_over_some(self) -> None:
         batch, self._next = self._next, _Batch()
-        if batch.is_empty:
-            return
+        self._next.retired = batch.retired[RETIRED_AT_ONCE:]
+        del batch.retired[RETIRED_AT_ONCE:]
         try:
             self._ensure_online()
             write = self._prepare(batch)
@@ -163,7 +173,7 @@ class FolderChanges:
         for each in batch.retired:
             if self._files.is_folder(each.path):  # else renamed by an attempt before
                 self._files.rename(each.path, each.new_path)
-        if any(each.aside for each in batch.retired):
+        if batch.retired:
             self._files.sync_folder(self._path)
 
     def _done(self, batch: _Batch, result: BaseException | None) -> None:

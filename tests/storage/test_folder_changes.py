@@ -54,10 +54,10 @@ class Office:
     def __init__(self) -> None:
         self.disk, self.clock = FakeDisk(), SetClock()
         self.executor = Elsewhere()
+        self.failures: list[BaseException] = []
         self.folder = self.open()
         self.owners: Counter[str] = Counter()
         self.workers: Counter[str] = Counter()
-        self.failures: list[BaseException] = []
         self.disk.on_call = self._count
 
     def open(self) -> DataFolder:
