@@ -1,0 +1,27 @@
+"""The metadata quorum writes on an executor of its own: whatever keeps a data folder's writer busy, it goes on."""
+
+from __future__ import annotations
+
+from tests.sim.executor import DiskPace, SimExecutor
+from tests.sim.world import Simulation
+
+
+def test_metadata_is_committed_while_the_writer_of_the_folder_is_blocked() -> None:
+    """Checkpoints and files of deleted topics kept the only writer of the first folder, and every election waited."""
+    with Simulation(1, voters=1) as sim:
+        sim.start(nodes=1)
+        node = sim.machines[0].node
+        assert node is not None
+        writer = node._logs.folders[0].executor
+        assert isinstance(writer, SimExecutor)
+        writer._pace = DiskPace(stalled=True)
+        done: list[object] = []
+        writer.submit(lambda: None, done.append)
+        client = sim.client()
+        client.start(client.create_topic("late", 1, 1, {}), "creates late")
+        sim.run_until(
+            lambda: node.image is not None and node.image.topic("late") is not None,
+            within=5,
+            what="the new topic is committed",
+        )
+        assert done == [], "what was given to the writer before is not done yet"
