@@ -79,9 +79,8 @@ class MetadataNode:
         log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are
         fsynced. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
-        self._config, self._identity, self._folders = config, identity, tuple(folders)
-        self._clock, self._rng, self._transport = clock, rng, transport
-        self._home, self._executor = self._folders[0][0], quorum
+        self._config, self._identity, self._folders, self._home = config, identity, tuple(folders), folders[0][0]
+        self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
         node_id, times = identity.node_id, config.replication
         settings = TopicSettings(config.log_defaults)
         self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)

@@ -56,8 +56,8 @@ class NodeMetrics:
         )
         self._disk_seconds = Histogram(
             "tidelog_folder_work_seconds",
-            "Time of one piece of work on a data folder's writer; with ' sync' behind its name: of one fsync of a log; with "
-            "' quorum': of one of the metadata log",
+            "Time of one piece of work on a data folder's writer; with ' sync' behind its name: of one fsync of a log; "
+            "with ' quorum': of one of the metadata log",
             ("folder",),
             buckets=_SECONDS,
             registry=self.registry,
