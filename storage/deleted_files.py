@@ -15,8 +15,8 @@ from tidelog.types import Millis
 
 
 class Leaving:
-    """Files of segments that are out of their log: they get the names of deleted files, oldest segment first, and the
-    snapshots go that belonged to them. Any thread; what has run does not run again, so a cut, which may need the names,
+    """Files of segments that are out of their log: the snapshots go that belonged to them, then they get the names of
+    deleted files, oldest segment first. Any thread; what has run does not run again, so a cut, which may need the names,
     runs it first."""
 
     __slots__ = ("_before", "_done", "_files", "_lock", "_paths", "_snapshots", "_suffix", "deleted")
@@ -38,11 +38,11 @@ class Leaving:
             if self._done:
                 return
             self._before()
+            remove_files(self._files, self._snapshots)
             for path in self._paths:
                 if self._files.size(path) is not None:
                     self._files.rename(path, path + self._suffix)
                     self.deleted.append(path + self._suffix)
-            remove_files(self._files, self._snapshots)
             self._done = True
 
 

@@ -126,7 +126,7 @@ def epochs_come_behind_bytes(patch: Patch) -> None:
 
 def retention_syncs_no_snapshot(patch: Patch) -> None:
     """What is known of producers whose batches go may be lost."""
-    patch.setattr(ProducerStateManager, "keep", nothing)
+    patch.setattr(ProducerStateManager, "keeping", lambda *_: nothing)
 
 
 def a_log_start_is_not_written(patch: Patch) -> None:
