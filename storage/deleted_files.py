@@ -16,7 +16,7 @@ from tidelog.types import Millis
 
 class Leaving:
     """Files of segments that are out of their log: the snapshots go that belonged to them, then they get the names of
-    deleted files, oldest segment first. Any thread; what has run does not run again, so a cut, which may need the names,
+    deleted files, oldest segment first. Any thread; what has run does not run again: a cut, which may need the names,
     runs it first."""
 
     __slots__ = ("_before", "_done", "_files", "_lock", "_paths", "_snapshots", "_suffix", "deleted")
