@@ -238,7 +238,7 @@ MUTANTS: Final = (
         "found",
         stories.stopped_while_connecting,
         "the node has stopped",
-        3,
+        4,
     ),
     Mutant(
         followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS
