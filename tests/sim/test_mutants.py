@@ -35,7 +35,7 @@ def test_there_are_enough_planted_bugs() -> None:
 
 def plants() -> set[Plant]:
     """Every planted bug that is written down, registered or not."""
-    names = {module.name for module in iter_modules(mutants.__path__)} - {"__main__", "mutant"}
+    names = {module.name for module in iter_modules(mutants.__path__)} - {"__main__", "examined", "mutant"}
     modules = [import_module(f"tests.sim.mutants.{name}") for name in names]
     return {
         each
