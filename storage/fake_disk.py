@@ -1,7 +1,8 @@
 """A disk in memory that behaves like the worst one allowed: for tests, and for whole clusters in one process.
 
 Kept true:
-  1. What was synced survives a crash: bytes by `File.sync`, names by `Files.sync_folder`.
+  1. What was synced survives a crash: bytes by `File.sync`, as far as they were written when it was called; names by
+     `Files.sync_folder`.
   2. What was not may survive or not, as the random generator says: nothing of it, all of it, the first writes with the
      last one torn at any byte, or any of its blocks. Names likewise, in the order in which they were given.
   3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
@@ -103,8 +104,9 @@ class FakeFile:
     def sync(self) -> None:
         assert self._users > 0, f"{self._path} is closed"
         inode = self._inode
+        begun_with = inode.changes
         self._disk.touch("sync", self._path, self._life, inode)
-        inode.sync()
+        inode.sync(begun_with)
         self._disk.syncs += 1
 
     def share(self) -> File:
@@ -177,6 +179,8 @@ class FakeDisk:
         self._faults: list[Fault] = []
         self.on_call: Callable[[str], None] | None = None
         """Told the operation before each call that `calls` counts: to look at the disk as it is then (`twin`)."""
+        self.on_step: Callable[[str, str], None] | None = None
+        """Told operation and path before each call that `calls` counts is done: others may use the disk meanwhile."""
         self.on_wait: Callable[[int], None] | None = None
         """Told how many milliseconds a slow call takes, before it is done."""
         self.is_cold: Callable[[str], bool] | None = None
@@ -292,6 +296,8 @@ class FakeDisk:
             raise OSError(errno.EBADF, f"the machine was restarted since {path} was opened")
         if self.on_call is not None:
             self.on_call(operation)
+        if self.on_step is not None:
+            self.on_step(operation, path)
         self.calls += 1
         if self.calls == self._crash_at:
             raise SimulatedCrash(f"in {operation} of {path}")
@@ -302,7 +308,7 @@ class FakeDisk:
                 if not fault.error:
                     continue
                 if inode is not None:
-                    inode.pending = [change for change in inode.pending if change[1] is None]
+                    inode.lose_writes()
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
     def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:

@@ -72,15 +72,17 @@ class Image:
 class Inode:
     """One file: what readers see, what the disk has, and the changes between the two, in order.
 
-    A change is (position, bytes) for a write and (size, None) for a cut or a lengthening.
+    A change is (position, bytes) for a write and (size, None) for a cut or a lengthening. settled: how many changes are
+    not pending any more.
     """
 
-    __slots__ = ("allocated", "durable", "links", "mapped", "pending", "seen")
+    __slots__ = ("allocated", "durable", "links", "mapped", "pending", "seen", "settled")
 
     def __init__(self) -> None:
         self.seen = Image()
         self.durable = Image()
         self.pending: list[tuple[int, bytes | None]] = []
+        self.settled = 0
         self.allocated = 0
         self.mapped = 0
         self.links = 0
@@ -104,10 +106,24 @@ class Inode:
         else:
             self.durable.write(position, data)
 
-    def sync(self) -> None:
-        for change in self.pending:
+    @property
+    def changes(self) -> int:
+        """How many there have been."""
+        return self.settled + len(self.pending)
+
+    def sync(self, changes: int) -> None:
+        """Make the first so many changes durable, of all that there have been: those from before the sync began."""
+        count = max(0, changes - self.settled)
+        for change in self.pending[:count]:
             self.apply(change)
-        self.pending.clear()
+        del self.pending[:count]
+        self.settled += count
+
+    def lose_writes(self) -> None:
+        """A sync has failed: what it was to save never gets durable, but for the size."""
+        kept = [change for change in self.pending if change[1] is None]
+        self.settled += len(self.pending) - len(kept)
+        self.pending = kept
 
     def twin(self, memo: Memo) -> Inode:
         """The same file in another tree, not mapped. memo: the twins made already, by the identity of the original."""
@@ -122,6 +138,7 @@ class Inode:
     def crash(self, rng: random.Random) -> None:
         """Come back with what the disk has, and with some of what it did not have to keep."""
         pending, self.pending = self.pending, []
+        self.settled += len(pending)
         if pending:
             fate = rng.randrange(4)
             if fate == 1:

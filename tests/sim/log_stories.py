@@ -80,7 +80,7 @@ def cut_of_messages_without_epochs(sim: Simulation) -> None:
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
     sim.run_until(lambda: end(sim, follower, p) == 5, what="the follower is cut")
-    sim.stall_disk(follower)
+    sim.hang_files(follower, ".log", "sync")
     client = sim.client(nodes=(new, follower))
     for number in range(30):
         sim.produce(TOPIC, f"c{number}".encode(), acks="1", partition=p, client=client)
@@ -103,7 +103,7 @@ def messages_without_their_epoch(sim: Simulation) -> None:
     write(sim, p, "only the old leader has ", 20, acks="1")
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p), what="another leads")
-    sim.stall_disk(last)
+    sim.hang_files(last, ".log", "sync")
     write(sim, p, "c", 3, acks="1", asking=(new, last))
     sim.run_until(lambda: end(sim, last, p) == 8, what="the last one has written the new records")
     sim.kill(new)

@@ -7,7 +7,8 @@ Kept true:
   3. The same seed gives the same run: tasks and futures hash by their number, not by their address, so that the sets
      inside asyncio (task groups, `asyncio.wait`) are walked in the same order each time.
   4. Nothing that belongs to a dead process runs; what belongs to a paused one waits (process.py).
-  5. A callback takes no time, but for one of a slow process: its next one waits until then, in its turn.
+  5. A callback takes no time, but for one of a slow process and what it `owes_us` for calls of the disk: its next one
+     waits until then, in its turn. Small debts are paid together.
 
 A goal that cannot be reached because nothing is scheduled is a `Deadlock`; callbacks that go on for ever at one instant
 are a `Runaway`. What reaches the exception handler is a defect and ends the run.
@@ -25,7 +26,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from tests.sim.process import CURRENT, Process, ProcessState
+from tests.sim.process import CURRENT, PAID_FROM_US, Process, ProcessState
 
 if TYPE_CHECKING:
     from asyncio.base_events import (
@@ -38,6 +39,7 @@ T = TypeVar("T")
 
 CALLBACKS_PER_INSTANT_MAX = 200_000  # a busy cluster needs some thousands; a loop of `sleep(0)` passes any limit
 MICROS = 1_000_000
+NEVER_US = 1 << 62
 
 
 class SimulationError(AssertionError):
@@ -227,9 +229,8 @@ class SimLoop(LoopInterface):
         except BaseException as failed:  # noqa: BLE001 - as asyncio's own handles do
             told = f"{callback!r} failed"
             self.call_exception_handler({"message": told, "exception": failed, "handle": handle})
-        if owner is not None and owner.stirred and self.after_callback is not None:
-            owner.stirred = False
-            self.after_callback(owner)
+        if owner is not None and owner.stirred:
+            self._look_after(owner)
         if self._defects:
             raise Defect("\n".join(self._defects))
         return True
@@ -254,20 +255,52 @@ class SimLoop(LoopInterface):
         )
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on: what came due meanwhile becomes ready now, in its order."""
-        if process.step_us:
+        """Let a paused process go on: what came due meanwhile becomes ready in its order, now or in its turn."""
+        if process.step_us or self.now_us < process.busy_until_us:
             process.state = ProcessState.SLOW
             self._call_its_turn(process)
             return
         process.state = ProcessState.RUNNING
-        self._ready.extend(process.held)
+        self._ready.extendleft(reversed(process.held))
         process.held.clear()
+
+    def _look_after(self, process: Process) -> None:
+        """A callback has moved something, or has taken its time."""
+        if process.owes_us >= PAID_FROM_US:
+            self._pay(process)
+        if self.after_callback is not None:
+            process.stirred = False
+            self.after_callback(process)
+
+    def _pay(self, process: Process) -> None:
+        """What its loop has done takes its time now."""
+        process.busy_until_us = max(self.now_us, process.busy_until_us) + process.owes_us
+        process.owes_us = 0
+        if process.state is ProcessState.RUNNING:
+            process.state = ProcessState.SLOW
+        if process.state is ProcessState.SLOW:
+            self._call_its_turn(process)
+
+    def freeze(self, process: Process) -> None:
+        """Its loop is in a call of the disk that does not end before `thaw`."""
+        process.busy_until_us = NEVER_US
+        if process.state is ProcessState.RUNNING:
+            process.state = ProcessState.SLOW
+
+    def thaw(self, process: Process) -> None:
+        """The call ends; nothing happens where there is none."""
+        if process.busy_until_us >= NEVER_US:
+            process.busy_until_us = self.now_us
+            if process.state is ProcessState.SLOW:
+                self._call_its_turn(process)
 
     def slow(self, process: Process, step_us: int) -> None:
         """From now on a callback of a process takes up to twice so long, drawn for each; 0: none takes any time, and
         what has waited for its turn becomes ready now."""
         process.step_us = step_us
         if process.state is ProcessState.SLOW and not step_us:
+            if process.busy_until_us < NEVER_US:
+                process.busy_until_us = self.now_us
             self.resume(process)
         elif process.state is ProcessState.RUNNING and step_us:
             process.state = ProcessState.SLOW
@@ -285,13 +318,17 @@ class SimLoop(LoopInterface):
             held.popleft()
         if not held:
             return None
+        if not process.step_us:  # it was busy for a while, and is as fast as ever
+            self.resume(process)
+            return None
         process.busy_until_us = self.now_us + 1 + int(self._rng.random() * 2 * process.step_us)
         self._call_its_turn(process)
         due: SimHandle = held.popleft()
         return due
 
     def _call_its_turn(self, process: Process) -> None:
-        self.call_at_us(process.busy_until_us, _turn, context=process.context())
+        if process.busy_until_us < NEVER_US:
+            self.call_at_us(process.busy_until_us, _turn, context=process.context())
 
     def run_until(self, reached: Callable[[], bool], *, within: float, what: str | Callable[[], str] = "") -> None:
         """Run until `reached()`; asked after every callback. `within` is in seconds of virtual time."""

@@ -20,7 +20,7 @@ from storage.fake_disk import FakeDisk
 from storage.folder_identity import CLEAN_SHUTDOWN
 from storage.log import Log
 from storage.upkeep_config import UpkeepConfig
-from tests.sim import views
+from tests.sim import executor, on_the_loop, views
 from tests.sim.checkers import ReplicaView
 from tests.sim.clock import SimClock
 from tests.sim.durability import Safety
@@ -28,7 +28,7 @@ from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.ledger import Violation
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
-from tests.sim.process import Process, ProcessState
+from tests.sim.process import CURRENT, Process, ProcessState
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, Endpoint, NodeId, PartitionKey
 
@@ -78,7 +78,7 @@ class Machine:
     ) -> None:
         self.node_id = node_id
         self.name = machine_name(node_id)
-        self.disk = FakeDisk()
+        self.disk = self._new_disk()
         self.pace = DiskPace()
         self.clock = SimClock(loop, rate=rng.uniform(0.99, 1.01), wall_offset_ms=rng.randint(-300, 300))
         self.process: Process | None = None
@@ -90,10 +90,11 @@ class Machine:
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._memory = memory
         self._cold_share = memory.choice(COLD_SHARES)
-        self.disk.is_cold = self._is_cold
+        self._disk_rng = random.Random(rng.getrandbits(64))
         self._boot_id = rng.randbytes(16)
         self._executors: list[SimExecutor] = []
         self._syncers: list[SimExecutor] = []
+        self._past: list[SimExecutor] = []  # of lives that are over: what they were doing goes no further
         self._seen: dict[object, views.Position] = {}
         self._safety = Safety(self.disk)
         self._graveyard: list[list[SimTask[Any]]] = []  # keeps a dead life's tasks from being closed by chance
@@ -138,6 +139,7 @@ class Machine:
         self.was_full = self.disk.capacity is not None
         process = self.process = Process(self.name, self.life)
         self._network.machines_off.discard(self.name)
+        self._past += self._executors
         self._executors, self._syncers = [], []
         self._seen = {}
         self._safety = Safety(self.disk)
@@ -199,11 +201,11 @@ class Machine:
         """An executor of this life, as node/node.py asks for one."""
         process = self.process
         assert process is not None
-        executor = SimExecutor(self._loop, self._rng, process, self.pace, workers)
-        self._executors.append(executor)
+        made = SimExecutor(self._loop, self._rng, process, self.pace, workers)
+        self._executors.append(made)
         if name.endswith(" sync"):
-            self._syncers.append(executor)
-        return executor
+            self._syncers.append(made)
+        return made
 
     def die(self, *, power_lost: bool, forget_all: bool = False) -> None:
         """The process is gone between two callbacks; with `power_lost`, the machine too."""
@@ -226,8 +228,41 @@ class Machine:
     def empty(self) -> None:
         """Another volume, with nothing on it."""
         assert not self.up, f"{self.name} runs"
-        self.disk = FakeDisk()
-        self.disk.is_cold = self._is_cold
+        self.disk = self._new_disk()
+
+    def _new_disk(self) -> FakeDisk:
+        disk = FakeDisk()
+        disk.is_cold = self._is_cold
+        disk.on_step = self._calls_disk
+        return disk
+
+    def _calls_disk(self, operation: str, path: str) -> None:
+        """The disk is about to do something: for work beside the loop, for the loop, or for whoever looks at it."""
+        job = executor.running
+        if job is not None:
+            job.executor.calls(job, operation, path)
+        elif CURRENT.get() is self.process and self.process is not None:
+            self._loop_calls_disk(self.process, operation, path)
+
+    def _loop_calls_disk(self, process: Process, operation: str, path: str) -> None:
+        cost = on_the_loop.COSTS_US.get(operation)
+        if cost is not None:
+            least, most = cost
+            process.owe(int((least + self._disk_rng.random() * (most - least)) * self.pace.slow_by))
+            if operation in on_the_loop.WATCHED:
+                callers = on_the_loop.forbidden(operation)
+                if callers is not None:
+                    told = f"{self.life_name}: a {operation} of {path} on the event loop, by {callers}"
+                    self._loop.call_exception_handler({"message": told})
+            if self.pace.hangs(operation, path) and (not self.pace.stalled or operation in executor.SYNCS):
+                self._note(f"{self.life_name} hangs in a {operation} of {path}, on its event loop")
+                self._loop.freeze(process)
+
+    def put_away(self) -> None:
+        """The world is over: what is under way beside the loops is put away."""
+        self.disk.on_step = None
+        for one in self._past + self._executors:
+            one.abandon()
 
     @property
     def has_offline_folder(self) -> bool:
@@ -247,13 +282,16 @@ class Machine:
 
     def hang_syncs(self) -> None:
         """The fsyncs of logs that are under way hang, those begun later do not."""
-        for executor in self._syncers:
-            executor.hang()
+        for syncer in self._syncers:
+            syncer.hang()
 
     def release(self) -> None:
         self.pace.stalled = False
-        for executor in self._executors:
-            executor.resume()
+        self.pace.hanging.clear()
+        for each in self._executors:
+            each.resume()
+        if self.process is not None:
+            self._loop.thaw(self.process)
 
     # --- what checkers and stories see ---
 

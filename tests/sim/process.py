@@ -4,8 +4,8 @@ All nodes and clients of a world share one event loop. What keeps them apart is 
 timer inherits the process in whose context it was made, so the loop knows the owner of each callback.
 
 Kept true: once a process is killed, no callback of it runs ever again, no `finally` either; while it is paused its
-callbacks wait in their order; while it is slow too, each for as long as those before it take. Left to others: what a
-crash does to its disk and connections (world.py, network.py).
+callbacks wait in their order; while it is slow or busy too, each for as long as those before it take.
+Left to others: what a crash does to its disk and connections (world.py, network.py).
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+PAID_FROM_US: Final = 500
+"""A process that owes less time goes on at once."""
 
 
 class ProcessState(Enum):
@@ -39,6 +43,7 @@ class Process:
         "life",
         "name",
         "on_death",
+        "owes_us",
         "state",
         "step_us",
         "stirred",
@@ -53,7 +58,8 @@ class Process:
         self.stirred = False  # something that checkers watch was written since they looked last
         self.held: deque[Any] = deque()  # handles that came due while it was paused or busy, in order
         self.step_us = 0  # what one callback takes while it is slow, on average
-        self.busy_until_us = 0  # with its last callback, while it is slow
+        self.busy_until_us = 0  # with its last callback
+        self.owes_us = 0  # what its loop has done since and has not been paid for with time
         self.on_death: list[Callable[[], None]] = []
         self._context = contextvars.Context()
         self._context.run(CURRENT.set, self)
@@ -68,6 +74,12 @@ class Process:
     @property
     def alive(self) -> bool:
         return self.state is not ProcessState.DEAD
+
+    def owe(self, us: int) -> None:
+        """Its loop has done something that takes so long: what comes next waits, once that adds up to something."""
+        self.owes_us += us
+        if self.owes_us >= PAID_FROM_US:
+            self.stirred = True
 
     def context(self) -> contextvars.Context:
         """A fresh context owned by this process, for one callback or task."""

@@ -343,7 +343,7 @@ def forgotten_vote(sim: Simulation) -> None:
     news = sim.hold("Quorum.FetchMetadata", source=candidate, target=voter, part="answer")
     begins = sim.hold("Quorum.BeginQuorumEpoch", source=candidate, target=voter)
     sim.kill(old)
-    sim.run_until(lambda: _leads(sim, candidate), within=5, what="the candidate is elected")
+    sim.run_until(lambda: _leads(sim, candidate), within=10, what="the candidate is elected")
     sim.pause(candidate)
     sim.power_off(voter, forget_all=True)
     sim.restart(voter)

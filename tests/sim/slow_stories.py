@@ -76,7 +76,7 @@ def slow_leader_is_fenced(sim: Simulation) -> None:
     new = next(node for node in others if leads(sim, node, p))
     assert epoch(sim, slow, p) < epoch(sim, new, p), "the slow one has heard of it"
     before = committed(sim, p)
-    sim.run_until(lambda: committed(sim, p) > before + 20, what="the others go on")
+    sim.run_until(lambda: committed(sim, p) > before + 20, within=90, what="the others go on")
     sim.slow_process(slow, 0)
     sim.run_until(lambda: slow in sim.isr(TOPIC, p), what="the old leader is back")
     stop()

@@ -24,8 +24,15 @@ TOPIC = "orders"
 def write(
     sim: Simulation, partition: int, prefix: str, count: int, acks: str = "all", asking: tuple[int, ...] | None = None
 ) -> None:
-    """So many records, one after the other, each acknowledged. asking: the nodes asked who leads (None: any)."""
+    """So many records, one after the other, each acknowledged. asking: the nodes asked who leads (None: any), once all
+    of them have heard it."""
     client = sim.client(asking)
+    if asking is not None:
+        newest = max(epoch(sim, node, partition) for node in asking)
+        sim.run_until(
+            lambda: all(epoch(sim, node, partition) >= newest for node in asking),
+            what="all that are asked know who leads",
+        )
     for number in range(count):
         sim.produce(TOPIC, f"{prefix}{number}".encode(), acks=acks, partition=partition, client=client).wait()
 

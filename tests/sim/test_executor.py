@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import random
+from contextlib import suppress
 from functools import partial
 
-from tests.sim.executor import DiskPace, SimExecutor
+from storage.fake_disk import FakeDisk
+from storage.files import write_file
+from tests.sim import executor
+from tests.sim.executor import DiskPace, JobLock, SimExecutor
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process, ProcessState
 
@@ -40,19 +45,137 @@ def test_a_failure_is_reported_as_a_value() -> None:
     assert isinstance(reported[0], ZeroDivisionError)
 
 
-def test_a_crash_may_fall_between_work_and_report() -> None:
-    outcomes = set()
+class Steps:
+    """A disk of which the work of a process calls as a simulated machine has it do."""
+
+    def __init__(self, seed: int, workers: int = 1) -> None:
+        self.loop, self.process, self.pace = SimLoop(random.Random(seed)), Process("node-1"), DiskPace()
+        self.executor = SimExecutor(self.loop, random.Random(seed), self.process, self.pace, workers)
+        self.disk = FakeDisk()
+        self.disk.on_step = self._call
+        self.disk.make_folder("/data")
+        self.reported: list[object] = []
+
+    @staticmethod
+    def _call(operation: str, path: str) -> None:
+        if executor.running is not None:
+            executor.running.executor.calls(executor.running, operation, path)
+
+    def write(self, path: str, text: bytes = b"new") -> None:
+        """As many calls as a file has that is written anew."""
+        self.executor.submit(lambda: write_file(self.disk, path, text), self.reported.append)
+
+    def content(self, path: str) -> bytes | None:
+        with suppress(FileNotFoundError):
+            return bytes(self.disk._file(path).seen.data)
+        return None
+
+
+def test_a_crash_may_fall_between_any_two_calls_of_the_disk() -> None:
+    found = set()
+    for seed in range(200):
+        steps = Steps(seed)
+        steps.write("/data/file")
+        steps.loop.run_for(random.Random(seed).random() ** 3 * 0.01)
+        steps.process.state = ProcessState.DEAD
+        steps.loop.run_for(1)
+        names = tuple(steps.disk.list("/data"))
+        found.add((names, steps.content("/data/file.tmp"), len(steps.reported)))
+        steps.executor.abandon()
+    assert {
+        ((), None, 0),
+        (("file.tmp",), b"", 0),
+        (("file.tmp",), b"new", 0),
+        (("file",), None, 0),
+        (("file",), None, 1),
+    } <= found
+
+
+def test_work_that_is_abandoned_in_the_middle_runs_no_further_line() -> None:
+    for seed in range(50):
+        steps = Steps(seed)
+        ended: list[str] = []
+
+        def work(steps: Steps = steps, ended: list[str] = ended) -> None:
+            try:
+                steps.disk.sync_folder("/data")
+                steps.disk.sync_folder("/data")
+            finally:
+                ended.append("over")
+
+        steps.executor.submit(work, steps.reported.append)
+        steps.loop.run_for(0.0001)
+        steps.loop.run_for(0.0003)
+        if ended:
+            continue
+        steps.process.state = ProcessState.DEAD
+        gc.collect()
+        steps.loop.run_for(1)
+        assert ended == []
+        steps.executor.abandon()
+
+
+def test_callbacks_of_the_loop_run_between_the_calls_of_work() -> None:
+    seen = set()
+    for seed in range(40):
+        steps = Steps(seed)
+        steps.write("/data/file")
+        steps.process.run(steps.loop.call_later, 0.002, lambda steps=steps: seen.add(tuple(steps.disk.list("/data"))))
+        steps.loop.run_for(1)
+        assert steps.reported == [None]
+    assert seen >= {("file.tmp",), ("file",)}
+
+
+def test_pieces_of_work_side_by_side_take_turns_with_the_disk() -> None:
+    ends = set()
     for seed in range(60):
-        loop, process = SimLoop(random.Random(1)), Process("node-1")
-        executor = SimExecutor(loop, random.Random(seed), process, DiskPace(delay_us=(1000, 1000)))
-        worked: list[str] = []
-        reported: list[object] = []
-        executor.submit(lambda worked=worked: worked.append("x"), reported.append)  # type: ignore[misc]
-        loop.run_for(0.0005)
-        process.state = ProcessState.DEAD
-        loop.run_for(1)
-        outcomes.add((len(worked), len(reported)))
-    assert outcomes == {(0, 0), (1, 0)}
+        steps = Steps(seed, workers=2)
+        for text in (b"one", b"two"):
+            steps.write("/data/file", text)
+        steps.loop.run_for(1)
+        ends.add((steps.content("/data/file"), sum(isinstance(each, OSError) for each in steps.reported)))
+    assert {content for content, _ in ends} >= {b"one", b"two"}
+    assert {failed for _, failed in ends} == {0, 1}, "two that write one file by one name take it from each other"
+
+
+def test_a_lock_keeps_work_side_by_side_apart_and_the_loop_waits_for_it() -> None:
+    for seed in range(40):
+        steps, lock = Steps(seed, workers=2), JobLock()
+        order: list[str] = []
+
+        def work(name: str, steps: Steps = steps, lock: JobLock = lock, order: list[str] = order) -> None:
+            with lock:
+                order.append(f"{name} begins")
+                steps.disk.sync_folder("/data")
+                order.append(f"{name} ends")
+
+        def on_the_loop(lock: JobLock = lock, order: list[str] = order) -> None:
+            with lock:
+                order.append("loop")
+
+        for name in ("a", "b"):
+            steps.executor.submit(partial(work, name), steps.reported.append)
+        steps.process.run(steps.loop.call_later, 0.001, on_the_loop)
+        steps.loop.run_for(1)
+        assert steps.reported == [None, None]
+        order.remove("loop")
+        assert order in (["a begins", "a ends", "b begins", "b ends"], ["b begins", "b ends", "a begins", "a ends"])
+
+
+def test_files_that_hang_hold_up_who_asks_for_them_and_nobody_else() -> None:
+    steps = Steps(1, workers=2)
+    steps.disk.make_folder("/more")
+    steps.pace.hanging["/data/"] = frozenset({"sync"})
+    steps.write("/data/file")
+    steps.write("/more/file")
+    steps.loop.run_for(10)
+    assert steps.content("/more/file") == b"new"
+    assert steps.content("/data/file") is None
+    assert len(steps.reported) == 1
+    steps.pace.hanging.clear()
+    steps.executor.resume()
+    steps.loop.run_for(1)
+    assert steps.content("/data/file") == b"new"
 
 
 def test_a_stuck_disk_reports_nothing_until_it_goes_on() -> None:

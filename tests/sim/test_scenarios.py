@@ -48,6 +48,7 @@ STORIES = [
 
 
 NEED_ONE_VOTER = {
+    controller_stories.draining_node_is_not_admitted,
     controller_stories.eligible_replica_is_emptied,
     controller_stories.last_replica_standing,
     controller_stories.unclean_election,
@@ -81,7 +82,8 @@ NEED_ONE_VOTER = {
     stories.voter_starts_on_a_full_disk,
     stories.watermark_of_a_diverging_answer,
 }
-"""They kill so many nodes, or let their disks hang, that no majority of three voters is left; or tell of the one."""
+"""They kill so many nodes, or let their disks hang or their news wait, that no majority of three voters is left; or
+tell of the one."""
 
 WORLDS = [((1, 1), "seed=1"), ((2, 1), "seed=2"), ((3, 3), "seed=3,voters=3"), ((4, 3), "seed=4,voters=3")]
 """Seed, and how many vote where the story does not say."""

@@ -15,17 +15,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from node import methods
 from node.config import SNAPSHOT_BYTES, ReplicationConfig
 from node.methods import Answer, Method, Request
 from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from storage import epoch_cache, flush, offset_checkpoint
 from storage.fake_disk import FakeDisk
 from storage.isolation import FetchIsolation
 from storage.log import Log
 from tests.sim import views
 from tests.sim.caches import Caches
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
+from tests.sim.executor import JobLock
 from tests.sim.healing import all_is_read, replicas_are_equal, unhealed
 from tests.sim.ledger import Ledger, Violation
 from tests.sim.loop import MICROS, SimLoop
@@ -43,6 +47,8 @@ from tidelog.v1 import admin_pb2
 
 announce_writes()
 
+LOCKING = (epoch_cache, flush, offset_checkpoint)
+"""Modules whose locks are shared between the loop and work beside it."""
 HEAL_WITHIN = 60.0  # session 2 s, lag 5 s, keepalive 8 s, fetches and retries: some 20 s; three times that is stuck
 ACKS = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
 
@@ -78,6 +84,7 @@ class Simulation:
         self._newest = EMPTY
         self._caches = Caches()
         self._logs = TraceHandler(self.trace)
+        self._locks = pytest.MonkeyPatch()
         self.loop.after_callback = self._after_callback
 
     def _rng(self, purpose: str) -> random.Random:
@@ -86,6 +93,8 @@ class Simulation:
     def __enter__(self) -> Self:
         self._gc_was_on = gc.isenabled()
         gc.disable()  # when it runs depends on more than the seed
+        for module in LOCKING:
+            self._locks.setattr(module, "Lock", JobLock)
         root = logging.getLogger("node")
         self._level_was = root.level
         root.setLevel(logging.INFO)
@@ -100,6 +109,9 @@ class Simulation:
         root.setLevel(self._level_was)
         self.loop.after_callback = None
         self.loop.dispose()
+        for machine in self.machines.values():
+            machine.put_away()
+        self._locks.undo()
         if self._gc_was_on:
             gc.enable()
         if error is not None and isinstance(error, Exception):
@@ -356,6 +368,11 @@ class Simulation:
     def hang_syncs(self, node: int) -> None:
         """Let the fsyncs of logs that are under way on the machine hang until `release_disk`; the disk works on."""
         self.machines[node].hang_syncs()
+
+    def hang_files(self, node: int, path: str, *operations: str) -> None:
+        """Let these operations on paths that contain `path` hang until `release_disk`: `sync`, `write`, `read` and
+        others as the fake disk names them. Where the node's loop asks for one, the whole process hangs."""
+        self.machines[node].pace.hanging[path] = frozenset(operations)
 
     def release_disk(self, node: int) -> None:
         self.machines[node].release()
@@ -686,9 +703,9 @@ class Simulation:
     @contextlib.contextmanager
     def unwatched(disk: FakeDisk) -> Iterator[None]:
         """A look at a disk of which nobody takes notice."""
-        faults, calls, crash_at = disk._faults, disk.calls, disk._crash_at
-        disk._faults, disk._crash_at = [], None
+        faults, calls, crash_at, on_step = disk._faults, disk.calls, disk._crash_at, disk.on_step
+        disk._faults, disk._crash_at, disk.on_step = [], None, None
         try:
             yield
         finally:
-            disk._faults, disk.calls, disk._crash_at = faults, calls, crash_at
+            disk._faults, disk.calls, disk._crash_at, disk.on_step = faults, calls, crash_at, on_step

@@ -59,7 +59,7 @@ MUTANTS: Final = (
         "S5",
         stories.lost_answer_to_a_proposal,
         f"committed without a member of the set|{MEMBER_LACKS}",
-        7,
+        4,
     ),
     Mutant(
         leaders.a_leader_does_not_look_at_its_own_bytes,
@@ -67,7 +67,7 @@ MUTANTS: Final = (
         stories.rot_that_a_follower_refuses,
         "the rotten log is out of use",
     ),
-    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS),
+    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS, 2),
     Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, TOO_FEW),
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
     Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
@@ -439,6 +439,7 @@ MUTANTS: Final = (
         "rule 2",
         remade_stories.replica_moved_away_and_back,
         MEMBER_LACKS,
+        2,
     ),
     Mutant(
         controller_rules.a_damaged_replica_begins_anew_within_an_epoch,
@@ -504,9 +505,9 @@ MUTANTS: Final = (
     ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES, 2),
     Mutant(disks.names_are_not_synced, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
+    Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES, 2),
     Mutant(disks.a_failed_sync_is_asked_again, "S14", replication_stories.failed_sync_is_not_believed_again, LOSES),
     Mutant(
         disks.recovery_writes_nothing_again,

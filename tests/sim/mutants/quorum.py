@@ -189,7 +189,7 @@ MUTANTS: Final = (
         stories.only_voter_has_not_voted_yet,
         "it leads without having voted",
     ),
-    Mutant(a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS),
+    Mutant(a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS, 2),
     Mutant(any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"),
     Mutant(
         any_folder_of_a_node_votes,

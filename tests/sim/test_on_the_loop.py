@@ -1,0 +1,54 @@
+"""What a node's loop asks of its disks: charged with time, and refused where it is not allowed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+from tests.sim import on_the_loop
+from tests.sim.loop import Defect
+from tests.sim.on_the_loop import ALLOWED, WATCHED
+from tests.sim.process import ProcessState
+from tests.sim.stories import TOPIC
+from tests.sim.world import Simulation
+from tidelog.types import NodeId
+
+
+def test_what_is_allowed_names_functions_that_are_there() -> None:
+    for name, allowed in ALLOWED.items():
+        path, _, function = name.partition(":")
+        found = importlib.import_module(path.replace("/", "."))
+        for part in function.split("."):
+            found = getattr(found, part)
+        assert inspect.isfunction(found), name
+        assert on_the_loop.name_of(found.__code__) == name
+        assert allowed.operations <= WATCHED, name
+        assert allowed.reason
+
+
+def test_a_world_in_which_the_loop_syncs_where_it_may_not_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ALLOWED, "storage/data_folder:DataFolder.delete_log")
+    on_the_loop._names.clear()
+    with Simulation(1) as sim:
+        sim.start(nodes=3, partitions=2)
+        with pytest.raises(Defect, match=r"a rename of .* on the event loop, by .*DataFolder\.delete_log"):
+            sim.delete_topic(TOPIC)
+    on_the_loop._names.clear()
+
+
+def test_a_sync_on_the_loop_keeps_the_process_busy_and_a_hanging_one_keeps_it_until_it_ends() -> None:
+    with Simulation(2) as sim:
+        sim.start(nodes=3, topics=())
+        machine = sim.machines[1]
+        process = machine.process
+        assert process is not None
+        sim.hang_files(1, "/data/", "sync", "sync_folder", "rename")
+        sim.create_topic(TOPIC, partitions=3, wait=False)
+        sim.run_until(lambda: process.state is ProcessState.SLOW, within=2, what="its loop hangs in a call of the disk")
+        sim.run_for(4)
+        assert sim.image().nodes[NodeId(1)].fenced
+        sim.release_disk(1)
+        sim.must_heal()
+        assert process.state is not ProcessState.DEAD
