@@ -123,6 +123,7 @@ class EpochRecovery:
             self.file.write(self.cache.version, ())
         elif max(known.recovery_point, known.held) > 0:
             reason = "the leader epochs of its records of format v0 or v1 are gone, nothing else holds them"
+            self.file.written = self.cache.version  # a file that says "none" would be believed at the next start
             self._site.join(
                 Damage(self._site.epoch_path, 0, log_start, max(log_end, Offset(log_start + 1)), reason, readable=True)
             )

@@ -270,6 +270,22 @@ def test_a_log_of_v1_that_lost_its_epochs_is_damaged_and_can_be_read(spoil: byte
         bench.lead(b"refused", epoch=4)
 
 
+@pytest.mark.parametrize("spoil", [None, b"0\n1\n\xb0 0\n"], ids=["gone", "rotten"])
+def test_the_next_start_finds_that_epochs_are_lost_too(spoil: bytes | None) -> None:
+    """A flush between the two starts does not write a file that says that there have been none."""
+    config = replace(SMALL, magic=1)
+    bench = old_format(Bench(config), config)
+    bench.log.flush()
+    bench.disk.kill()
+    bench.disk.remove(EPOCHS) if spoil is None else write_file(bench.disk, EPOCHS, spoil)
+    for _ in range(3):
+        bench.reopen()
+        assert bench.log.damage is not None
+        assert "epochs" in bench.log.damage.reason
+        bench.log.flush()
+        bench.disk.kill()
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
 def test_a_log_of_v1_that_kafka_wrote_had_no_epochs_to_lose(*, clean: bool) -> None:
     config = replace(SMALL, magic=1, durability=Durability.PAGE_CACHE)
