@@ -26,6 +26,7 @@ from typing import NamedTuple, Protocol
 from replication.image import ClusterImage
 from tests.sim.ledger import Cleanup, Ledger, Violation, is_commit
 from tests.sim.readings import Reading
+from tests.sim.unclean import Loss
 from tests.sim.workload import Fate, Sent
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.types import Durability, LeaderEpoch, Offset, PartitionKey, TopicId
@@ -195,6 +196,9 @@ class Checkers:
     def sets_changed(self, changed: Iterable[PartitionKey]) -> None:
         """The committed metadata name other in-sync sets for these partitions."""
         for key in changed:
+            ledger = self.ledgers.get(key)
+            if ledger is not None and ledger.loss is not None and not ledger.lossy:
+                ledger.loss.sound.update(node for node, _ in self._members(key))
             self._members_have_all(key, "the in-sync set changed")
 
     def sets_are_of_present_nodes(self, image: ClusterImage) -> None:
@@ -216,19 +220,58 @@ class Checkers:
         self.ledgers[key].forgive(end)
 
     def may_have_lost(self, key: PartitionKey) -> None:
-        """A topic that allows it is led by a replica that was not counted on, or no machine has kept its power that had
-        what is in page caches alone: anything may be lost, and nothing is asked any more of what is committed; who
-        leads, and that all heals, still is."""
+        """No machine has kept its power that had what is in page caches alone: anything may be lost, and nothing is
+        asked any more of what is committed; who leads, and that all heals, still is."""
         ledger = self.ledgers.get(key)
         if ledger is not None:
-            ledger.lossy = True
+            ledger.lossy, ledger.loss = True, None
+
+    def led_uncleanly(self, key: PartitionKey, epoch: LeaderEpoch) -> None:
+        """A topic that allows it is to be led by a replica that was not counted on: what is committed, its log tells
+        once it leads."""
+        ledger = self.ledgers.get(key)
+        if ledger is None or (ledger.lossy and ledger.loss is None):
+            return
+        if ledger.loss is None:
+            ledger.loss = Loss(epoch, self._now_us)
+        ledger.loss.elected(epoch)
+        ledger.lossy = True
+
+    def _judge_again(self, node: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger, loss: Loss) -> None:
+        """The unclean leader begins: what it shares with what was committed stays so, the rest is lost."""
+        ledger.lossy = False
+        loss.saw_other()
+        end = max(min(ledger.end, log.log_start_offset), ledger.start)
+        if ledger.end > end:
+            for batch in iter_batches(self._read(node, log, end, min(ledger.end, log.log_end_offset))):
+                if ledger.batches.get(int(batch.base_offset)) != batch.buffer:
+                    break
+                end = int(batch.next_offset)
+        ledger.forgive(end)
+        loss.sound = {node}
+        self._note(f"{ledger.name}: what is committed ends at {end} now, and is judged again")
+        for (_, key), seen in self._watched.items():
+            if key == replica.key:
+                seen.compared = min(seen.compared, end)
+        for reading in self.readings:
+            if reading.ledger is ledger and reading.position > end:
+                reading.astray = True
+
+    def _is_judged(self, sent: Sent, key: PartitionKey, ledger: Ledger) -> bool:
+        """Can only the present history of the partition have acknowledged it?"""
+        if ledger.loss is None or ledger.lossy:
+            return not ledger.lossy
+        for (_, other), seen in self._watched.items():
+            if other == key and seen.leads and seen.epoch < ledger.loss.epoch:
+                ledger.loss.saw_other()
+        return sent.began_us > ledger.loss.others_us
 
     def _start_moved(self, node: str, replica: ReplicaView, log: ReadableLog, seen: Watched, since_us: int) -> None:
         """Only what is committed goes from the beginning of a log, and only where something allows it. since_us: it
         went then, or later."""
         start, seen.log_start = log.log_start_offset, log.log_start_offset
         ledger = self.ledger(replica.key, replica.name)
-        if start <= ledger.start or ledger.lossy:
+        if start <= ledger.start or not ledger.is_judged(node):
             return
         if start > ledger.end:
             raise Violation(
@@ -262,6 +305,8 @@ class Checkers:
 
     def _member_has(self, node: str, replica: ReplicaView | None, ledger: Ledger, start: int, why: str) -> None:
         end = ledger.end
+        if not ledger.is_judged(node):
+            return
         if replica is None:
             if end > ledger.start:
                 raise Violation(
@@ -284,10 +329,15 @@ class Checkers:
             raise Violation(
                 f"{replica.name} on {node}: its leader epoch went back from {seen.epoch} to {replica.leader_epoch}"
             )
+        ledger = self.ledger(replica.key, replica.name)
+        loss = ledger.loss
+        if loss is not None and seen.leads and seen.epoch < loss.epoch:
+            loss.saw_other()
         seen.epoch, seen.leads = replica.leader_epoch, replica.leads
         if not replica.leads:
             return
-        ledger = self.ledger(replica.key, replica.name)
+        if loss is not None and ledger.lossy and replica.leader_epoch >= loss.epoch and replica.log is not None:
+            self._judge_again(node, replica, replica.log, ledger, loss)
         first = ledger.leaders.setdefault(replica.leader_epoch, life)
         ledger.begun.setdefault(replica.leader_epoch, ledger.end)
         if first != life:
@@ -297,7 +347,7 @@ class Checkers:
             self._begins_complete(node, life, replica, replica.log, ledger)
 
     def _begins_complete(self, node: str, life: str, replica: ReplicaView, log: ReadableLog, ledger: Ledger) -> None:
-        if ledger.lossy:
+        if ledger.lossy or (ledger.loss is not None and replica.leader_epoch < ledger.loss.epoch):
             return
         # One that hears late of its leadership need not have what leaders of newer epochs have committed meanwhile.
         newer = [end for epoch, end in ledger.begun.items() if epoch > replica.leader_epoch]
@@ -323,7 +373,7 @@ class Checkers:
         """led: it did when it was last looked at; it may have committed and then resigned at one go."""
         reached = log.high_watermark
         ledger = self.ledger(replica.key, replica.name)
-        if ledger.lossy:
+        if not ledger.is_judged(node) or (ledger.loss is not None and replica.leader_epoch < ledger.loss.epoch):
             seen.high_watermark = reached
             return
         if reached < seen.high_watermark:
@@ -376,16 +426,16 @@ class Checkers:
         """Everything in [start, end) of this log is in the ledger, byte for byte, or becomes its continuation. What has
         been compared since the log was last cut is not compared again."""
         start = max(start, log.log_start_offset)
+        ledger = self.ledger(replica.key, replica.name)
+        if not ledger.is_judged(node):
+            return
         seen = self._watched.get((node, replica.key))
         if seen is not None and seen.log is log:
             if start <= seen.compared:
                 start, seen.compared = max(start, seen.compared), max(seen.compared, end)
             elif seen.compared <= log.log_start_offset == start:
                 seen.compared = end
-        if start >= end:
-            return
-        ledger = self.ledger(replica.key, replica.name)
-        if ledger.lossy or self._has(node, log, ledger, start, end):
+        if start >= end or self._has(node, log, ledger, start, end):
             return
         position = start
         for batch in iter_batches(self._read(node, log, start, end)):
@@ -450,6 +500,7 @@ class Checkers:
     def sending(self, sent: Sent) -> None:
         """A client begins to send; its answer is judged when it comes."""
         self.sent.append(sent)
+        sent.began_us = self._now_us()
         self._values[sent.value] = sent
         if sent.producer:
             self._numbered[sent.value] = sent
@@ -464,6 +515,8 @@ class Checkers:
         """The leader of an epoch has said where the committed log ends (KIP-207): nowhere below where it ended when
         that epoch began, nor, while no newer epoch has begun, below `asked_at`, where it ended when the leader was
         asked; and nowhere above what is committed."""
+        if ledger.loss is not None and epoch < ledger.loss.epoch:
+            return
         begun = ledger.begun.get(LeaderEpoch(epoch), 0)
         if epoch == max(ledger.begun, default=-1):  # nobody else commits
             begun = max(begun, asked_at)
@@ -481,18 +534,18 @@ class Checkers:
     def _answered(self, sent: Sent) -> None:
         if sent.fate is not Fate.ACKNOWLEDGED or sent.acks != -1:
             return
-        ledger = self._ledger_of(sent)
-        if ledger.lossy:
+        key, ledger = self._ledger_of(sent)
+        if not self._is_judged(sent, key, ledger):
             return
         if sent.offset not in ledger.values:
             raise Violation(f"{sent}, but offset {sent.offset} is not committed (all below {ledger.end} is)")
         if ledger.values[sent.offset] != sent.value:
             raise Violation(f"{sent}, but {ledger.values[sent.offset]!r} is committed at offset {sent.offset}")
 
-    def _ledger_of(self, sent: Sent) -> Ledger:
+    def _ledger_of(self, sent: Sent) -> tuple[PartitionKey, Ledger]:
         for key, ledger in self.ledgers.items():
             if key.topic_id.bytes == sent.topic_id and key.partition == sent.partition:
-                return ledger
+                return key, ledger
         raise Violation(f"{sent}, but nothing was ever committed in that partition")
 
     # --- at the end ---
@@ -504,7 +557,8 @@ class Checkers:
                 continue
             mine = [s for s in self.sent if s.topic_id == key.topic_id.bytes and s.partition == key.partition]
             for sent in mine:
-                if sent.fate is Fate.ACKNOWLEDGED and sent.acks == -1 and sent.value not in ledger.offsets:
+                lost = sent.value not in ledger.offsets and self._is_judged(sent, key, ledger)
+                if sent.fate is Fate.ACKNOWLEDGED and sent.acks == -1 and lost:
                     raise Violation(f"{ledger.name}: acknowledged and lost: {sent}")
                 if sent.fate is Fate.REFUSED and sent.value in ledger.offsets:
                     raise Violation(f"{ledger.name}: refused as not written, yet committed: {sent}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.sim.loop import SimulationError
+from tests.sim.unclean import Loss
 from tests.sim.workload import IDENTITY, Sent
 from tidelog.records import RecordBatch, iter_batches
 from tidelog.records.control import EndTxnMarker, decode_control
@@ -74,7 +75,8 @@ class Ledger:
     start: int = 0  # the highest log start that a replica has had
     end: int = 0
     deleted_to: int = 0  # an operator asked for everything below to be deleted
-    lossy: bool = False  # an unclean election may have lost anything
+    lossy: bool = False  # anything may be lost: until an unclean leader has begun, or with the power of all, for good
+    loss: Loss | None = None  # by unclean elections
     batches: dict[int, bytes] = field(default_factory=dict)  # by base offset, ascending
     next_of: dict[int, int] = field(default_factory=dict)  # by base offset of a batch: the offset behind it
     values: dict[int, bytes | None] = field(default_factory=dict)  # by offset, ascending, data records only
@@ -168,9 +170,17 @@ class Ledger:
     def forgive(self, end: int) -> None:
         """What was committed from `end` on may be lost."""
         self.end = min(self.end, end)
+        if self.loss is not None:
+            self.loss.gone.update(item for item in self.values.items() if item[0] >= self.end)
         self.batches = {base: data for base, data in self.batches.items() if base < self.end}
         self.values = {offset: value for offset, value in self.values.items() if offset < self.end}
+        self.offsets = {value: offset for value, offset in self.offsets.items() if offset < self.end}
+        self.last_of.clear()  # what its producers have sent meanwhile may be lost too
         self._bases, self._order = list(self.batches), list(self.values)
+
+    def is_judged(self, node: str) -> bool:
+        """Must the log of this node have what is committed?"""
+        return not self.lossy and (self.loss is None or node in self.loss.sound)
 
     # --- what may be gone ---
 

@@ -254,9 +254,11 @@ class Machine:
                 if callers is not None:
                     told = f"{self.life_name}: a {operation} of {path} on the event loop, by {callers}"
                     self._loop.call_exception_handler({"message": told})
-            if self.pace.hangs(operation, path) and (not self.pace.stalled or operation in executor.SYNCS):
-                self._note(f"{self.life_name} hangs in a {operation} of {path}, on its event loop")
-                self._loop.freeze(process)
+
+        asks_disk = operation in executor.SYNCS or not self.pace.stalled  # a stalled one takes writes into its memory
+        if asks_disk and self.pace.hangs(operation, path):
+            self._note(f"{self.life_name} hangs in a {operation} of {path}, on its event loop")
+            self._loop.freeze(process)
 
     def put_away(self) -> None:
         """The world is over: what is under way beside the loops is put away."""
@@ -272,9 +274,11 @@ class Machine:
         figures = self.node.figures()
         return bool(figures.offline_folders) or (self.disk_broken and not figures.ready)
 
-    def _is_cold(self, _path: str) -> bool:
-        """Has memory lost something that is to be read? Not while the disk hangs: what was read or written last is
-        still there then, as a rule."""
+    def _is_cold(self, path: str) -> bool:
+        """Has memory lost something that is to be read? Not while the whole disk hangs: what was read or written last
+        is still there then, as a rule. Where reads hang, nothing is."""
+        if self.pace.hanging and not self.pace.stalled and self.pace.hangs("read", path):
+            return True
         return self._cold_share > 0 and not self.pace.stalled and self._memory.random() < self._cold_share
 
     def stall(self) -> None:

@@ -26,6 +26,16 @@ TWO_TOGETHER: Final = 0.4
 """Below this amount two nodes are cut off together, where that leaves more than one on the other side."""
 
 
+HANGING: Final = (
+    ("sync", "sync_folder"),
+    ("read",),
+    ("sync", "sync_folder", "read", "rename", "remove"),
+    ("sync", "sync_folder", "read", "rename", "remove", "write", "truncate", "open", "reserve"),
+)
+HANGS: Final = (0.4, 0.6, 0.8, 1.0)
+"""What hangs in a folder up to which amount."""
+
+
 class Nemesis:
     """See the module's words. Faults may overlap; undoing one may end another of its kind early."""
 
@@ -47,6 +57,8 @@ class Nemesis:
             self._sim.note(f"fault: {fault}")
             if fault.kind is Kind.ROT:
                 self._rot.strike(fault)
+            elif fault.kind is Kind.ROT_BESIDE:
+                self._rot.strike_beside(fault)
             else:
                 BEGIN[fault.kind](self._sim, fault)
             if fault.kind in POWER_FAULTS:
@@ -101,6 +113,13 @@ def _mend(sim: Simulation, fault: Fault) -> None:
         sim.heal_link(fault.other, fault.node)
 
 
+def _hang_folder(sim: Simulation, fault: Fault) -> None:
+    """Syncs hang most often: of a disk that is busy, reads and writes are served from memory for a long time."""
+    folders = sim.machines[fault.node].folders
+    share = next(number for number, limit in enumerate(HANGS) if fault.amount <= limit)
+    sim.hang_files(fault.node, f"{folders[fault.other % len(folders)]}/", *HANGING[share])
+
+
 def _make_room(sim: Simulation, fault: Fault) -> None:
     sim.fill_disk(fault.node, room=None)
     sim.restart(fault.node)
@@ -124,6 +143,7 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1 + 50 * fault.amount),
     Kind.STALL_DISK: lambda sim, fault: sim.stall_disk(fault.node),
+    Kind.HANG: _hang_folder,
     Kind.DISK_ERROR: lambda sim, fault: sim.break_folder(
         fault.node, fault.other, "sync" if fault.amount < 0.7 else "write"
     ),
@@ -153,6 +173,7 @@ END: Final[dict[Kind, Act]] = {
     Kind.CUT: _mend,
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1),
     Kind.STALL_DISK: lambda sim, fault: sim.release_disk(fault.node),
+    Kind.HANG: lambda sim, fault: sim.release_disk(fault.node),
     Kind.DISK_ERROR: lambda sim, fault: sim.mend_disk(fault.node),
     Kind.DISK_FULL: _make_room,
     Kind.STOP: lambda sim, fault: sim.restart(fault.node),

@@ -52,9 +52,12 @@ ALLOWED: Final[dict[str, Allowed]] = {
     ),
     "storage/aborted_transactions:AbortedTransactions._put_right": _may("write rename", "an index that has rotted"),
     # Seldom, and of few files.
+    "storage/log_cut:LogCutter._shorten": _may("write rename remove", "the index of aborted transactions, after a cut"),
     "node/metadata_log:MetadataLog.truncate_to": _may(DISK, "a voter's own log: nothing goes on before it is cut"),
     "node/metadata_log:MetadataLog.install_snapshot": _may(DISK, "the same, where the leader's log begins later"),
     "node/metadata_snapshots:MetadataSnapshots.keep": _may("remove", "all snapshots but the last ones"),
+    "storage/scrub:Scrub._end": _may("rename remove", "an index that was built anew to compare with"),
+    "storage/cleaning:Cleaning.remove_files": _may("remove", "a cleaning that is given up"),
     "node/own_bytes:give_up_lost": _may(DISK, "an operator's order, or a topic that allows it: records are given up"),
     # To be removed once it has gone beside the loop: each stops the node for as long as the disk takes.
     "storage/data_folder:DataFolder.delete_log": _may(DISK, "a deleted topic's logs get another name"),

@@ -26,11 +26,13 @@ class Kind(Enum):
     CLOG = "let nothing through for a while, then all at once"
     SLOW_DISK = "make the disk slow"
     STALL_DISK = "let the disk hang"
+    HANG = "let syncs, reads or writes in one data folder hang"
     CLOCK_JUMP = "move the wall clock"
     DISK_ERROR = "fail one sync or write of the disk; the node is started again afterwards"
     DISK_FULL = "leave almost no room on the disk"
     STOP = "stop the process gracefully, then start it again"
     ROT = "flip a bit in a log of the one node of the world that rots; the scrub comes by afterwards, at times"
+    ROT_BESIDE = "flip a bit of the same node in what lies beside its logs: an index, a snapshot, a checkpoint"
     EMPTY = "kill the process and replace its volume by an empty one, if the others can do without it"
     LOSS = "lose messages everywhere"
     LATE = "deliver requests late and twice"
@@ -88,10 +90,12 @@ WEIGHTS: Final = {
     Kind.CLOG: 3,
     Kind.SLOW_DISK: 3,
     Kind.STALL_DISK: 2,
+    Kind.HANG: 3,
     Kind.DISK_ERROR: 2,
     Kind.DISK_FULL: 2,
     Kind.STOP: 2,
     Kind.ROT: 3,
+    Kind.ROT_BESIDE: 3,
     Kind.EMPTY: 2,
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,
@@ -269,7 +273,7 @@ def _faults(rng: random.Random, nodes: int, seconds: float, cleanings: set[Clean
     faults, at, rots = [], rng.expovariate(1 / pace), rng.randrange(nodes)
     while at < seconds:
         kind = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
-        node = rng.randrange(nodes) if kind is not Kind.ROT else rots
+        node = rng.randrange(nodes) if kind not in (Kind.ROT, Kind.ROT_BESIDE) else rots
         other = (node + rng.randrange(1, nodes)) % nodes
         faults.append(Fault(round(at, 3), kind, node, other, round(_length(kind, lengths), 3), round(rng.random(), 2)))
         at += rng.expovariate(1 / pace)

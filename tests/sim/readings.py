@@ -22,6 +22,7 @@ class Reading:
     position: int = 0
     count: int = 0
     keep: list[bytes | None] | None = None  # what it was given, where somebody wants that
+    astray: bool = False  # it has read on from what an unclean election took
 
     @property
     def end(self) -> int:
@@ -31,9 +32,9 @@ class Reading:
     @property
     def complete(self) -> bool:
         """Has it been given all that it can be given now?"""
-        return (
-            self.position >= self.end or self.ledger.passed_over(self.position, self.end, decided=self.decided) is None
-        )
+        if self.astray or self.position >= self.end:
+            return True
+        return self.ledger.passed_over(self.position, self.end, decided=self.decided) is None
 
     def got(self, record: Record) -> None:
         """The reader was given a record."""
@@ -41,7 +42,9 @@ class Reading:
         self.count += 1
         if self.keep is not None:
             self.keep.append(identity(record))
-        if ledger.lossy:
+        if ledger.loss is not None and ledger.values.get(offset) != identity(record):
+            self.astray |= ledger.loss.explains(offset, identity(record))
+        if ledger.lossy or self.astray:
             self.position = max(self.position, offset + 1)
             return
         if offset not in ledger.values:
@@ -64,7 +67,7 @@ class Reading:
     def reached(self, offset: int) -> None:
         """The reader is to read on from there: it was given all that is before."""
         gone = self.ledger.passed_over(self.position, offset, decided=self.decided)
-        if gone is not None:
+        if gone is not None and not self.astray:
             raise Violation(
                 f"a reader of {self.ledger.name} was to go on at {offset}, from {self.position} on, without being "
                 f"given offset {gone}"

@@ -38,6 +38,16 @@ LOOKS_A_SCRUB: Final = 20
 RECENT_BYTES: Final = 300
 """Half of the bits flip among the last ones: what recovery reads, and followers fetch."""
 
+TEXTS: Final = (
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+BESIDE: Final = (".index", ".timeindex", ".txnindex", ".snapshot", *TEXTS)
+"""What rots beside the logs of partitions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
@@ -103,6 +113,30 @@ class Rot:
         if not self._flipped:
             self._sim.loop.call_world_later_us(LOOK_US, self._look)
         self._flipped.append(flipped)
+
+    def strike_beside(self, fault: Fault) -> None:
+        """Flip a bit in a file beside the logs of the fault's node: one that can be made anew from them, or that says
+        by itself that it cannot be read any more."""
+        rng = random.Random(str(fault))
+        machine = self._sim.machines[fault.node]
+        disk, paths = machine.disk, []
+        for folder in machine.folders:
+            for path in views.files_in(disk, folder):
+                name = path.rpartition("/")[2]
+                if disk.is_folder(path) and not name.startswith("__") and not name.endswith(("-delete", "-stray")):
+                    paths += [each for each in views.files_in(disk, path) if each.endswith(BESIDE)]
+                elif name in BESIDE:
+                    paths.append(path)
+        path = rng.choice(paths) if paths else ""
+        inode = views.inode_at(disk, path)
+        size = 0 if inode is None else min(len(inode.seen.data), len(inode.durable.data))
+        if inode is None or size == 0:
+            return
+        position, bit = rng.randrange(size), rng.randrange(8)
+        if path.endswith(TEXTS):
+            bit = 7  # another digit would be believed: these files have no checksum
+        self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
+        disk.flip_bit(path, position, bit)
 
     def power_lost(self) -> None:
         """Machines have lost power, and some of what their files said with it."""

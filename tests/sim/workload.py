@@ -104,6 +104,8 @@ class Sent:
     topic_id: bytes = b""
     error: TidelogError | None = None
     attempts: int = 0
+    began_us: int = 0
+    """When it was first given to its client."""
     producer: str = ""
     """Which idempotent producer sends it; empty: a plain one."""
     number: int = -1

@@ -645,7 +645,9 @@ class Simulation:
             self.checkers.settings_changed(views.changed_settings(before, image))
             for key in views.led_uncleanly(before, image):
                 self.note(f"{image.topics[key.topic_id].name}-{key.partition}: an unclean election")
-                self.checkers.may_have_lost(key)
+                state = image.partition(key)
+                assert state is not None
+                self.checkers.led_uncleanly(key, state.leader_epoch)
             self._may_have_lost(self._caches.image_moved(before, image))
             self.checkers.sets_changed(views.changed_sets(before, image))
         if moved := machine.moved():
