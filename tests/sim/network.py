@@ -173,6 +173,13 @@ class Network:
             self._links[key].clogged_until_us = 0
             self.heal(*key)
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Is a link cut or clogged, or does it lose messages?"""
+        if self.faults != type(self.faults)():
+            return True
+        return any(link.cut or link.clogged_until_us > self.loop.now_us for link in self._links.values())
+
     def clog(self, source: str, target: str, seconds: float) -> None:
         """Messages from source to target arrive only after that time, all at once."""
         self.link(source, target).clogged_until_us = self.loop.now_us + int(seconds * MICROS)

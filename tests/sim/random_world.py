@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from storage.log import Log
+from tests.sim.availability import Availability
 from tests.sim.consumers import SimConsumer
 from tests.sim.loop import MICROS, SimulationError
 from tests.sim.nemesis import Nemesis
@@ -22,6 +23,8 @@ from tidelog.errors import InvalidReplicationFactor, TidelogError, TopicExists
 CHURNED: Final = "comes-and-goes"
 KEYS: Final = 6
 """Few, so that compaction has something to do."""
+AT_ONCE: Final = 0.5
+"""How many bursts are of callers each of which waits in a task of its own."""
 FIRST_TRANSACTIONAL: Final = 1_000_000_000
 """Producer ids that no node gives."""
 
@@ -72,6 +75,8 @@ class Workload:
                 client.start(client.tail(*place, reading, decided=reading.decided), f"reads {place}")
             client = sim.client()
             client.start(self._ask_ends(client), "asks for ends")
+        prober = sim.client()
+        prober.start(Availability(sim, prober).ask(), "asks for one record after the other")
         for number in range(plan.consumers):
             self._consume(sim.client(), decided=(number + plan.seed) % 2 == 0)
 
@@ -191,11 +196,19 @@ class Workload:
         count, lasts = 0, rng.choice((5, 30, 200))
         while not self._stopping and count < lasts:
             topic, partition = rng.choice(self._places())
+            calls = []
+            at_once = rng.random() < AT_ONCE
             for _ in range(rng.choice((1, 3, 12))):
                 count += 1
                 value = f"{producer.name}.{life}-{count} ".encode() + b"." * rng.choice((0, 10, 200))
                 key = b"key-%d" % rng.randrange(KEYS) if topic in self._keyed else None
-                await producer.enqueue(topic, value, partition, key)
+                call = producer.enqueue(topic, value, partition, key)
+                if at_once:
+                    calls.append(client.start(call, f"calls {count}"))
+                else:
+                    await call
+            for each in calls:
+                await each
             await client.sleep(rng.uniform(0, 2 * self._pace))
         await producer.stop()
 

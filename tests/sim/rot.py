@@ -28,6 +28,7 @@ from tests.sim import views
 from tests.sim.loop import MICROS
 from tests.sim.machine import Machine
 from tests.sim.plan import Fault
+from tests.sim.quiet import unwatched
 from tests.sim.world import Simulation
 from tidelog.records import walk_headers
 from tidelog.types import Durability, NodeId, PartitionKey
@@ -147,7 +148,7 @@ class Rot:
     def _is_known(self, flipped: Flipped) -> bool:
         """Do the files beside the log tell that what lies there was held?"""
         disk, (folder, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
-        with self._sim.unwatched(disk), disk.as_written():
+        with unwatched(disk), disk.as_written():
             points = read_offsets(disk, f"{folder}/{RECOVERY_POINT_CHECKPOINT}")
             marks = dict(mark for mark in parse_marks(read_file(disk, f"{folder}/{HELD_MARKS}") or b"") if mark)
             batches = walk_headers(bytes(flipped.inode.seen.data))

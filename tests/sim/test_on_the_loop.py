@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tidelog.types import NodeId
 def test_what_is_allowed_names_functions_that_are_there() -> None:
     for name, allowed in ALLOWED.items():
         path, _, function = name.partition(":")
-        found = importlib.import_module(path.replace("/", "."))
+        found: Any = importlib.import_module(path.replace("/", "."))
         for part in function.split("."):
             found = getattr(found, part)
         assert inspect.isfunction(found), name

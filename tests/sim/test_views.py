@@ -21,11 +21,11 @@ def test_a_log_whose_folder_has_just_failed_is_read_from_its_files() -> None:
         name, log = sim.machines[node].name, sim.log(node, TOPIC)
         assert isinstance(log, Log)
         assert log.segment_count > 2
-        whole = sim.read_quietly(name, log, 0, 30)
-        part = sim.read_quietly(name, log, 7, 25)
+        whole = sim.quiet.read(name, log, 0, 30)
+        part = sim.quiet.read(name, log, 7, 25)
         log.folder.fail("a test", OSError(errno.EIO, "an error"))
-        sim._places = Places()  # nobody remembers where the batches lie
-        assert (sim.read_quietly(name, log, 0, 30), sim.read_quietly(name, log, 7, 25)) == (whole, part)
+        sim.quiet._places = Places()  # nobody remembers where the batches lie
+        assert (sim.quiet.read(name, log, 0, 30), sim.quiet.read(name, log, 7, 25)) == (whole, part)
 
 
 def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
@@ -37,9 +37,9 @@ def test_a_log_that_knows_of_damage_is_read_from_its_files() -> None:
         node = sim.leader(TOPIC)
         machine, log = sim.machines[node], sim.log(node, TOPIC)
         assert isinstance(log, Log)
-        whole = sim.read_quietly(machine.name, log, 0, 30)
+        whole = sim.quiet.read(machine.name, log, 0, 30)
         path, end = log.segments[0].path, log.segments[1].base_offset
         machine.disk.flip_bit(path, 80)
         log.lost.note(Damage(path, 0, Offset(0), Offset(end), "a bit has flipped"))
-        sim._places = Places()
-        assert sim.read_quietly(machine.name, log, 0, 30) == whole
+        sim.quiet._places = Places()
+        assert sim.quiet.read(machine.name, log, 0, 30) == whole

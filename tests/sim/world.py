@@ -11,7 +11,7 @@ import errno
 import gc
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,7 +23,6 @@ from node.methods import Answer, Method, Request
 from node.status import from_proto
 from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
 from storage import epoch_cache, flush, offset_checkpoint
-from storage.fake_disk import FakeDisk
 from storage.isolation import FetchIsolation
 from storage.log import Log
 from tests.sim import views
@@ -31,17 +30,18 @@ from tests.sim.caches import Caches
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
 from tests.sim.executor import JobLock
 from tests.sim.healing import all_is_read, replicas_are_equal, unhealed
-from tests.sim.ledger import Ledger, Violation
+from tests.sim.ledger import Ledger
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.machine import Machine, endpoint_of, machine_name
 from tests.sim.network import Envelope, Held, Network
 from tests.sim.process import Process, ProcessState
 from tests.sim.producers import SimProducer
+from tests.sim.quiet import Quiet
 from tests.sim.stirring import announce_writes
 from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
-from tidelog.errors import CorruptLog, LeadershipLost
+from tidelog.errors import LeadershipLost
 from tidelog.types import Acks, NodeId, PartitionKey
 from tidelog.v1 import admin_pb2
 
@@ -65,14 +65,15 @@ class Simulation:
         self.note = self.trace.note
         self.network = Network(self.loop, self._rng("network"), self.note)
         self.network.duplicable = lambda method: method.service.endswith((".Controller", ".Quorum"))
+        self.quiet = Quiet(lambda node: self._machine_named[node].disk)
         self.checkers = Checkers(
-            read=self.read_quietly,
+            read=self.quiet.read,
             members=self._members,
             note=self.note,
             configs=self._configs,
             now_us=lambda: self.loop.now_us,
             wall_ms=lambda node, since_us: self._machine_named[node].clock.latest_ms(since_us),
-            has=self._has,
+            has=self.quiet.has,
         )
         self.machines: dict[int, Machine] = {}
         self.clients: list[Client] = []
@@ -80,7 +81,6 @@ class Simulation:
         self.healing = False  # all faults are over: whatever ends is started again
         self._machine_of: dict[Process, Machine] = {}
         self._machine_named: dict[str, Machine] = {}
-        self._places = views.Places()
         self._newest = EMPTY
         self._caches = Caches()
         self._logs = TraceHandler(self.trace)
@@ -676,38 +676,3 @@ class Simulation:
             raise failure
         if self.healing:
             self.restart(machine.node_id)
-
-    def _has(self, node: str, log: ReadableLog, ledger: Ledger, start: int, end: int) -> bool:
-        disk = self._machine_named[node].disk
-        with disk.as_written() if disk.rots else contextlib.nullcontext():
-            return isinstance(log, Log) and self._places.has(log, disk, ledger, start, end)
-
-    def read_quietly(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
-        """Bytes of whole batches from `start` to `end`, without the disk's planned failures noticing, and as they were
-        written where they have rotted: whose bytes rot is to find that itself."""
-        disk = self._machine_named[node].disk
-        with disk.as_written() if disk.rots else contextlib.nullcontext():
-            return self._read_as_written(node, disk, log, start, end)
-
-    def _read_as_written(self, node: str, disk: FakeDisk, log: ReadableLog, start: int, end: int) -> bytes:
-        read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
-        if read is not None:
-            return read
-        if isinstance(log, Log) and (log.folder.offline is not None or (disk.rots and log.damage is not None)):
-            return views.read_files(log, disk, start, end)
-        with self.unwatched(disk):
-            try:
-                return views.read(log, start, end)
-            except CorruptLog as error:
-                raise Violation(f"on {node}: {error.message}") from error
-
-    @staticmethod
-    @contextlib.contextmanager
-    def unwatched(disk: FakeDisk) -> Iterator[None]:
-        """A look at a disk of which nobody takes notice."""
-        faults, calls, crash_at, on_step = disk._faults, disk.calls, disk._crash_at, disk.on_step
-        disk._faults, disk._crash_at, disk.on_step = [], None, None
-        try:
-            yield
-        finally:
-            disk._faults, disk.calls, disk._crash_at, disk.on_step = faults, calls, crash_at, on_step

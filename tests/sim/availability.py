@@ -1,0 +1,126 @@
+"""Readers that judge availability: what a sound in-sync replica holds can be read within a bound.
+
+A prober asks for one committed record after the other, as a client that knows all nodes. It has been kept waiting
+without a reason once some member of the in-sync set was sound, and reachable, with a majority of the voters, for so
+long: others may be rotten, hang or be cut off then.
+Left to others: what it is given (readings.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replication.image import PartitionState
+from storage.log import Log
+from tests.sim import views
+from tests.sim.ledger import Violation
+from tests.sim.loop import MICROS
+from tests.sim.process import ProcessState
+from tests.sim.workload import CORRUPT, Client
+from tidelog.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tests.sim.machine import Machine
+    from tests.sim.world import Simulation
+
+BOUND_S: Final = 15
+"""A session, the lag that a set waits for, a read that hangs and is given up, an election, and retries; doubled."""
+LOOK_US: Final = MICROS // 10
+
+
+class Availability:
+    """One prober of a world. `asks` is to run as a task of its client."""
+
+    def __init__(self, sim: Simulation, client: Client) -> None:
+        self._sim, self._client = sim, client
+        self._wanted: tuple[str, int, int] | None = None  # what it asks for now
+        self._without_reason_us = 0
+        self.answered = 0
+        sim.loop.call_world_later_us(LOOK_US, self._look)
+
+    async def ask(self) -> None:
+        """Ask for ever."""
+        rng = self._client.rng
+        while True:
+            places = [
+                (topic.name, int(state.partition))
+                for topic in sorted(self._sim.image().topics.values(), key=lambda each: each.name)
+                for state in topic.partitions
+            ]
+            found = rng.choice(places) if places else None
+            ledger = None if found is None else self._sim.ledger(*found)
+            offsets = [] if ledger is None or ledger.lossy else [at for at in ledger.values if at >= ledger.start]
+            if found is not None and offsets:
+                await self._ask_for(*found, rng.choice(offsets[-100:]))
+            await self._client.sleep(rng.uniform(0.1, 0.5))
+
+    async def _ask_for(self, topic: str, partition: int, offset: int) -> None:
+        self._wanted, self._without_reason_us = (topic, partition, offset), 0
+        while self._is_there(topic, partition, offset):
+            try:
+                _, reached = await self._client.fetch(topic, partition, offset)
+                if reached > offset:
+                    break
+            except CORRUPT:
+                self._client.forget(topic, partition)
+            except TidelogError:
+                pass
+            await self._client.pause()
+        self.answered += 1
+        self._wanted = None
+
+    def _is_there(self, topic: str, partition: int, offset: int) -> bool:
+        """Is it still to be read: the topic was not deleted, nor the record, nor lost uncleanly?"""
+        found = self._sim.image().topic(topic)
+        if found is None or partition >= len(found.partitions):
+            return False
+        ledger = self._sim.ledger(topic, partition)
+        return not ledger.lossy and offset >= ledger.start and offset in ledger.values
+
+    def _look(self) -> None:
+        wanted = self._wanted
+        if wanted is not None and self._is_there(*wanted):
+            topic, partition, offset = wanted
+            if self.has_a_reason(self._sim.partition(topic, partition)):
+                self._without_reason_us = 0
+            else:
+                self._without_reason_us += LOOK_US
+            if self._without_reason_us > BOUND_S * MICROS:
+                state = self._sim.partition(topic, partition)
+                raise Violation(
+                    f"{topic}-{partition}: offset {offset} cannot be read for {BOUND_S} s, though of {list(state.isr)} "
+                    f"in sync one is sound and can be reached (node {state.leader} leads)"
+                )
+        self._sim.loop.call_world_later_us(LOOK_US, self._look)
+
+    def has_a_reason(self, state: PartitionState) -> bool:
+        """May a reader of the partition be kept waiting now?"""
+        sim = self._sim
+        if sim.network.is_disturbed:
+            return True
+        voters = [voter.node_id for voter in sim.image().voters]
+        if sum(_is_well(sim.machines[node]) for node in voters) <= len(voters) // 2:
+            return True
+        return not any(_is_well(sim.machines[node]) and _is_sound(sim.machines[node], state) for node in state.isr)
+
+
+def _is_well(machine: Machine) -> bool:
+    """Does the node run as fast as ever, on a disk that works?"""
+    process, node = machine.process, machine.node
+    if process is None or node is None or not views.acts(node) or process.step_us:
+        return False
+    if process.state not in (ProcessState.RUNNING, ProcessState.SLOW):
+        return False
+    pace = machine.pace
+    troubled = pace.stalled or pace.hanging or pace.slow_by > 1 or machine.disk_broken
+    return not troubled and machine.disk.capacity is None and not machine.has_offline_folder
+
+
+def _is_sound(machine: Machine, state: PartitionState) -> bool:
+    """Has it a log of the partition in which nothing has rotted?"""
+    replica = machine.replica(state.key)
+    log = None if replica is None else replica.log
+    if not isinstance(log, Log) or log.damage is not None:
+        return False
+    inodes = [views.inode_at(machine.disk, segment.path) for segment in log.segments]
+    return not any(inode is not None and inode.seen.rot for inode in inodes)

@@ -1,0 +1,96 @@
+"""Disks that a node waits for where it must not, and files beside its logs that are believed too lightly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node import replica_manager
+from replication import partition_leader
+from replication.leader_events import Acknowledge
+from storage import cold_read, data_folder, epoch_recovery, group_commit
+from storage import log as storage_log
+from storage.batch_walk import BrokenChain
+from storage.segment import LogSegment
+from tests.sim.mutants.mutant import Patch
+
+
+def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
+    """The names of deleted logs are made durable at once, one after the other, by the node's event loop."""
+    delete = replica_manager.ReplicaManager._delete
+
+    def deleting(self: Any, key: Any, reason: str) -> None:
+        partition = self._partitions.get(key)
+        delete(self, key, reason)
+        if partition is not None and partition.folder.offline is None:
+            partition.folder.files.sync_folder(partition.folder.path)
+
+    patch.setattr(replica_manager.ReplicaManager, "_delete", deleting)
+
+
+def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
+    """When a flush has ended, all that the log has counts as durable, also what was written while it ran."""
+    finish = storage_log.Log.finish_flush
+
+    def finishing(self: Any, ticket: Any) -> None:
+        ticket.up_to = max(ticket.up_to, self.log_end_offset)
+        finish(self, ticket)
+
+    patch.setattr(storage_log.Log, "finish_flush", finishing)
+
+
+def an_index_is_believed(patch: Patch) -> None:
+    """Where an index says that a batch lies, is not held against what lies there."""
+    patch.setattr(LogSegment, "_ends_below", lambda *_, **__: True)
+    start = cold_read.BytesRead._start
+
+    def starting(self: Any, file: Any) -> int:
+        try:
+            return start(self, file)
+        except BrokenChain as error:
+            return error.position
+
+    patch.setattr(cold_read.BytesRead, "_start", starting)
+
+
+def lost_epochs_are_written_down_as_none(patch: Patch) -> None:
+    """A log that has lost its leader epochs gets a file that says that there are none: the next start believes it."""
+    finish = epoch_recovery.EpochRecovery.finish
+
+    def finishing(self: Any, *given: Any) -> None:
+        finish(self, *given)
+        if self.lost:
+            self.file.written = -1
+
+    patch.setattr(epoch_recovery.EpochRecovery, "finish", finishing)
+
+
+def checkpoints_are_written_on_the_loop(patch: Patch) -> None:
+    """What a folder's checkpoints say is written by whoever notices that it has changed."""
+
+    def write_now(self: Any, write: Any) -> None:
+        if write is not None:
+            write()
+
+    patch.setattr(data_folder.DataFolder, "_write_later", write_now)
+
+
+def flushes_run_on_the_loop(patch: Patch) -> None:
+    """A flush is run where it is asked for."""
+
+    def submit(self: Any, log: Any, ticket: Any) -> None:
+        self.flushes += 1
+        self._flushing[log] = None
+        ticket.run()
+        self._end(log, ticket, None)
+
+    patch.setattr(group_commit.GroupCommit, "_submit", submit)
+
+
+def after_an_unclean_election_nobody_is_waited_for(patch: Patch) -> None:
+    """In an epoch behind a loss the leader answers at once: there is nothing to be careful about any more."""
+    await_ack = partition_leader.PartitionLeader._await_ack
+
+    def awaiting(self: Any, event: Any) -> Any:
+        return [Acknowledge((event.ticket,))] if self.leader_epoch > 0 else await_ack(self, event)
+
+    patch.setattr(partition_leader.PartitionLeader, "_await_ack", awaiting)

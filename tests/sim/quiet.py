@@ -1,0 +1,57 @@
+"""Looks at the logs of a world that nobody notices: no planned failure, no time, no rot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from storage.fake_disk import FakeDisk
+from storage.log import Log
+from tests.sim import views
+from tests.sim.checkers import ReadableLog
+from tests.sim.ledger import Ledger, Violation
+from tidelog.errors import CorruptLog
+
+
+@contextlib.contextmanager
+def unwatched(disk: FakeDisk) -> Iterator[None]:
+    """A look at a disk of which nobody takes notice."""
+    faults, calls, crash_at, on_step = disk._faults, disk.calls, disk._crash_at, disk.on_step
+    disk._faults, disk._crash_at, disk.on_step = [], None, None
+    try:
+        yield
+    finally:
+        disk._faults, disk.calls, disk._crash_at, disk.on_step = faults, calls, crash_at, on_step
+
+
+class Quiet:
+    """Reads logs of nodes. disk_of: the disk of a node, by its name."""
+
+    def __init__(self, disk_of: Callable[[str], FakeDisk]) -> None:
+        self._disk_of = disk_of
+        self._places = views.Places()
+
+    def has(self, node: str, log: ReadableLog, ledger: Ledger, start: int, end: int) -> bool:
+        """Does what the ledger has of a range lie in a log, as far as is known without reading?"""
+        disk = self._disk_of(node)
+        with disk.as_written() if disk.rots else contextlib.nullcontext():
+            return isinstance(log, Log) and self._places.has(log, disk, ledger, start, end)
+
+    def read(self, node: str, log: ReadableLog, start: int, end: int) -> bytes:
+        """Bytes of whole batches from `start` to `end`, as they were written where they have rotted: the node whose
+        bytes rot is to find that itself."""
+        disk = self._disk_of(node)
+        with disk.as_written() if disk.rots else contextlib.nullcontext():
+            return self._read_as_written(node, disk, log, start, end)
+
+    def _read_as_written(self, node: str, disk: FakeDisk, log: ReadableLog, start: int, end: int) -> bytes:
+        read = self._places.read_on(log, disk, start, end) if isinstance(log, Log) else None
+        if read is not None:
+            return read
+        if isinstance(log, Log) and (log.folder.offline is not None or (disk.rots and log.damage is not None)):
+            return views.read_files(log, disk, start, end)
+        with unwatched(disk):
+            try:
+                return views.read(log, start, end)
+            except CorruptLog as error:
+                raise Violation(f"on {node}: {error.message}") from error
