@@ -36,7 +36,7 @@ def figures(run: Run) -> Iterator[Figure]:
         better=Better.LESS,
     )
     yield Figure(f"a fetch round of {many} busy partitions, each", busy / many * 1e6, "us")
-    yield Figure("a simulated cluster of 3 nodes under load", cluster_speed(run, pace=0.2), "s/s", target=30)
+    yield Figure("a simulated cluster of 3 nodes under load", cluster_speed(run, pace=0.2), "s/s", target=12)
     yield Figure("a simulated cluster of 3 nodes under heavy load", cluster_speed(run, pace=0.05), "s/s")
     yield Figure("a simulated cluster of 3 nodes at rest", cluster_speed(run, producers=0), "s/s")
 
