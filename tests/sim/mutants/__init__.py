@@ -13,7 +13,6 @@ from typing import Final
 from tests.sim import (
     controller_stories,
     cut_stories,
-    disk_stories,
     folder_stories,
     late_stories,
     log_stories,
@@ -616,51 +615,7 @@ MUTANTS: Final = (
     *quorum.MUTANTS,
     *damage.MUTANTS,
     *hostile.MUTANTS,
-    # folders
-    Mutant(
-        folders.a_deleted_topic_is_synced_on_the_loop,
-        "the loop",
-        disk_stories.topic_goes_while_others_write,
-        r"a sync_folder of /data on the event loop, by .*_forget_removed",
-    ),
-    Mutant(
-        folders.a_flush_counts_what_came_meanwhile,
-        "durability",
-        disk_stories.records_come_while_a_flush_is_under_way,
-        LOSES,
-    ),
-    Mutant(folders.an_index_is_believed, "rot", disk_stories.index_rots, "without being given offset"),
-    Mutant(
-        folders.lost_epochs_are_written_down_as_none,
-        "found",
-        disk_stories.epochs_rot_while_nobody_hears_of_it,
-        MEMBER_LACKS,
-    ),
-    Mutant(
-        folders.checkpoints_are_written_on_the_loop,
-        "the loop",
-        disk_stories.one_of_two_folders_hangs,
-        r"a write of .*-checkpoint.tmp on the event loop",
-    ),
-    Mutant(
-        folders.flushes_run_on_the_loop,
-        "the loop",
-        disk_stories.one_of_two_folders_hangs,
-        r"a sync of .*\.log on the event loop",
-    ),
-    Mutant(
-        folders.after_an_unclean_election_nobody_is_waited_for,
-        "unclean",
-        disk_stories.unclean_leader_is_judged,
-        r"b'b0' to orders-0: acknowledged, but offset \d is not committed",
-        2,
-    ),
-    Mutant(
-        disks.a_damaged_log_leads_on,
-        "availability",
-        disk_stories.record_is_read_where_it_is_sound,
-        "the record is read in time",
-    ),
+    *folders.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from node import replica_manager
 from replication import partition_leader
@@ -11,7 +11,9 @@ from storage import cold_read, data_folder, epoch_recovery, group_commit
 from storage import log as storage_log
 from storage.batch_walk import BrokenChain
 from storage.segment import LogSegment
-from tests.sim.mutants.mutant import Patch
+from tests.sim import disk_stories
+from tests.sim.mutants import disks
+from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
@@ -94,3 +96,51 @@ def after_an_unclean_election_nobody_is_waited_for(patch: Patch) -> None:
         return [Acknowledge((event.ticket,))] if self.leader_epoch > 0 else await_ack(self, event)
 
     patch.setattr(partition_leader.PartitionLeader, "_await_ack", awaiting)
+
+
+REGISTERED: Final = (
+    Mutant(
+        a_deleted_topic_is_synced_on_the_loop,
+        "the loop",
+        disk_stories.topic_goes_while_others_write,
+        r"a sync_folder of /data on the event loop, by .*_forget_removed",
+    ),
+    Mutant(
+        a_flush_counts_what_came_meanwhile,
+        "durability",
+        disk_stories.records_come_while_a_flush_is_under_way,
+        "but a crash may lose",
+    ),
+    Mutant(an_index_is_believed, "rot", disk_stories.index_rots, "without being given offset"),
+    Mutant(
+        lost_epochs_are_written_down_as_none,
+        "found",
+        disk_stories.epochs_rot_while_nobody_hears_of_it,
+        "is in the in-sync set and (holds offsets below|has no log)",
+    ),
+    Mutant(
+        checkpoints_are_written_on_the_loop,
+        "the loop",
+        disk_stories.one_of_two_folders_hangs,
+        r"a write of .*-checkpoint.tmp on the event loop",
+    ),
+    Mutant(
+        flushes_run_on_the_loop,
+        "the loop",
+        disk_stories.one_of_two_folders_hangs,
+        r"a sync of .*\.log on the event loop",
+    ),
+    Mutant(
+        after_an_unclean_election_nobody_is_waited_for,
+        "unclean",
+        disk_stories.unclean_leader_is_judged,
+        r"b'b0' to orders-0: acknowledged, but offset \d is not committed",
+        2,
+    ),
+    Mutant(
+        disks.a_damaged_log_leads_on,
+        "availability",
+        disk_stories.record_is_read_where_it_is_sound,
+        "the record is read in time",
+    ),
+)
