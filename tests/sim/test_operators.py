@@ -29,7 +29,7 @@ def test_records_may_be_gone_as_far_as_the_leader_has_deleted_them() -> None:
 
 def test_nothing_may_be_gone_where_nobody_obeyed() -> None:
     """The next leader is elected, and has not heard of it."""
-    with Simulation(3) as sim:
+    with Simulation(4) as sim:
         leader = world(sim)
         sim.kill(leader)
         sim.run_until(lambda: sim.leader(TOPIC) not in (leader, -1), what="another is elected")
