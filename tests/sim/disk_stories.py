@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from storage.log import Log
 from tests.sim import views
+from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import on_two_nodes
 from tests.sim.folder_stories import lies_in_second, with_second_folders
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, fenced, held, leads, write
 from tests.sim.world import Simulation
+from tidelog.types import Offset
 
 READ_WITHIN_S = 10
 
@@ -167,6 +169,24 @@ def record_is_read_where_it_is_sound(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def damage_that_a_consumer_finds(sim: Simulation) -> None:
+    """A bit flips in a value in a leader's newest segment, where no scrub has come by: only who checks the record sees
+    it. A consumer is given it in time, since another replica leads then."""
+    leader, follower = on_two_nodes(sim, 1)
+    write(sim, 0, "a" * 100, 20)
+    sim.run_until(lambda: held(sim, follower, 0) == 20, what="both have all")
+    log = sim.log(leader, TOPIC)
+    assert isinstance(log, Log)
+    found = log.active.find(Offset(12))
+    assert found is not None
+    sim.machines[leader].disk.flip_bit(log.active.path, found.position + found.size - 20)
+    client, reading = sim.client(), sim.checkers.reading(sim.ledger(TOPIC))
+    consumer = SimConsumer(client, {(TOPIC, 0): reading}, decided=False, rack="")
+    client.start(consumer.run(), "consumes")
+    sim.run_until(lambda: reading.position >= 20, within=READ_WITHIN_S, what="all is read in time")
+    sim.must_heal()
+
+
 ALL = [
     topic_goes_while_others_write,
     records_come_while_a_flush_is_under_way,
@@ -175,4 +195,5 @@ ALL = [
     one_of_two_folders_hangs,
     unclean_leader_is_judged,
     record_is_read_where_it_is_sound,
+    damage_that_a_consumer_finds,
 ]
