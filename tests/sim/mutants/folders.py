@@ -98,7 +98,7 @@ def after_an_unclean_election_nobody_is_waited_for(patch: Patch) -> None:
     patch.setattr(partition_leader.PartitionLeader, "_await_ack", awaiting)
 
 
-REGISTERED: Final = (
+MUTANTS: Final = (
     Mutant(
         a_deleted_topic_is_synced_on_the_loop,
         "the loop",
