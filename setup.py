@@ -1,9 +1,9 @@
 """The two things that pyproject.toml cannot say: where the packages lie, and the optional compiled hot loops.
 
 Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication` and `node` are laid under
-`tidelog/_server/` (docs/decisions/0001). Extensions: every `tidelog/records/*.pyx` is compiled where Cython and a
-C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build goes on without, says
-so, and the pure-Python reference beside them serves.
+`tidelog/_server/` (docs/decisions/0001). Extensions: every `tidelog/records/*.pyx` and `storage/*.pyx` is compiled where
+Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build goes on
+without, says so, and the pure-Python reference beside them serves.
 """
 
 import os
@@ -33,8 +33,14 @@ def warn(cause: object) -> None:
     )
 
 
+def module_name(source: str) -> str:
+    """The module that a .pyx file is compiled into, where its package is laid."""
+    name = source.removesuffix(".pyx").replace("/", ".")
+    return f"{SERVER_HOME}.{name}" if name.partition(".")[0] in SERVER_ROOTS else name
+
+
 def extensions() -> list[Extension]:
-    sources = sorted(str(path) for path in Path("tidelog/records").glob("*.pyx"))
+    sources = sorted(str(path) for folder in ("tidelog/records", "storage") for path in Path(folder).glob("*.pyx"))
     if not sources:
         return []
     if os.environ.get("TIDELOG_PURE_PYTHON", "0") != "0":
@@ -46,8 +52,7 @@ def extensions() -> list[Extension]:
         warn(cause)
         return []
     modules = [
-        Extension(source.removesuffix(".pyx").replace("/", "."), [source], extra_compile_args=["-O3"], optional=True)
-        for source in sources
+        Extension(module_name(source), [source], extra_compile_args=["-O3"], optional=True) for source in sources
     ]
     compiled = list(cythonize(modules, language_level=3, build_dir="build/cython", quiet=True))
     for module in compiled:

@@ -5,7 +5,8 @@ Kept true:
   2. An index is a hint: anything in it can be rebuilt from the log, and is where it looks wrong (segment.py).
   3. It is opened for reading, and changes nothing on the disk, until the first entry is added; then it is lengthened to
      its full size, and cut to what it holds when its segment is rolled or closed.
-  4. Room on the disk is taken before anything is written to memory, so a full disk is an OSError and not a signal.
+  4. Room on the disk is taken before anything is written to memory, and memory is accessed only through the mapping's
+     methods: a full disk, and a page that cannot be read, are an OSError and not a signal.
 Left to others: what an entry means (offset_index.py, time_index.py), when one is due (segment.py), when an index is
 opened (lazy_index.py).
 Source: Kafka's AbstractIndex, including the search that tries the warm end of the file first.
@@ -17,7 +18,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, Final
 
-from storage.files import Buffer, Files, Mapping
+from storage.files import Files, Mapping
 from storage.index_errors import CorruptIndex, IndexFull, IndexOffsetOverflow
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
@@ -41,6 +42,8 @@ class AbstractIndex:
     """
 
     ENTRY: ClassVar[Struct]
+    FIELDS: ClassVar[tuple[tuple[int, int], tuple[int, int]]]
+    """Where in an entry key and value lie, and their lengths (bytes)."""
 
     def __init__(self, files: Files, path: str, base_offset: Offset, max_bytes: int, *, fresh: bool = False) -> None:
         """Open the file, if there is one.
@@ -56,7 +59,6 @@ class AbstractIndex:
         self.entries = 0
         self._files = files
         self._mapping: Mapping | None = None
-        self._buffer: Buffer = b""
         self._writable = False
         self._room = 0
         """Entries that the disk has room for, as far as was asked."""
@@ -66,7 +68,11 @@ class AbstractIndex:
             self._map_writable()
         else:
             self._map()
-        self.remember_last()
+        try:
+            self.remember_last()
+        except OSError:
+            self._unmap()
+            raise
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -98,7 +104,7 @@ class AbstractIndex:
     # --- for subclasses -------------------------------------------------------------------------------------------
 
     def remember_last(self) -> None:
-        """The number of entries has changed: read the last one."""
+        """The number of entries has changed: read the last one. Raises OSError."""
         raise NotImplementedError
 
     def stored(self, target: int, by: By) -> int:
@@ -106,8 +112,11 @@ class AbstractIndex:
         raise NotImplementedError
 
     def unpack(self, slot: int) -> tuple[int, ...]:
-        """The raw fields of an entry."""
-        return self.ENTRY.unpack_from(self._buffer, slot * self.ENTRY.size)
+        """The raw fields of an entry. Raises OSError, KafkaStorageError where the index is closed."""
+        mapping, size = self._mapping, self.ENTRY.size
+        if mapping is None:
+            raise self._is_closed()
+        return self.ENTRY.unpack(mapping.read(slot * size, size))
 
     def push(self, *fields: int) -> None:
         """Write an entry behind the last one, which the caller has compared it with. Raises IndexFull, OSError,
@@ -127,30 +136,16 @@ class AbstractIndex:
 
     # --- search ---------------------------------------------------------------------------------------------------
 
-    def slots(self, target: int, by: By) -> tuple[int, int]:
-        """The last slot whose key or value is not above `target`, and the first one where it is not below; -1 where
-        there is none. Raises KafkaStorageError where the index is closed."""
-        if self._closed:
-            raise self._is_closed()
-        entries = self.entries
-        if not entries:
-            return -1, -1
-        target = self.stored(target, by)
-        unpack, size, buffer = self.ENTRY.unpack_from, self.ENTRY.size, self._buffer
-        low, high = max(0, entries - 1 - _WARM_BYTES // size), entries - 1
-        if unpack(buffer, low * size)[by] > target:
-            low, high = 0, low
-            if unpack(buffer, 0)[by] > target:
-                return -1, 0
-        while low < high:
-            middle = (low + high + 1) // 2
-            if unpack(buffer, middle * size)[by] > target:
-                high = middle - 1
-            else:
-                low = middle
-        if unpack(buffer, low * size)[by] == target:
-            return low, low
-        return low, low + 1 if low + 1 < entries else -1
+    def slot(self, target: int, by: By) -> int:
+        """The last slot whose key or value is not above `target`, -1 where there is none. Raises OSError,
+        KafkaStorageError where the index is closed."""
+        entries, size = self.entries, self.ENTRY.size
+        if self._mapping is None or not entries:
+            if self._closed:
+                raise self._is_closed()
+            return -1
+        at, wide = self.FIELDS[by]
+        return self._mapping.search(entries, _WARM_BYTES // size, size, at, wide, self.stored(target, by))
 
     # --- the file -------------------------------------------------------------------------------------------------
 
@@ -209,18 +204,15 @@ class AbstractIndex:
         self.entries, self._odd_bytes = divmod(size, self.ENTRY.size)
         if self.entries:
             self._mapping = self._files.map(self.path, self.entries * self.ENTRY.size, writable=False)
-            self._buffer = self._mapping.buffer
 
     def _map_writable(self) -> None:
         self._mapping = self._files.map(self.path, self.max_entries * self.ENTRY.size, writable=True)
-        self._buffer = self._mapping.buffer
         self._writable = True
 
     def _unmap(self) -> None:
         if self._mapping is not None:
             self._mapping.close()
             self._mapping = None
-            self._buffer = b""
         self._writable = False
         self._room = 0
 

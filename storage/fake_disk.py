@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
+from storage import guard
 from storage.fake_tree import BLOCK_BYTES, Folder, Inode, Memo
 from storage.files import Buffer, File, FolderLock, Mapping, Room, WouldBlock
 
@@ -131,9 +132,13 @@ class FakeMapping:
         self._buffer = inode.seen.data if writable else inode.seen.read(size, 0)
         inode.mapped += 1
 
-    @property
-    def buffer(self) -> Buffer:
-        return self._buffer
+    def read(self, position: int, size: int) -> bytes:
+        self._disk.page_fault("load", self._path)
+        return guard.load(self._buffer, position, size)
+
+    def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
+        self._disk.page_fault("load", self._path)
+        return guard.search(self._buffer, entries, warm, size, at, wide, target)
 
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
@@ -146,6 +151,7 @@ class FakeMapping:
 
     def write(self, position: int, data: bytes) -> None:
         assert position + len(data) <= self._reserved, "written without room reserved"
+        self._disk.page_fault("store", self._path)
         self._inode.put(position, data)
 
     def close(self) -> None:
@@ -201,8 +207,8 @@ class FakeDisk:
     # --- faults ---------------------------------------------------------------------------------------------------
 
     def fail(self, operation: str, path: str = "", *, error: int = errno.EIO, times: int = 1, skip: int = 0) -> Fault:
-        """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_folder or
-        sync_folder; path: a part of the paths it is about; skip: so many matching calls still succeed; times -1: for
+        """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_folder,
+        sync_folder, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the paths it is about; skip: so many matching calls still succeed; times -1: for
         ever.
         """
         fault = Fault(operation, path, error, times, skip)
@@ -309,6 +315,12 @@ class FakeDisk:
                     continue
                 if inode is not None:
                     inode.lose_writes()
+                raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def page_fault(self, operation: str, path: str) -> None:
+        """A page of a mapping is needed: fail where that is planned."""
+        for fault in self._faults:
+            if fault.hits(operation, path):
                 raise OSError(fault.error, os.strerror(fault.error), path)
 
     def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:

@@ -76,11 +76,16 @@ class File(Protocol):
 
 
 class Mapping(Protocol):
-    """A file mapped into memory, of fixed size. What is written shows in the file and, unless synced, may be lost."""
+    """A file mapped into memory, of fixed size. What is written shows in the file and, unless synced, may be lost.
+    A page that the disk cannot give is an OSError here, never a signal (guard.py)."""
 
-    @property
-    def buffer(self) -> Buffer:
-        """All bytes, for reading; do not keep it beyond `close`."""
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of it."""
+        ...
+
+    def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
+        """The last of the sorted entries at its beginning whose field is not above `target`; -1 where there is none.
+        Parameters as in guard.py."""
         ...
 
     def reserve(self, end: int) -> None:

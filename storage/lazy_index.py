@@ -38,7 +38,7 @@ class LazyIndex(Generic[Index]):
             index = self._kind(self._files, self.path, self._base_offset, self._max_bytes)
             try:
                 index.sanity_check()
-            except CorruptIndex:
+            except (CorruptIndex, OSError):
                 index.close()
                 raise
             self._index = index

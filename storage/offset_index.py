@@ -27,6 +27,7 @@ class OffsetIndex(AbstractIndex):
     """Entries of (last offset of a batch, its position)."""
 
     ENTRY = Struct(">ii")
+    FIELDS = ((0, 4), (4, 4))
 
     last: OffsetPosition
 
@@ -60,10 +61,10 @@ class OffsetIndex(AbstractIndex):
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry that is not above `offset`; (base offset, 0) where there is none."""
-        slot, _ = self.slots(offset, By.KEY)
+        slot = self.slot(offset, By.KEY)
         return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries at and above `offset`."""
-        slot, _ = self.slots(offset - 1, By.KEY)
+        slot = self.slot(offset - 1, By.KEY)
         self.truncate_entries(slot + 1)

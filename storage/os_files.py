@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from storage import guard
 from storage.files import Buffer, File, FolderLock, Mapping, Room, WouldBlock
 
 _RESERVE_BYTES: Final = 4096
@@ -114,10 +115,45 @@ class OsFile:
             os.close(self._fd)
 
 
-class OsMapping:
-    """A shared mapping."""
+_POPULATE_READ: Final = 22
+"""MADV_POPULATE_READ (Linux 5.14): bring pages into memory; an error where touching them would be SIGBUS. Older kernels
+say EINVAL."""
 
-    __slots__ = ("_map", "_path", "_reserved", "_view")
+
+class _PopulatedBytes:
+    """The bytes of a mapping where the guard is not compiled: the kernel is asked for the pages before each access. A
+    page that goes in between still ends the process, as any does on kernels that cannot be asked."""
+
+    __slots__ = ("_map", "_path", "_view")
+
+    def __init__(self, mapped: mmap.mmap, view: memoryview, path: str) -> None:
+        self._map, self._view, self._path = mapped, view, path
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __getitem__(self, place: slice, /) -> Buffer:
+        self._populate(place)
+        return self._view[place]
+
+    def __setitem__(self, place: slice, data: bytes, /) -> None:
+        self._populate(place)
+        self._view[place] = data
+
+    def _populate(self, place: slice) -> None:
+        start = place.start - place.start % mmap.PAGESIZE
+        try:
+            self._map.madvise(_POPULATE_READ, start, place.stop - start)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                reason = f"byte {place.start} or one behind it cannot be read ({error})"
+                raise OSError(errno.EIO, reason, self._path) from None
+
+
+class OsMapping:
+    """A shared mapping. What the disk cannot give is an OSError (guard.py)."""
+
+    __slots__ = ("_bytes", "_map", "_path", "_reserved", "_view")
 
     def __init__(self, path: str, size: int, *, writable: bool) -> None:
         fd = os.open(path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
@@ -128,12 +164,15 @@ class OsMapping:
         finally:
             os.close(fd)
         self._view = memoryview(self._map)
+        self._bytes = self._view if guard.COMPILED else _PopulatedBytes(self._map, self._view, path)
         self._path = path
         self._reserved = 0
 
-    @property
-    def buffer(self) -> Buffer:
-        return self._view
+    def read(self, position: int, size: int) -> bytes:
+        return guard.load(self._bytes, position, size)
+
+    def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
+        return guard.search(self._bytes, entries, warm, size, at, wide, target)
 
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
@@ -151,7 +190,7 @@ class OsMapping:
     def write(self, position: int, data: bytes) -> None:
         end = position + len(data)
         assert end <= self._reserved, "written without room reserved"
-        self._map[position:end] = data
+        guard.store(self._bytes, position, data)
 
     def close(self) -> None:
         self._view.release()

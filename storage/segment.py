@@ -260,25 +260,24 @@ class LogSegment:
                 since, index, times = self._since_index, self._index.get(), self._time_index.get()
             index.make_room(len(headers))
             times.make_room(len(headers))
-        file = self.file
+        file, largest = self.file, self.largest
         try:
             file.pwritev(buffers, position)
+            for header in headers:
+                if header.max_timestamp > largest.timestamp:
+                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+                if since > self._interval:
+                    _add_entry(index, times, header.last_offset, position, largest)
+                    since = 0
+                length = header.size
+                position += length
+                since += length
         except OSError:
-            file.truncate(position)
+            file.truncate(self.size)
             sync_all([file])  # whole messages among what was written must not come back: they were refused
             raise
-        if position == 0:
+        if self.size == 0:
             self.first_timestamp = headers[0].max_timestamp
-        largest = self.largest
-        for header in headers:
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
-            if since > self._interval:
-                _add_entry(index, times, header.last_offset, position, largest)
-                since = 0
-            length = header.size
-            position += length
-            since += length
         self._max = largest
         self._since_index = since
         self.size = position

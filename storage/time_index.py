@@ -27,6 +27,7 @@ class TimeIndex(AbstractIndex):
     """Entries of (largest timestamp so far, offset)."""
 
     ENTRY = Struct(">qi")
+    FIELDS = ((0, 8), (8, 4))
 
     last: TimestampOffset
 
@@ -85,15 +86,15 @@ class TimeIndex(AbstractIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry whose timestamp is not above `timestamp`; (-1, base offset) where there is none."""
-        slot, _ = self.slots(timestamp, By.KEY)
+        slot = self.slot(timestamp, By.KEY)
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def before(self, offset: int) -> TimestampOffset:
         """The last entry that points below `offset`; (-1, base offset) where there is none."""
-        slot, _ = self.slots(offset - 1, By.VALUE)
+        slot = self.slot(offset - 1, By.VALUE)
         return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries that point at or above `offset`."""
-        slot, _ = self.slots(offset - 1, By.VALUE)
+        slot = self.slot(offset - 1, By.VALUE)
         self.truncate_entries(slot + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,22 +63,17 @@ def test_a_lookup_before_the_first_entry_starts_at_the_beginning() -> None:
     assert index.lookup(9_999) == (1_010, 400)
 
 
-def test_slots_below_and_above_a_target() -> None:
-    """indexSlotRangeFor: by key or by value, -1 where there is none; both the same slot where it is hit."""
+def test_the_slot_at_or_below_a_target() -> None:
+    """By key or by value, -1 where there is none."""
     index, times = offset_index(), time_index()
-    assert index.slots(1_000, By.KEY) == index.slots(0, By.VALUE) == (-1, -1)
+    assert index.slot(1_000, By.KEY) == index.slot(0, By.VALUE) == -1
     for i in (1, 2, 3):
         index.append(1_000 + 10 * i, 500 * i)
         times.maybe_append(77 * i, 1_000 + 10 * i)
-    assert [index.slots(offset, By.KEY) for offset in (1_009, 1_010, 1_025, 1_031)] == [
-        (-1, 0),
-        (0, 0),
-        (1, 2),
-        (2, -1),
-    ]
-    assert [index.slots(at, By.VALUE) for at in (499, 500, 1_400, 1_501)] == [(-1, 0), (0, 0), (1, 2), (2, -1)]
-    assert [times.slots(time, By.KEY) for time in (76, 77, 200, 232)] == [(-1, 0), (0, 0), (1, 2), (2, -1)]
-    assert [times.slots(at, By.VALUE) for at in (1_009, 1_010, 1_025, 1_031)] == [(-1, 0), (0, 0), (1, 2), (2, -1)]
+    assert [index.slot(offset, By.KEY) for offset in (1_009, 1_010, 1_025, 1_031)] == [-1, 0, 1, 2]
+    assert [index.slot(at, By.VALUE) for at in (499, 500, 1_400, 1_501)] == [-1, 0, 1, 2]
+    assert [times.slot(time, By.KEY) for time in (76, 77, 200, 232)] == [-1, 0, 1, 2]
+    assert [times.slot(at, By.VALUE) for at in (1_009, 1_010, 1_025, 1_031)] == [-1, 0, 1, 2]
 
 
 @settings(deadline=None, max_examples=30)
@@ -93,11 +88,9 @@ def test_the_warm_search_finds_what_a_plain_one_does(steps: list[int], target: i
         offsets.append(offset)
         index.append(offset, len(offsets))
     wanted = BASE + target % (offset - BASE + 10)
-    lower, upper = index.slots(wanted, By.KEY)
-    assert lower == bisect_right(offsets, wanted) - 1
-    behind = bisect_left(offsets, wanted)
-    assert upper == (behind if behind < len(offsets) else -1)
-    assert index.slots(lower + 1, By.VALUE) == (lower, lower) or lower == -1
+    slot = index.slot(wanted, By.KEY)
+    assert slot == bisect_right(offsets, wanted) - 1
+    assert index.slot(slot + 1, By.VALUE) == slot
 
 
 def test_offsets_must_grow_and_fit_into_31_bits() -> None:
