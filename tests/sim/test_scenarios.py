@@ -16,6 +16,7 @@ from tests.sim import (
     hostile_stories,
     late_stories,
     log_stories,
+    page_stories,
     producer_stories,
     quorum_stories,
     reader_stories,
@@ -46,6 +47,7 @@ STORIES = [
     *transaction_stories.ALL,
     *truncation_stories.ALL,
     *hostile_stories.ALL,
+    *page_stories.ALL,
 ]
 
 

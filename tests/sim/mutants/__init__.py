@@ -16,6 +16,7 @@ from tests.sim import (
     folder_stories,
     late_stories,
     log_stories,
+    page_stories,
     producer_stories,
     quorum_stories,
     reader_stories,
@@ -218,6 +219,12 @@ MUTANTS: Final = (
         "KIP-320",
         reader_stories.reader_of_an_older_epoch,
         "of an older epoch was answered",
+    ),
+    Mutant(
+        disks.an_index_page_that_cannot_be_read_ends_the_node,
+        "section 3",
+        page_stories.index_page_of_a_follower_is_unreadable,
+        "SIGBUS",
     ),
     # followers
     Mutant(

@@ -12,6 +12,7 @@ from storage import (
     cleanable,
     data_folder,
     epoch_recovery,
+    fake_disk,
     flush,
     folder_claims,
     loading_site,
@@ -183,3 +184,16 @@ def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
 def a_full_disk_is_a_broken_one(patch: Patch) -> None:
     """A disk without room takes its folder offline, until the node is started again."""
     patch.setattr(data_folder, "is_full", lambda _: False)
+
+
+def an_index_page_that_cannot_be_read_ends_the_node(patch: Patch) -> None:
+    """Mapped pages are accessed without the guard: the kernel's signal ends the process, here a defect does."""
+    page_fault = fake_disk.FakeDisk.page_fault
+
+    def unguarded(self: Any, operation: str, path: str) -> None:
+        try:
+            page_fault(self, operation, path)
+        except OSError as error:
+            raise SystemError(f"SIGBUS: {error}") from None
+
+    patch.setattr(fake_disk.FakeDisk, "page_fault", unguarded)
