@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from node.memory import Share
 from storage.batch_walk import BrokenChain
 from storage.cold_read import ReadTicket
 from storage.index_errors import CorruptIndex
@@ -33,9 +34,14 @@ TRIES_MAX: Final = 8
 class ColdReads:
     """See the module's words. One for each desk."""
 
-    def __init__(self, ready: Callable[[OpenFetch], None]) -> None:
-        """ready: told which fetches are to be looked at, now that something was read for them."""
-        self._ready = ready
+    def __init__(
+        self, ready: Callable[[OpenFetch], None], charge: Callable[[int], Share], freed: Callable[[], None]
+    ) -> None:
+        """ready: told which fetches are to be looked at, now that something was read for them. charge: the memory of
+        an answer with so many bytes of records. freed: told when a read has ended that nobody waits for."""
+        self._ready, self._charge, self._freed = ready, charge, freed
+        self._shares: dict[OpenFetch, Share] = {}
+        """Of those that are busy."""
         self._busy: dict[OpenFetch, ReadTicket | None] = {}
         """Being read: None; or read, and not given yet."""
         self._queue: dict[OpenFetch, None] = {}
@@ -47,10 +53,20 @@ class ColdReads:
         """Does this fetch wait for a disk, or for its turn?"""
         return fetch in self._queue or (fetch in self._busy and self._busy[fetch] is None)
 
+    @property
+    def is_busy(self) -> bool:
+        """Is anything being read, or read and not given yet? It has its memory."""
+        return bool(self._busy)
+
+    @property
+    def read(self) -> list[OpenFetch]:
+        """Those for which something was read that is not given yet."""
+        return [fetch for fetch, ticket in self._busy.items() if ticket is not None]
+
     def fetch(self, fetch: OpenFetch, log: Log) -> LogRead | None:
         """What the fetch asks of the log; None where that has to be read first: the fetch is `ready` then. Raises as
         `Log.read`."""
-        ticket = self._busy.pop(fetch, None)
+        ticket, share = self._busy.pop(fetch, None), self._shares.pop(fetch, None)
         self._called.pop(fetch, None)
         try:
             if fetch.cold_tries > TRIES_MAX:
@@ -68,6 +84,8 @@ class ColdReads:
         finally:
             if ticket is not None:
                 ticket.release()
+            if share is not None:
+                share.release()
             self._call_next()
 
     @property
@@ -77,6 +95,7 @@ class ColdReads:
     def _begin(self, fetch: OpenFetch, log: Log, ticket: ReadTicket) -> None:
         self._queue.pop(fetch, None)
         self._busy[fetch] = None
+        self._shares[fetch] = self._charge(fetch.max_bytes)
         fetch.cold_tries += 1
         log.folder.reader.submit(ticket.run, lambda failure: self._done(fetch, ticket, failure))
 
@@ -85,8 +104,7 @@ class ColdReads:
             self._busy[fetch] = ticket
             self._ready(fetch)
             return
-        ticket.release()
-        del self._busy[fetch]
+        self._free(fetch, ticket)
         self._call_next()
         if not (failure is None or isinstance(failure, OSError | BrokenChain | CorruptIndex | TidelogError)):
             raise failure
@@ -108,6 +126,12 @@ class ColdReads:
         self._called.pop(fetch, None)
         ticket = self._busy.get(fetch)
         if ticket is not None:
-            ticket.release()
-            del self._busy[fetch]
+            self._free(fetch, ticket)
         self._call_next()
+
+    def _free(self, fetch: OpenFetch, ticket: ReadTicket) -> None:
+        """Let go of what was read, and of its place."""
+        ticket.release()
+        del self._busy[fetch]
+        self._shares.pop(fetch).release()
+        self._freed()

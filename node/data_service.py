@@ -15,7 +15,8 @@ from typing import TypeVar
 from node import status
 from node.clock import Clock
 from node.duplex import run_duplex
-from node.limits import UNARY_FETCH_BYTES_MAX, ensure_few
+from node.limits import FIRST_ANSWER_BYTES, LEAST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
+from node.memory import ANSWER_COPIES, REQUEST_COPIES, ChargedResponse, Kind, Share
 from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
 from node.own_bytes import look_at_damage
 from node.partition import Partition
@@ -28,7 +29,7 @@ from replication.epochs import epoch_before
 from storage.executor import Executor
 from storage.isolation import FetchIsolation
 from storage.time_lookup import EARLIEST, LATEST
-from tidelog._wire import FetchResponse, PartitionFetched, ProduceRequest
+from tidelog._wire import FetchResponse, ProduceRequest
 from tidelog.errors import NotLeaderOrFollower, TidelogError
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 from tidelog.v1 import common_pb2, data_pb2
@@ -70,16 +71,32 @@ class DataService:
     async def _take_batches(
         self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
     ) -> None:
-        while (request := await stream.receive()) is not None:
-            await desk.take(request)
+        while await self._take_batch(stream, desk):
             if desk.outstanding >= self._config.outstanding_max:
                 await desk.wait_outstanding_below(self._config.outstanding_max)
         await desk.wait_outstanding_below(1)
 
+    async def _take_batch(
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
+    ) -> bool:
+        """Take one request; afterwards nothing of it is left. Returns False where no more come."""
+        await self._manager.memory.wait_room(Kind.PRODUCE)
+        request = await stream.receive()
+        if request is None:
+            return False
+        with self._charge(request):
+            await desk.take(request)
+        return True
+
+    def _charge(self, request: ProduceRequest) -> Share:
+        size = sum(len(entry.records) for entry in request.partitions)
+        return self._manager.memory.charge(Kind.PRODUCE, REQUEST_COPIES * size)
+
     async def produce(self, request: ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
         """Append the entries; answer when all are settled."""
         desk = self._produce_desk(caller)
-        await desk.take(request)
+        with self._charge(request):
+            await desk.take(request)
         answers: list[data_pb2.PartitionProduced] = []
         while len(answers) < desk.outstanding:
             await desk.wait_answers()
@@ -104,27 +121,56 @@ class DataService:
             self._manager.close_desk(desk)
 
     async def _send_fetched(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+        bytes_max = FIRST_ANSWER_BYTES
         while not desk.closed:
             await desk.wait_ready()
             overdue = desk.sign_of_life_due
-            answers = desk.collect(self._config.response_bytes)
-            if answers or overdue:
-                await stream.send(FetchResponse(partitions=answers))
+            enough = self._config.response_bytes
+            wanted = desk.next_bytes(enough)
+            if desk.kind is Kind.CONSUMER_FETCH:
+                wanted = min(wanted, bytes_max)
+            response = ChargedResponse(self._manager.memory, desk.kind)
+            await self._add_next(response, desk, wanted, enough)
+            if response.partitions or overdue:
+                sending = stream.send(response)
+                del response  # as long as it exists, it keeps its share
+                await sending
+                bytes_max = min(2 * bytes_max, BYTES_MAX)
+
+    async def _add_next(self, response: ChargedResponse, desk: FetchDesk, wanted: int, enough: int) -> None:
+        """Add answers that are due, of `wanted` bytes of records, or as many as there is memory for; stop when they
+        hold `enough`. Where memory is kept already, for this answer or for what is read from a disk, nothing is waited
+        for that others may keep."""
+        memory, kind = self._manager.memory, desk.kind
+        if desk.cold.read or not wanted:
+            response.add(desk.collect_read(), memory.charge(kind, 0))
+            return
+        least = min(wanted, LEAST_ANSWER_BYTES)
+        if response.charged or desk.cold.is_busy:
+            share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
+            if not share.size and desk.cold.is_busy:
+                await desk.wait_cold()
+                return
+        else:
+            share = await memory.take(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
+        room = share.size // ANSWER_COPIES
+        response.add(desk.collect(min(enough, room or enough), room), share)
 
     async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
         """Read from the partitions; answer when each has enough or the time is up."""
         for item in request.partitions:
             item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
         desk = self._manager.open_desk(caller, is_stream=False)
-        answers: list[PartitionFetched] = []
         try:
             desk.take(request)
+            response = ChargedResponse(self._manager.memory, desk.kind)
+            wanted = min(UNARY_FETCH_BYTES_MAX, sum(item.max_bytes for item in request.partitions))
             while not desk.idle:
                 await desk.wait_ready()
-                answers += desk.collect(self._config.response_bytes)
+                await self._add_next(response, desk, max(1, wanted - response.charged // ANSWER_COPIES), wanted)
         finally:
             self._manager.close_desk(desk)
-        return FetchResponse(partitions=answers)
+        return response
 
     # --- questions ---
 

@@ -4,8 +4,8 @@ Kept true:
   1. A fetch is answered once, when there is enough to read, when it is refused, or when its time is up; a later fetch
      of the same partition takes the place of the earlier, which then is not answered.
   2. A follower's positions are entered in the leader's books when its fetch arrives, whenever it is answered.
-  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log; while
-     many answers wait to be sent nothing more is taken (`wait_room`).
+  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log, and into
+     memory that the node's budget has granted; while many answers wait to be sent nothing more is taken (`wait_room`).
 
 Left to others: the stream (data_service.py), who leads and what may be read (partition.py), the clock's ticks.
 """
@@ -22,6 +22,7 @@ from node import status
 from node.clock import Clock
 from node.cold_reads import ColdReads
 from node.limits import UNSENT_MAX, ensure_few
+from node.memory import ANSWER_COPIES, Kind, Share
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
 from replication.leader_events import Session
@@ -150,7 +151,7 @@ class FetchDesk:
         self._sign_of_life_ms = 0
         """A follower's stream: it hears something at least this often, or takes the leader for dead."""
         self.sign_of_life_due = False
-        self.cold = ColdReads(self.ready)
+        self.cold = ColdReads(self.ready, self._charge, self._wake_up)
         """What is being read from disks."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -160,6 +161,17 @@ class FetchDesk:
     def idle(self) -> bool:
         """Is nothing open and nothing to be sent?"""
         return not self._open and not self._made
+
+    @property
+    def kind(self) -> Kind:
+        """Whose fetches they are, for the node's memory."""
+        return Kind.CONSUMER_FETCH if self._identity is None else Kind.FOLLOWER_FETCH
+
+    def _charge(self, size: int) -> Share:
+        return self._manager.memory.charge(self.kind, ANSWER_COPIES * size)
+
+    def _wake_up(self) -> None:
+        self._wake.set()
 
     # --- requests ---
 
@@ -306,35 +318,68 @@ class FetchDesk:
         if fetch.partition is not None:
             fetch.partition.stop_waiting(fetch)
 
-    def collect(self, bytes_max: int) -> list[PartitionFetched]:
-        """The answers that are due now, until they hold `bytes_max`; fetches with nothing to read go on waiting."""
+    def next_bytes(self, enough: int) -> int:
+        """How many bytes of records `collect` may give next, but for a batch that is larger than its fetch."""
+        first = next(iter(self._ready), None)
+        return 0 if first is None else enough + first.max_bytes
+
+    def collect(self, enough: int, room: int | None = None) -> list[PartitionFetched]:
+        """The answers that are due now, until they hold `enough` bytes; fetches with nothing to read go on waiting.
+
+        room: bytes that they share, None for no limit. A fetch that finds some left gets at least one batch, one that
+        finds none is answered without records."""
+        answers = self._begin_message()
+        size = 0
+        while self._ready and size < enough:
+            fetch = next(iter(self._ready))
+            if room is not None:
+                fetch.max_bytes = min(fetch.max_bytes, max(room - size, 0))
+            size += self._look_at(fetch, answers)
+        return answers
+
+    def collect_read(self) -> list[PartitionFetched]:
+        """As `collect`, of fetches for which a disk was read: their memory is charged already."""
+        answers = self._begin_message()
+        for fetch in self.cold.read:
+            self._look_at(fetch, answers)
+        return answers
+
+    def _begin_message(self) -> list[PartitionFetched]:
+        """The answers that wait only to be sent."""
         answers, self._made = self._made, []
         self._room.set()
-        size = 0
-        now = self._last_sent = self._clock.monotonic_ms()
+        self._last_sent = self._clock.monotonic_ms()
         self.sign_of_life_due = False
-        while self._ready and size < bytes_max:
-            fetch = next(iter(self._ready))
-            del self._ready[fetch]
-            assert fetch.partition is not None, "a fetch without its partition was refused at once"
-            try:
-                answer = fetch.partition.read_for(fetch, now)
-            except TidelogError as error:
-                answer = self._error_answer(fetch, error)
-            if answer is not None:
-                self._drop(fetch)
-                answers.append(answer)
-                size += len(answer.records)
-            elif fetch.short:
-                self._short[fetch] = None
-                self._manager.wake_soon()
         return answers
+
+    def _look_at(self, fetch: OpenFetch, answers: list[PartitionFetched]) -> int:
+        """Answer a fetch that is ready, or let it wait. Returns how many bytes of records it was given."""
+        self._ready.pop(fetch, None)
+        assert fetch.partition is not None, "a fetch without its partition was refused at once"
+        try:
+            answer = fetch.partition.read_for(fetch, self._last_sent)
+        except TidelogError as error:
+            answer = self._error_answer(fetch, error)
+        if answer is not None:
+            self._drop(fetch)
+            answers.append(answer)
+            return len(answer.records)
+        if fetch.short:
+            self._short[fetch] = None
+            self._manager.wake_soon()
+        return 0
 
     # --- waiting ---
 
     async def wait_ready(self) -> None:
         """Return when there may be answers to collect, or the desk is closed."""
         while not (self._ready or self._made or self.sign_of_life_due or self.closed):
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def wait_cold(self) -> None:
+        """Return when something was read from a disk, nothing is being read any more, or the desk is closed."""
+        while self.cold.is_busy and not self.cold.read and not self.closed:
             self._wake.clear()
             await self._wake.wait()
 

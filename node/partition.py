@@ -452,7 +452,7 @@ class Partition:
             return None
         due = fetch.is_due(now)
         try:
-            read = fetch.desk.cold.fetch(fetch, log) if offset < up_to else LogRead(b"", offset, ())
+            read = fetch.desk.cold.fetch(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
             if fetch.refused and read is not None:
                 ensure_sound(log, offset, read)
         except CorruptLog as error:

@@ -31,6 +31,9 @@ class ReplicaConfig:
     reconnect_ms_max: int = 1_000
     """Pause before a stream to a leader is opened again: doubles from the one to the other, half of it by chance."""
 
+    memory_bytes: int = 256 << 20
+    """The node's memory for records on their way (memory.py)."""
+
     response_bytes: int = 512 << 10
     """A fetch answer is sent once it holds so much: further partitions go into the next message."""
 

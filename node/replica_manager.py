@@ -30,6 +30,7 @@ from node.clock import Clock
 from node.due_partitions import DuePartitions
 from node.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.log_shelf import LogShelf
+from node.memory import MemoryBudget
 from node.open_fetch import FetchDesk
 from node.partition import Partition
 from node.replica_config import ReplicaConfig
@@ -120,6 +121,8 @@ class ReplicaManager:
         self._rng = rng
         self._transport = transport
         self._config = config
+        self.memory = MemoryBudget(config.memory_bytes)
+        """For records on their way."""
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
         self._image = EMPTY
         self._partitions: dict[PartitionKey, Partition] = {}
