@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from node import methods
+from node.connections import shut_down_connection
 from node.methods import Kind, Method, WireMessage
 from node.status import as_tidelog_error
 from node.transport import Caller
@@ -200,6 +201,7 @@ class ServerStream:
         """Send one answer; waits while the caller does not keep up. Once begun, it is sent whole."""
         # gRPC cannot take a write back, and cannot end a stream during one: a cancelled sender leaves it running.
         self._last_write = asyncio.get_running_loop().create_task(self._write(message))
+        del message  # it goes when it is written, whatever keeps the frame of a sender that was cancelled
         self._last_write.add_done_callback(_seen)
         await asyncio.shield(self._last_write)
 
@@ -214,8 +216,12 @@ class ServerStream:
         return None if message is grpc.aio.EOF else message
 
     def close(self) -> None:
-        """End the stream: cancels the method that serves it."""
+        """End the stream: cancels the method that serves it. Where a message is being written, the caller's connection
+        is closed with it: gRPC has no other way to give the message up, and would keep it as long as the caller does
+        not read."""
         self.closed = True
+        if self._last_write is not None and not self._last_write.done():
+            shut_down_connection(self._peer)
         self.end()
 
     def end(self) -> None:
@@ -239,6 +245,8 @@ class ServerStream:
                 await self._context.write(message)
             except grpc.aio.BaseError as error:
                 raise self._lost(error) from None
+            finally:
+                del message  # the task keeps the error, the error this frame
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"the caller at {self._peer} went away ({error})")

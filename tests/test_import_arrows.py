@@ -34,6 +34,7 @@ MACHINE = {
 # The modules of a node that may build real sockets, threads and loops; everything else takes them by constructor.
 NODE_OUTERMOST = {
     "__main__.py",
+    "connections.py",
     "executor.py",
     "grpc_server.py",
     "grpc_transport.py",
