@@ -1,8 +1,8 @@
 """The two things that pyproject.toml cannot say: where the packages lie, and the optional compiled hot loops.
 
 Packages: `tidelog` and `pyspark_tidelog` keep their place; `storage`, `replication` and `node` are laid under
-`tidelog/_server/` (docs/decisions/0001). Extensions: every `tidelog/records/*.pyx` and `storage/*.pyx` is compiled where
-Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build goes on
+`tidelog/_server/` (docs/decisions/0001). Extensions: every `tidelog/records/*.pyx` and `storage/*.pyx` is compiled
+where Cython and a C compiler are; where they are not, or where `TIDELOG_PURE_PYTHON=1` asks for it, the build goes on
 without, says so, and the pure-Python reference beside them serves.
 """
 

@@ -28,6 +28,9 @@ CLIENT_LISTENER: Final = "client"
 """The listener that every node has: clients and nodes alike use it unless told otherwise."""
 
 
+MEMORY_BYTES: Final = 256 << 20
+"""The node's memory for records, where nothing else is said."""
+
 SNAPSHOT_BYTES: Final = 20 << 20
 """Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
 
@@ -93,6 +96,8 @@ class NodeConfig:
     metrics_bind: Endpoint | None = None
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = 128 << 20
+    memory_bytes: int = MEMORY_BYTES
+    """For records on their way, and the state of producers (node/memory.py)."""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     """Topic settings by Kafka's names, for topics that do not say otherwise."""
     upkeep: UpkeepConfig = field(default_factory=UpkeepConfig)
@@ -106,11 +111,14 @@ class NodeConfig:
         return LogConfig.from_node(self.log_defaults)
 
 
-def parse(text: str, environ: Mapping[str, str], *, source: str, host_name: str) -> NodeConfig:
+def parse(
+    text: str, environ: Mapping[str, str], *, source: str, host_name: str, memory_bytes: int = MEMORY_BYTES
+) -> NodeConfig:
     """Read a configuration.
 
     text: TOML. environ: the environment; only TIDELOG_* of known sections counts. source: the file's name, for
-    messages. host_name: of this machine; its trailing number is the node id where none is given.
+    messages. host_name: of this machine; its trailing number is the node id where none is given. memory_bytes: of the
+    budget where none is given.
     Raises InvalidConfig.
     """
     try:
@@ -132,6 +140,7 @@ def parse(text: str, environ: Mapping[str, str], *, source: str, host_name: str)
         metrics_bind=values.take("metrics", "bind", _endpoint, None),
         replication=_replication(values),
         message_bytes_max=values.take("limits", "message_bytes_max", _number(1 << 20, 1 << 30), 128 << 20),
+        memory_bytes=values.take("limits", "memory_bytes", _number(16 << 20, 1 << 40), memory_bytes),
         log_defaults=log_defaults,
         upkeep=upkeep,
         log_format=values.take("logs", "format", _one_of("text", "json"), "text"),

@@ -15,7 +15,7 @@ from typing import TypeVar
 from node import status
 from node.clock import Clock
 from node.duplex import run_duplex
-from node.limits import FIRST_ANSWER_BYTES, LEAST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
+from node.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
 from node.memory import ANSWER_COPIES, REQUEST_COPIES, ChargedResponse, Kind, Share
 from node.open_fetch import BYTES_MAX, FetchDesk, isolation_of
 from node.own_bytes import look_at_damage
@@ -124,28 +124,38 @@ class DataService:
         bytes_max = FIRST_ANSWER_BYTES
         while not desk.closed:
             await desk.wait_ready()
-            overdue = desk.sign_of_life_due
-            enough = self._config.response_bytes
-            wanted = desk.next_bytes(enough)
-            if desk.kind is Kind.CONSUMER_FETCH:
-                wanted = min(wanted, bytes_max)
-            response = ChargedResponse(self._manager.memory, desk.kind)
-            await self._add_next(response, desk, wanted, enough)
-            if response.partitions or overdue:
-                sending = stream.send(response)
-                del response  # as long as it exists, it keeps its share
-                await sending
+            if await self._send_next(stream, desk, bytes_max):
                 bytes_max = min(2 * bytes_max, BYTES_MAX)
 
-    async def _add_next(self, response: ChargedResponse, desk: FetchDesk, wanted: int, enough: int) -> None:
-        """Add answers that are due, of `wanted` bytes of records, or as many as there is memory for; stop when they
-        hold `enough`. Where memory is kept already, for this answer or for what is read from a disk, nothing is waited
-        for that others may keep."""
+    async def _send_next(
+        self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk, bytes_max: int
+    ) -> bool:
+        """Send what is due, to a consumer not much more than `bytes_max` of records, or one batch. Returns whether
+        there was anything. Afterwards nothing of it is left."""
+        overdue, enough = desk.sign_of_life_due, self._config.response_bytes
+        wanted, least = desk.next_bytes(enough)
+        if desk.kind is Kind.CONSUMER_FETCH:
+            wanted = min(wanted, enough + max(bytes_max, least))
+        response = ChargedResponse(self._manager.memory, desk.kind)
+        try:
+            await self._add_next(response, desk, wanted, enough, least)
+            if not (response.partitions or overdue):
+                return False
+            desk.sending(stream.close)
+            await stream.send(response)
+            desk.sent()
+            return True
+        finally:
+            response.release()
+
+    async def _add_next(self, response: ChargedResponse, desk: FetchDesk, wanted: int, enough: int, least: int) -> None:
+        """Add answers that are due, of `wanted` bytes of records, or as many as there is memory for, but at least of
+        `least`; stop when they hold `enough`. Where memory is kept already, for this answer or for what is read from a
+        disk, nothing is waited for that others may keep."""
         memory, kind = self._manager.memory, desk.kind
-        if desk.cold.read or not wanted:
+        if desk.cold.read or not least:
             response.add(desk.collect_read(), memory.charge(kind, 0))
             return
-        least = min(wanted, LEAST_ANSWER_BYTES)
         if response.charged or desk.cold.is_busy:
             share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
             if not share.size and desk.cold.is_busy:
@@ -154,20 +164,25 @@ class DataService:
         else:
             share = await memory.take(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
         room = share.size // ANSWER_COPIES
-        response.add(desk.collect(min(enough, room or enough), room), share)
+        response.add(desk.collect(min(enough, room - least) if room else enough, room), share)
 
     async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
         """Read from the partitions; answer when each has enough or the time is up."""
         for item in request.partitions:
             item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
         desk = self._manager.open_desk(caller, is_stream=False)
+        response = ChargedResponse(self._manager.memory, Kind.CONSUMER_FETCH)
         try:
             desk.take(request)
-            response = ChargedResponse(self._manager.memory, desk.kind)
             wanted = min(UNARY_FETCH_BYTES_MAX, sum(item.max_bytes for item in request.partitions))
             while not desk.idle:
                 await desk.wait_ready()
-                await self._add_next(response, desk, max(1, wanted - response.charged // ANSWER_COPIES), wanted)
+                _, least = desk.next_bytes(0)
+                rest = wanted - response.charged // ANSWER_COPIES
+                await self._add_next(response, desk, rest, wanted, least)
+        except BaseException:
+            response.release()  # an error may keep this frame for long
+            raise
         finally:
             self._manager.close_desk(desk)
         return response

@@ -14,12 +14,12 @@ ENTRIES_MAX: Final = 10_000
 UNARY_FETCH_BYTES_MAX: Final = 64 << 20
 """Records that the partitions of one unary fetch share: half of the largest message."""
 
-FIRST_ANSWER_BYTES: Final = 256 << 10
-"""Records in the first answer on a consumer's stream; each that is taken doubles it. A reader that never takes an answer
-costs no more."""
+FIRST_ANSWER_BYTES: Final = 1 << 20
+"""Records in the first answer on a consumer's stream, or one batch; each that is taken doubles it. A reader that never
+takes an answer costs no more."""
 
-LEAST_ANSWER_BYTES: Final = 64 << 10
-"""Smaller answers are not worth a message: where there is less memory, a fetch waits for it."""
+SLOW_READER_MS: Final = 10_000
+"""A stream whose answer was not taken for so long is closed where others wait for memory."""
 
 UNSENT_MAX: Final = 1_000
 """Answers that wait for a stream to take them, before no more is read from it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node.clock import Clock
+from node.memory import PRODUCER_BYTES, Kind, MemoryBudget
 from storage.data_folder import DataFolder
 from storage.loaded import Damage
 from storage.log import Log
@@ -37,11 +38,15 @@ class LogCare:
         clock: Clock,
         damage_found: Callable[[Log, Damage], None],
         log_start_moved: Callable[[Log], None],
+        memory: MemoryBudget,
     ) -> None:
         """logs: loaded. damage_found: told, each time it is seen, what of a log is lost. log_start_moved: told which
         logs have lost records to retention."""
         self._clock = clock
         self._damage_found, self._log_start_moved = damage_found, log_start_moved
+        self._producers = memory.charge(Kind.PRODUCER_STATE, 0)
+        self.producers_forgotten = 0
+        """Since the process began."""
         self.upkeep = Upkeep(logs, config, self, monotonic_ms=clock.monotonic_ms)
 
     async def run(self) -> None:
@@ -54,6 +59,13 @@ class LogCare:
             self.upkeep.stop()
 
     # --- what upkeep tells (UpkeepOwner) ---
+
+    def producers_counted(self, count: int, forgotten: int) -> None:
+        """What their state costs is part of the node's memory."""
+        self._producers.resize(count * PRODUCER_BYTES)
+        self.producers_forgotten += forgotten
+        if forgotten:
+            _log.warning("%d idle producers are forgotten before their time: %d are known still", forgotten, count)
 
     def trouble(self, error: TidelogError) -> None:
         """Something failed."""

@@ -1,15 +1,15 @@
 """One node's memory for records on their way: who gets it, and who waits.
 
 Kinds in the order in which they are served: fetches of followers, produce requests, fetches of consumers. A kind may
-fill the budget up to its ceiling, and each ceiling lies below that of the kind before it: what consumers may not take is
-left to followers and producers, so a cluster goes on replicating whatever its readers do.
+fill the budget up to its ceiling, and each ceiling lies below that of the kind before it: what consumers may not take
+is left to followers and producers, so a cluster goes on replicating whatever its readers do.
 
 Kept true:
   1. No more than the limit is granted, but to a request that is larger than its ceiling: that is granted alone.
   2. Within a kind, who came first is served first; nobody is passed by a kind that comes after its own.
   3. What is granted is given back once: when it is released, or when the one who waited for it is cancelled.
-  4. Consumers get at most an eighth of what is free, and at least what they cannot do without: the fuller the budget, the
-     smaller the answers, and a reader that does not take its answer keeps a small part.
+  4. Consumers get at most an eighth of what is free, and at least what they cannot do without: the fuller the budget,
+     the smaller the answers, and a reader that does not take its answer keeps a small part.
 
 What has come already is charged without asking (`charge`): a request that was received, the state of producers. Such
 charges may exceed the limit; nothing is granted until they are gone.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -42,6 +43,12 @@ CEILINGS: Final = {Kind.FOLLOWER_FETCH: 8, Kind.PRODUCE: 7, Kind.CONSUMER_FETCH:
 
 FREE_SHARE: Final = 8
 """A consumer's answer takes at most this part of what is free."""
+
+STATE_EIGHTHS: Final = 2
+"""So much of the limit may be the state of producers: beyond it the oldest are forgotten."""
+
+PRODUCER_BYTES: Final = 1 << 10
+"""What one producer in one partition costs, with its last five batches."""
 
 ANSWER_COPIES: Final = 3
 """Of the records of an answer, while it is written: as read, as serialized, and gRPC's own."""
@@ -103,6 +110,11 @@ class MemoryBudget:
         waiting = {kind: len(queue) for kind, queue in self._waiting.items()}
         return MemoryFigures(self.limit, dict(self._used), waiting)
 
+    @property
+    def is_short(self) -> bool:
+        """Does anybody wait?"""
+        return any(self._waiting.values())
+
     async def take(self, kind: Kind, wanted: int, least: int = 1) -> Share:
         """A share of `wanted` bytes, or of fewer, but at least `least`; waits for its turn. Cancelling gives back what
         was granted meanwhile."""
@@ -114,11 +126,12 @@ class MemoryBudget:
         try:
             return await waiting.granted
         except asyncio.CancelledError:
-            if waiting.granted.done() and not waiting.granted.cancelled():
-                waiting.granted.result().release()
-            else:
-                self._waiting[kind].remove(waiting)
+            if waiting.granted.cancelled():
+                with suppress(ValueError):  # `_grant` has passed it over meanwhile
+                    self._waiting[kind].remove(waiting)
                 self._grant()
+            else:
+                waiting.granted.result().release()
             raise
 
     def take_now(self, kind: Kind, wanted: int, least: int = 1) -> Share:
@@ -161,15 +174,20 @@ class MemoryBudget:
     def _grant(self) -> None:
         for kind, queue in self._waiting.items():
             while queue:
+                if queue[0].granted.cancelled():  # its task has not run since
+                    queue.popleft()
+                    continue
                 size = self._grantable(kind, queue[0].wanted, queue[0].least)
                 if not size:
-                    return
+                    break
                 queue.popleft().granted.set_result(self.charge(kind, size))
+            if queue:
+                return
 
 
 class ChargedResponse(FetchResponse):
-    """An answer that keeps its share of the budget as long as it exists: until it is written, or given up. While a node
-    waits for more memory it must not keep one."""
+    """An answer that keeps its share of the budget until it is released, or as long as it exists: gRPC keeps the answer
+    of a call until that is written."""
 
     __slots__ = ("_share",)
 
@@ -188,6 +206,10 @@ class ChargedResponse(FetchResponse):
         size = ANSWER_COPIES * sum(len(each.records) for each in partitions)
         self._share.resize(self._share.size + size)
         share.release()
+
+    def release(self) -> None:
+        """It is written, or given up."""
+        self._share.release()
 
     def __del__(self) -> None:
         self._share.release()

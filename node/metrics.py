@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from node import folder_metrics
 from node.folder_metrics import FolderFigures
+from node.memory import MemoryFigures
 from node.partition_metrics import PartitionFigures, partition_text
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -34,6 +35,9 @@ class NodeFigures:
     folders: tuple[str, ...]
     working_folders: tuple[FolderFigures, ...] = ()
     unclean_elections: int = 0
+    memory: MemoryFigures | None = None
+    """None while the node starts."""
+    producers_forgotten: int = 0
 
 
 class NodeMetrics:
@@ -111,6 +115,26 @@ class _NodeCollector(Collector):
             offline.add_metric((folder,), float(folder in now.offline_folders))
         yield offline
         yield from folder_metrics.collect(now.working_folders)
+        yield from _memory(now)
+
+
+def _memory(now: NodeFigures) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "tidelog_producers_forgotten",
+        "States of producers forgotten before their time, since there were too many",
+        value=now.producers_forgotten,
+    )
+    if now.memory is None:
+        return
+    yield _gauge("tidelog_memory_limit_bytes", "Memory for records on their way", now.memory.limit)
+    used = GaugeMetricFamily("tidelog_memory_used_bytes", "Of that, in use", labels=("kind",))
+    for kind, size in now.memory.used.items():
+        used.add_metric((kind.value,), size)
+    yield used
+    waiting = GaugeMetricFamily("tidelog_memory_waiting", "Who wait for memory", labels=("kind",))
+    for kind, count in now.memory.waiting.items():
+        waiting.add_metric((kind.value,), count)
+    yield waiting
 
 
 def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from node import methods
@@ -25,6 +26,7 @@ from node.data_service import DataService
 from node.folder_metrics import figures_of as folder_figures
 from node.gate import Gate
 from node.log_care import LogCare
+from node.memory import PRODUCER_BYTES, STATE_EIGHTHS
 from node.metadata_log import METADATA_TOPIC_ID, open_log
 from node.metadata_node import MetadataNode, identity_of, new_incarnation
 from node.metrics import NodeFigures
@@ -153,6 +155,8 @@ class Node:
                 )
                 for folder in self._logs.working
             ),
+            memory=None if self._replicas is None else self._replicas.memory.figures,
+            producers_forgotten=0 if self._care is None else self._care.producers_forgotten,
         )
 
     def partition_figures(self) -> Iterator[PartitionFigures]:
@@ -284,6 +288,7 @@ class Node:
             fetch_wait_ms=times.fetch_wait_ms,
             fetch_bytes=times.fetch_bytes_max,
             throttled_rate=times.throttled_rate,
+            memory_bytes=self._config.memory_bytes,
             listener=CLIENT_LISTENER,
             log_defaults=self._config.log_config,
         )
@@ -337,12 +342,14 @@ class Node:
         return [DamagedReplica(key, str(damage)) for key, damage in found if key.topic_id != METADATA_TOPIC_ID]
 
     async def _look_after_logs(self, replicas: ReplicaManager) -> None:
+        producers_max = self._config.memory_bytes * STATE_EIGHTHS // 8 // PRODUCER_BYTES
         self._care = LogCare(
             self._logs,
-            self._config.upkeep,
+            replace(self._config.upkeep, producers_max=producers_max),
             clock=self._clock,
             damage_found=replicas.damage_found,
             log_start_moved=replicas.log_start_moved,
+            memory=replicas.memory,
         )
         await self._care.run()
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -21,7 +23,7 @@ from uuid import UUID
 from node import status
 from node.clock import Clock
 from node.cold_reads import ColdReads
-from node.limits import UNSENT_MAX, ensure_few
+from node.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
 from node.memory import ANSWER_COPIES, Kind, Share
 from node.replica_config import ReplicaConfig
 from node.transport import Caller
@@ -36,6 +38,8 @@ from tidelog.v1 import data_pb2
 if TYPE_CHECKING:
     from node.partition import Partition
     from node.replica_manager import ReplicaManager
+
+_log = logging.getLogger("node.fetches")
 
 BYTES_MAX: Final = 16 << 20
 """Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
@@ -148,6 +152,8 @@ class FetchDesk:
         self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
         self._arrivals = 0
         self._last_sent = Millis(0)
+        self._sending: tuple[Millis, Callable[[], None]] | None = None
+        """Since when an answer is being sent, and what closes its stream."""
         self._sign_of_life_ms = 0
         """A follower's stream: it hears something at least this often, or takes the leader for dead."""
         self.sign_of_life_due = False
@@ -318,23 +324,29 @@ class FetchDesk:
         if fetch.partition is not None:
             fetch.partition.stop_waiting(fetch)
 
-    def next_bytes(self, enough: int) -> int:
-        """How many bytes of records `collect` may give next, but for a batch that is larger than its fetch."""
+    def next_bytes(self, enough: int) -> tuple[int, int]:
+        """How many bytes of records `collect` may give next, and how many it may give at least: one batch, however
+        small its fetch. Both 0 where nothing is to be read."""
         first = next(iter(self._ready), None)
-        return 0 if first is None else enough + first.max_bytes
+        if first is None or first.partition is None:
+            return 0, 0
+        return enough + first.max_bytes, first.partition.log.config.max_message_bytes
 
     def collect(self, enough: int, room: int | None = None) -> list[PartitionFetched]:
-        """The answers that are due now, until they hold `enough` bytes; fetches with nothing to read go on waiting.
+        """The answers that are due now, at least one, until they hold `enough` bytes; fetches with nothing to read go
+        on waiting.
 
         room: bytes that they share, None for no limit. A fetch that finds some left gets at least one batch, one that
         finds none is answered without records."""
         answers = self._begin_message()
         size = 0
-        while self._ready and size < enough:
+        while self._ready:
             fetch = next(iter(self._ready))
             if room is not None:
                 fetch.max_bytes = min(fetch.max_bytes, max(room - size, 0))
             size += self._look_at(fetch, answers)
+            if size >= enough:
+                break
         return answers
 
     def collect_read(self) -> list[PartitionFetched]:
@@ -369,6 +381,16 @@ class FetchDesk:
             self._manager.wake_soon()
         return 0
 
+    def sending(self, close: Callable[[], None]) -> None:
+        """An answer is on its way; `close` ends its stream."""
+        now = self._clock.monotonic_ms()
+        self._sending = now, close
+        self._manager.wake_by(Millis(now + SLOW_READER_MS))
+
+    def sent(self) -> None:
+        """It was taken."""
+        self._sending = None
+
     # --- waiting ---
 
     async def wait_ready(self) -> None:
@@ -390,7 +412,19 @@ class FetchDesk:
             await self._room.wait()
 
     def tick(self, now: Millis) -> None:
-        """Time goes by: fetches whose time is up are answered with what there is, short ones are looked at again."""
+        """Time goes by: fetches whose time is up are answered with what there is, short ones are looked at again; a
+        reader that does not take its answer while others wait for memory is given up."""
+        if self._sending is not None and now - self._sending[0] >= SLOW_READER_MS:
+            since, close = self._sending
+            self._sending = now, close
+            if self._manager.memory.is_short:
+                _log.warning(
+                    "the reader at %s has not taken an answer for %d ms, and others wait for memory: its connection is "
+                    "closed",
+                    self._caller.peer,
+                    now - since,
+                )
+                close()
         heap = self._deadlines
         while heap and heap[0][0] <= now:
             fetch = heapq.heappop(heap)[2]
@@ -412,6 +446,9 @@ class FetchDesk:
         while heap and not self._is_open(heap[0][2]):
             heapq.heappop(heap)
         due = heap[0][0] if heap else None
+        if self._sending is not None:
+            slow = Millis(self._sending[0] + SLOW_READER_MS)
+            due = slow if due is None else min(due, slow)
         if self._sign_of_life_ms and self._open:
             sign = Millis(self._last_sent + self._sign_of_life_ms)
             due = sign if due is None else min(due, sign)

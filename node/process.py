@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -225,7 +225,9 @@ def _read_config(path: Path) -> NodeConfig:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"{path}: cannot be read ({error}). Name a TOML file with --config.") from None
-    return configuration.parse(text, os.environ, source=str(path), host_name=socket.gethostname())
+    return configuration.parse(
+        text, os.environ, source=str(path), host_name=socket.gethostname(), memory_bytes=_memory_for_records()
+    )
 
 
 def _announcement(config: NodeConfig) -> str:
@@ -262,18 +264,36 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Of the container that the process is in (cgroup v2, v1)."""
+_MEMORY_BYTES_MIN: Final = 32 << 20
+
+
+def _memory_for_records() -> int:
+    """A quarter of the memory of the container, or of the machine, within bounds: the node itself, what malloc keeps,
+    and the page cache in a container need the rest."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CGROUP_LIMITS:
+        with suppress(OSError, ValueError):  # not this version of cgroups; or "max"
+            limits.append(int(Path(path).read_text(encoding="ascii")))
+    return max(_MEMORY_BYTES_MIN, min(min(limits) // 4, configuration.MEMORY_BYTES))
+
+
 _M_MMAP_THRESHOLD: Final = -3
 _M_TRIM_THRESHOLD: Final = -1
+_M_ARENA_MAX: Final = -8
 
 
 def _tune_memory() -> None:
-    """Let malloc keep buffers of some hundred KiB instead of asking the kernel for each anew (mallopt(3))."""
+    """Let malloc keep buffers of some hundred KiB instead of asking the kernel for each anew, and all of them in one
+    arena: gRPC's threads would each keep their own, 230 MiB instead of 160 MiB under 40 producers (mallopt(3))."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return  # not glibc
     mallopt(_M_MMAP_THRESHOLD, 16 << 20)
     mallopt(_M_TRIM_THRESHOLD, 64 << 20)
+    mallopt(_M_ARENA_MAX, 1)
 
 
 def _settle_garbage_collector() -> None:

@@ -112,8 +112,7 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
-        """logs: of folders that are open; they must be loaded before the first image comes. What others have hung into
-        the folders' callbacks stays there: it is told of all that is no partition's."""
+        """logs: of open folders, loaded before the first image comes. Callbacks set in the folders before stay."""
         self._me = node_id
         self._incarnation = incarnation
         self._shelf = LogShelf(node_id, logs, config.log_defaults)
@@ -122,7 +121,6 @@ class ReplicaManager:
         self._transport = transport
         self._config = config
         self.memory = MemoryBudget(config.memory_bytes)
-        """For records on their way."""
         self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
         self._image = EMPTY
         self._partitions: dict[PartitionKey, Partition] = {}

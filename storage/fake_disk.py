@@ -208,8 +208,8 @@ class FakeDisk:
 
     def fail(self, operation: str, path: str = "", *, error: int = errno.EIO, times: int = 1, skip: int = 0) -> Fault:
         """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_folder,
-        sync_folder, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the paths it is about; skip: so many matching calls still succeed; times -1: for
-        ever.
+        sync_folder, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the paths
+        it is about; skip: so many matching calls still succeed; times -1: for ever.
         """
         fault = Fault(operation, path, error, times, skip)
         self._faults.append(fault)

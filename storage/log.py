@@ -103,7 +103,7 @@ class Log:
         """Bytes of appends refused for their size, as they came."""
         self.last_flush_ms = folder.clock.wall_ms()
         self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments, folder.open_segments)
-        self._producers = LogProducers(
+        self.producers = LogProducers(
             folder.files,
             path,
             self._segments,
@@ -112,8 +112,8 @@ class Log:
             high_watermark=self.high_watermark,
             now=folder.clock.wall_ms(),
         )
-        self.notes: tuple[str, ...] = (*loaded.notes, *self._producers.notes)
-        self.lost = LogDamage(loaded.damage, self._producers.damage)
+        self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
+        self.lost = LogDamage(loaded.damage, self.producers.damage)
         """What of it is lost, and what that forbids."""
         self._epochs = loaded.epochs
         self._flush = FlushState(
@@ -129,10 +129,10 @@ class Log:
         self._fsync = config.durability is Durability.FSYNC
         holes_below = INT64_MAX if config.compact else loaded.holes_below
         self._reader = LogReader(self._segments, self._epochs, holes_below)
-        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self._producers, self._reader)
-        self.front = LogStart(self, self._segments, self._epochs, self._flush, self._producers)
+        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
+        self.front = LogStart(self, self._segments, self._epochs, self._flush, self.producers)
         """Where the log starts; its deleted files, and the cleaning under way."""
-        self._cutter = LogCutter(self, self._segments, self._epochs, self._flush, self._producers)
+        self._cutter = LogCutter(self, self._segments, self._epochs, self._flush, self.producers)
         self.cut: CutTicket | None = None
         """The cut under way."""
         self._closed = False
@@ -204,7 +204,7 @@ class Log:
             return False
         self.high_watermark = offset
         self.folder.stirred(self)
-        self._producers.high_watermark_moved(offset)
+        self.producers.high_watermark_moved(offset)
         return True
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -259,7 +259,7 @@ class Log:
                 f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
                 f"{self.config.segment_bytes}: send smaller batches"
             )
-        batches = self._producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
+        batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
         if isinstance(batches, Duplicate):
             first = first_result(prepared, batches, self.config)  # a batch lies here already: what it was answered
             return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
@@ -377,7 +377,7 @@ class Log:
         """As `fetch`, but without waiting for the disk: where it would have to, what is to be run first, on any thread.
         Then ask again with that (`ready`), and release it. Raises as `read`."""
         if isinstance(ready, TransactionsRead) and ready.generation == self._reader.generation:
-            self.guard("reading", lambda: self._producers.enter(ready, self._reader.is_hole))
+            self.guard("reading", lambda: self.producers.enter(ready, self._reader.is_hole))
         try:
             return self._fetch(offset, max_bytes, isolation, wait=False, ready=ready)
         except Unbelieved as unread:
@@ -414,7 +414,7 @@ class Log:
     @property
     def first_unstable_offset(self) -> Offset | None:
         """Where the oldest transaction begins that is open, or has its marker not below the high watermark."""
-        return self._producers.first_unstable(self.log_start_offset)
+        return self.producers.first_unstable(self.log_start_offset)
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -435,19 +435,15 @@ class Log:
     def aborted_transactions(self, start: Offset, end: Offset, *, wait: bool = True) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that have records in [start, end), by their first offsets. wait: for the disk; else
         raises Unbelieved where it would have to. Raises CorruptLog, KafkaStorageError."""
-        return self.guard("reading", lambda: self._producers.aborted(start, end, self._reader.is_hole, wait=wait))
+        return self.guard("reading", lambda: self.producers.aborted(start, end, self._reader.is_hole, wait=wait))
 
     def is_duplicate(self, records: Buffer) -> bool:
         """Would `append` say, of what a client sends, that it lies here already? Raises CorruptRecord."""
-        return self._producers.is_duplicate(records)
+        return self.producers.is_duplicate(records)
 
     def active_producers(self) -> tuple[ProducerState, ...]:
         """Every producer that is known: its epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
-        return self._producers.active()
-
-    def expire_producers(self, now: Millis) -> int:
-        """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
-        return self._producers.expire(now)
+        return self.producers.active()
 
     # --- lookups --------------------------------------------------------------------------------------------------
 
@@ -676,7 +672,7 @@ class Log:
         if self.folder.offline is None:
             self.flush()
             self.guard("closing", self._close_indexes)
-            self.guard("closing", lambda: self._producers.closing(self.log_end_offset))
+            self.guard("closing", lambda: self.producers.closing(self.log_end_offset))
         self.release()
 
     def _close_indexes(self) -> None:

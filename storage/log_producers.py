@@ -13,7 +13,7 @@ Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, Unifi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from storage.aborted_transactions import HoleRule, Told
@@ -32,7 +32,7 @@ from storage.transaction_index import AbortedTransaction
 from storage.validation import Prepared
 from tidelog.records.batch import CONTROL_BIT
 from tidelog.records.header import walk_headers
-from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, TimestampType
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, ProducerId, TimestampType
 
 _ROLLS_SHARE: Final = 8
 """The note of what agrees names every segment: it is written when an eighth of them are new, so that the rolls of a log
@@ -87,6 +87,10 @@ class LogProducers:
     def active(self) -> tuple[ProducerState, ...]:
         """Every producer that is known."""
         return self._state.active_producers()
+
+    def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
+        """Of each producer without an open transaction: when it appended last, that batch's timestamp, its id."""
+        return self._state.expirable()
 
     @property
     def snapshots(self) -> Sequence[Offset]:
@@ -171,6 +175,10 @@ class LogProducers:
     def expire(self, now: Millis) -> int:
         """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
         return self._state.expire(now)
+
+    def forget(self, producer_ids: Iterable[ProducerId]) -> None:
+        """Forget these, of which none has an open transaction."""
+        self._state.forget(producer_ids)
 
     # --- segments -------------------------------------------------------------------------------------------------
 

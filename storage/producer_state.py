@@ -202,16 +202,24 @@ class ProducerStateManager:
         now."""
         self._appended_at = dict.fromkeys(self._producers, now)
 
+    def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
+        """Of each producer without an open transaction: when it appended last, that batch's timestamp, its id."""
+        return [
+            (self._appended_at[state.producer_id], state.last_timestamp, state.producer_id)
+            for state in self._producers.values()
+            if state.transaction_start < 0
+        ]
+
     def expire(self, now: Millis) -> int:
         """Forget producers that have been idle for too long. Returns how many."""
-        expired = [
-            state.producer_id
-            for state in self._producers.values()
-            if state.transaction_start < 0 and now - self._appended_at[state.producer_id] >= self.expiration_ms
-        ]
-        for producer_id in expired:
-            del self._producers[producer_id], self._appended_at[producer_id]
+        expired = [producer_id for at, _, producer_id in self.expirable() if now - at >= self.expiration_ms]
+        self.forget(expired)
         return len(expired)
+
+    def forget(self, producer_ids: Iterable[ProducerId]) -> None:
+        """Forget these, of which none has an open transaction."""
+        for producer_id in producer_ids:
+            del self._producers[producer_id], self._appended_at[producer_id]
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
     checkpoints                                    flush.offset.checkpoint.interval.ms
     retention                                      retention.check.interval.ms
     expiry of producers                            producer.id.expiration.check.interval.ms
+    the number of producers                        flush.scheduler.interval.ms (producer_limit.py)
     compaction                                     cleaner.backoff.ms (folder_cleaning.py)
     the scrub                                      with every tick, as slowly as it is told to (scrub.py)
 
@@ -22,6 +23,7 @@ from storage.folder_cleaning import FolderCleaning
 from storage.log import Log
 from storage.log_cleaner import Cleaned
 from storage.log_manager import LogManager
+from storage.producer_limit import limit_producers
 from storage.scrub import Scrub
 from storage.scrub_segment import Finding
 from storage.upkeep_config import UpkeepConfig
@@ -36,6 +38,10 @@ _ROUND_MS_MAX: Final = 10
 
 class UpkeepOwner(Protocol):
     """Who is told what upkeep meets, on the owner's thread."""
+
+    def producers_counted(self, count: int, forgotten: int) -> None:
+        """So many producers are known in all logs, and so many were forgotten just now since there were too many."""
+        ...
 
     def trouble(self, error: TidelogError) -> None:
         """Something failed; a broken disk has taken its folder offline by then, the other errors pass."""
@@ -122,6 +128,7 @@ class Upkeep:
             self._next_look = Millis(now + self._config.flush_check_ms)
             for folder in self._logs.working:
                 self._look_after(folder)
+            self._owner.producers_counted(*limit_producers(self._logs, self._config.producers_max))
         if now >= self._next_checkpoint:
             self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
             for folder in self._logs.working:
@@ -175,4 +182,4 @@ class Upkeep:
 
 
 def _expire_producers(folder: DataFolder, log: Log) -> None:
-    log.expire_producers(folder.clock.wall_ms())
+    log.producers.expire(folder.clock.wall_ms())

@@ -34,6 +34,9 @@ class UpkeepConfig:
     producer_check_ms: int = 600_000
     """Between two looks for producers that have expired."""
 
+    producers_max: int = 1 << 16
+    """So many producers are known in all logs together, each counted once for each log; beyond, the oldest go."""
+
     cleaner: bool = True
     """Are logs compacted on this node?"""
 

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from node.clock import MachineClock
 from node.memory import CEILINGS, ChargedResponse, Kind, MemoryBudget, Share
 from tidelog._wire import PartitionFetched
 
@@ -24,10 +25,14 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
+async def _a_turn() -> None:
+    await MachineClock().sleep_ms(0)
+
+
 def turn(loop: asyncio.AbstractEventLoop) -> None:
     """Let everything that can run do so."""
     for _ in range(3):
-        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(_a_turn())
 
 
 def test_a_request_larger_than_the_budget_is_served_alone(loop: asyncio.AbstractEventLoop) -> None:
@@ -107,7 +112,7 @@ class Budget(RuleBasedStateMachine):
         task = self.loop.create_task(self.budget.take(kind, wanted, least))
         self.asked.append((kind, least, task))
         if is_impatient:
-            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.run_until_complete(_a_turn())
         self.settle()
 
     @rule(size=st.integers(0, LIMIT // 2), kind=st.sampled_from([Kind.PRODUCE, Kind.PRODUCER_STATE]))
@@ -115,13 +120,15 @@ class Budget(RuleBasedStateMachine):
         self.charged.append(self.budget.charge(kind, size))
 
     @precondition(lambda self: self.asked)
-    @rule(data=st.data(), is_released_too=st.booleans())
-    def cancel(self, data: st.DataObject, *, is_released_too: bool) -> None:
-        """Also in the very turn in which it would have been granted."""
+    @rule(data=st.data(), released=st.sampled_from(["not", "before", "behind"]))
+    def cancel(self, data: st.DataObject, released: str) -> None:
+        """Also in the very turn in which it is granted, before that or behind it."""
         _, _, task = data.draw(st.sampled_from(self.asked))
-        if is_released_too and self.shares:
+        if released == "before" and self.shares:
             self.shares.pop().release()
         task.cancel()
+        if released == "behind" and self.shares:
+            self.shares.pop().release()
         self.settle()
 
     @precondition(lambda self: self.shares or self.charged)

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.folder_metrics import FolderFigures
+from node.memory import Kind, MemoryFigures
 from node.metrics import NodeFigures, NodeMetrics
 from node.metrics_server import MetricsServer
 from node.partition_metrics import AT_ONCE, PartitionFigures, partition_text
@@ -28,6 +29,8 @@ FIGURES = NodeFigures(
     is_controller=False,
     offline_folders=("/b",),
     folders=("/a", "/b"),
+    memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
+    producers_forgotten=5,
     working_folders=(
         FolderFigures(
             "/a",
@@ -145,3 +148,13 @@ def test_a_taken_address_is_named() -> None:
         await second.stop()
 
     asyncio.run(story())
+
+
+def test_the_memory_budget_is_there_to_be_scraped() -> None:
+    metrics = NodeMetrics()
+    metrics.watch(lambda: FIGURES, lambda: iter(()))
+    lines = asyncio.run(metrics.text(nothing_else)).decode().splitlines()
+    assert "tidelog_memory_limit_bytes 6.7108864e+07" in lines
+    assert 'tidelog_memory_used_bytes{kind="consumer_fetch"} 4096.0' in lines
+    assert 'tidelog_memory_waiting{kind="consumer_fetch"} 3.0' in lines
+    assert "tidelog_producers_forgotten_total 5.0" in lines

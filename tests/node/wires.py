@@ -282,6 +282,7 @@ class Cluster:
             clock=clock,
             damage_found=manager.damage_found,
             log_start_moved=manager.log_start_moved,
+            memory=manager.memory,
         )
         machine.task = self.loop.create_task(_live(manager, care))
         node = NodeRegistration(

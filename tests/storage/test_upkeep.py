@@ -22,7 +22,17 @@ from storage.upkeep import Upkeep
 from storage.upkeep_config import UpkeepConfig
 from tests.storage.workbench import NOW, SMALL, Deferred, SetClock, batch
 from tidelog.errors import DiskFull, TidelogError
-from tidelog.types import METADATA_TOPIC, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.records.builder import RecordBatchBuilder
+from tidelog.types import (
+    METADATA_TOPIC,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 
 CONFIG = UpkeepConfig(
     reserve_bytes=10_000,
@@ -44,6 +54,10 @@ class Owner:
         self.starts: list[TopicPartition] = []
         self.rounds: list[Cleaned] = []
         self.findings: list[Finding] = []
+        self.producers: list[tuple[int, int]] = []
+
+    def producers_counted(self, count: int, forgotten: int) -> None:
+        self.producers.append((count, forgotten))
 
     def trouble(self, error: TidelogError) -> None:
         self.troubles.append(error)
@@ -202,10 +216,13 @@ def test_the_room_is_looked_at_and_changes_are_told_once() -> None:
 def test_producers_expire() -> None:
     world = World(config=replace(CONFIG, producer_check_ms=1_000))
     log = world.make("orders", replace(ROLLING, producer_id_expiration_ms=10_000))
-    expired: list[int] = []
-    log.expire_producers = expired.append  # type: ignore[method-assign,assignment]
-    world.wait(3_000)
-    assert len(expired) == 3
+    builder = RecordBatchBuilder(producer_id=ProducerId(7), producer_epoch=0, base_sequence=0)
+    builder.append(key=None, value=b"v", timestamp=Millis(NOW))
+    log.append(builder.build(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    world.wait(9_500)
+    assert len(log.active_producers()) == 1
+    world.wait(1_500)
+    assert log.active_producers() == ()
 
 
 def test_trouble_with_one_log_does_not_keep_the_others_waiting() -> None:
