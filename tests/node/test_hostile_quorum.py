@@ -286,7 +286,7 @@ def test_a_node_asks_only_so_many_at_once_whether_they_lead() -> None:
 def test_before_its_vote_is_read_a_node_answers_no_election() -> None:
     with MetadataWorld() as world:
         world.start(1)
-        world.run_until(lambda: bool(world.lives[1].node))
+        world.run_until(lambda: bool(world.lives[1].node) and world.side(1)._quorum.core is not None)
         world.side(1)._quorum.core = None
         vote = quorum_pb2.VoteRequest(cluster_id="c", epoch=1, candidate=world.key(1), voter=world.key(1))
         with pytest.raises(NotLeaderOrFollower):
