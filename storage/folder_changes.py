@@ -12,13 +12,15 @@ Kept true:
   2. A log starts at a higher offset, in memory, only when that is durable; a cut that begins meanwhile wins.
   3. What a full disk refused is tried again with `retry`; any other error takes the data folder offline.
   4. A log that is being deleted is whole or gone after a crash: its files go only when its new name is durable.
-  5. Work that is given to the executor after `hand_over` finds all folders renamed that were deleted before.
+  5. Work that is given to the executor after `hand_over` finds all folders renamed that were deleted before, or is told
+     by `ensure_free` which are not.
 Left to others: which logs (node/), removing files of a deleted log (data_folder.py), what claims are
 (folder_claims.py).
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,6 +85,8 @@ class FolderChanges:
         self._waits = False
         """Has the executor been asked to say when it is free?"""
         self._running = 0
+        self._named: set[str] = set()
+        """Paths of retired logs that have not got their new names yet."""
         self.batches = 0
         """Batches begun."""
 
@@ -93,8 +97,15 @@ class FolderChanges:
 
     def retire(self, log: Retired) -> None:
         """Rename the folder of a log that is closed."""
+        self._named.add(log.path)
         self._next.retired.append(log)
         self._ask()
+
+    def ensure_free(self, path: str) -> None:
+        """On the executor, behind `hand_over`: raises OSError where a retired log still has that path, because a full
+        disk has refused it another: a new log there would be taken for the retired one with the next attempt."""
+        if path in self._named:
+            raise OSError(errno.ENOSPC, "the log that was there before it has not been moved out of the way", path)
 
     def move_start(
         self, log: Log, offset: Offset, told: Started | None = None, *, first: Callable[[], None] | None = None
@@ -125,11 +136,12 @@ class FolderChanges:
             self._hand_over_some()
 
     def hand_over(self) -> None:
-        """Give all that waits to the executor now."""
-        while not self._next.is_empty:
-            self._hand_over_some()
+        """Give all that waits to the executor now, unless a full disk refuses it."""
+        while not self._next.is_empty and self._hand_over_some():
+            continue
 
-    def _hand_over_some(self) -> None:
+    def _hand_over_some(self) -> bool:
+        """Returns whether the executor has some of it."""
         batch, self._next = self._next, _Batch()
         self._next.retired = batch.retired[RETIRED_AT_ONCE:]
         del batch.retired[RETIRED_AT_ONCE:]
@@ -137,14 +149,20 @@ class FolderChanges:
             self._ensure_online()
             write = self._prepare(batch)
         except OSError as error:
+            self._keep_for_retry(batch, error)
             self._refuse(batch, self._failed(f"changing logs of {self._path}", error))
-            return
+            return False
         except TidelogError as error:
             self._refuse(batch, error)
-            return
+            return False
         self.batches += 1
         self._running += 1
         self._executor.submit(lambda: self._run(batch, write), lambda result: self._done(batch, result))
+        return True
+
+    def _keep_for_retry(self, batch: _Batch, error: OSError) -> None:
+        if is_full(error):
+            self._next.retired[:0] = batch.retired
 
     def _refuse(self, batch: _Batch, error: TidelogError) -> None:
         self._report(error)
@@ -175,14 +193,14 @@ class FolderChanges:
                 self._files.rename(each.path, each.new_path)
         if batch.retired:
             self._files.sync_folder(self._path)
+            self._named.difference_update(each.path for each in batch.retired)
 
     def _done(self, batch: _Batch, result: BaseException | None) -> None:
         self._running -= 1
         failure: TidelogError | None = None
         if isinstance(result, OSError):
             failure = self._failed(f"changing logs of {self._path}", result)
-            if is_full(result):
-                self._next.retired[:0] = batch.retired
+            self._keep_for_retry(batch, result)
             self._report(failure)
         elif isinstance(result, BaseException):
             raise result

@@ -46,6 +46,7 @@ class NewLog:
     def run(self) -> Log:
         """Make it. On the folder's executor. Raises OSError."""
         folder, files, path = self._folder, self._folder.files, self.path
+        folder.changes.ensure_free(path)
         if files.is_folder(path):
             move_aside(files, path, self.aside)
             self.set_aside = True

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
+from uuid import UUID
 
 import pytest
 
@@ -20,14 +21,15 @@ from storage.fake_disk import FakeDisk, SimulatedCrash
 from storage.folder_claims import FolderClaims
 from storage.log import Log
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped
-from tidelog.errors import KafkaStorageError, TidelogError
+from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.records import iter_batches
-from tidelog.types import LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicPartition
+from tidelog.types import LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
 
 T = TypeVar("T")
 WAITS = ("sync", "sync_folder", "rename", "remove", "remove_folder", "make_folder")
 """What may wait for a disk, or for its journal."""
 DAY = 24 * 3_600_000
+AGAIN = TopicId(UUID(int=71))
 
 
 class Elsewhere(Deferred):
@@ -158,6 +160,54 @@ def test_a_deletion_that_a_full_disk_refuses_is_tried_again(office: Office) -> N
     office.folder.remove_deleted_files()
     office.executor.run_all()
     assert not office.disk.is_folder("/data/orders-1")
+    assert office.folder.offline is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "path", "skip"),
+    [("open", "/data/recovery-point-offset-checkpoint.tmp", 0), ("sync_folder", "/data", 2)],
+)
+def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
+    office: Office, operation: str, path: str, skip: int
+) -> None:
+    """A full disk refuses the deletion, and has room again when another log is made under the same name. What was
+    tried again took the new log for the old one, and deleted it."""
+    office.fill(1)
+    office.folder.delete_log(name(0))
+    office.disk.fail(operation, path, error=errno.ENOSPC, skip=skip)
+    with pytest.raises(DiskFull, match="out of the way"):
+        made(office, name(0), AGAIN)
+    log = made(office, name(0), AGAIN)
+    log.append(batch(b"new"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
+    log.flush()
+    office.folder.remove_deleted_files()
+    office.executor.run_all()
+    assert sorted(each for each in office.disk.list("/data") if "orders" in each) == ["orders-0"]
+    office.disk.crash(random.Random(1))
+    office.executor = Elsewhere()
+    again = office.open().load_logs(lambda *_: SMALL)[name(0)]
+    assert (again.topic_id, values(again)) == (AGAIN, [b"new"])
+
+
+def made(office: Office, tp: TopicPartition, topic_id: TopicId) -> Log:
+    """A new log, made by the executor."""
+    ticket = office.folder.begin_log(tp, topic_id, SMALL)
+    results: list[Log | BaseException] = []
+    office.executor.submit(ticket.run, results.append)
+    office.executor.run_all()
+    return office.folder.finish_log(ticket, results[0])
+
+
+def test_deletions_whose_marks_a_full_disk_refuses_are_tried_again(office: Office) -> None:
+    office.fill(2)
+    office.folder.delete_log(name(0))
+    office.folder.delete_log(name(1))
+    office.disk.fail("write", "/data/held-offset-marks", error=errno.ENOSPC)
+    office.executor.run_all()
+    assert "disk of /data is full" in str(office.failures)
+    office.folder.remove_deleted_files()
+    office.executor.run_all()
+    assert not any("orders" in each for each in office.disk.list("/data"))
     assert office.folder.offline is None
 
 
