@@ -308,7 +308,7 @@ class Quorum:
 
     def _hear(self, epoch: LeaderEpoch, leader_id: NodeId, source: NodeId) -> None:
         """`source`, asked by this node, named an epoch and its leader. That it leads is believed of itself alone."""
-        confirmed = leader_id == source != self.me.node_id
+        confirmed = leader_id == source and self._is_another(leader_id)
         if epoch > self.epoch:
             reached = step_towards(self.epoch, epoch)
             if reached > self.epoch:
@@ -324,8 +324,12 @@ class Quorum:
     def _ask_back(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
         """A node was named as leader, or former leader, of an epoch: ask it, where that would be news."""
         known = epoch < self.epoch or (epoch == self.epoch and (self.leader_id != NO_NODE or epoch == self._over))
-        if not known and epoch <= EPOCH_LAST and leader_id not in (NO_NODE, self.me.node_id):
+        if not known and epoch <= EPOCH_LAST and self._is_another(leader_id):
             self._effects.append(AskBack(leader_id))
+
+    def _is_another(self, node_id: NodeId) -> bool:
+        """Is that the id of a node, and not this one's? NO_NODE, an unknown leader, is none."""
+        return NO_NODE < node_id != self.me.node_id
 
     def _later(self, least: int, jitter: int) -> Millis:
         return Millis(self._now + least + self._rng.randrange(jitter))
@@ -580,7 +584,9 @@ class Quorum:
         request = event.request
         if request.epoch > self.epoch:
             self._ask_back(request.epoch, request.leader_id)  # it says so again, until another stands
-        elif request.epoch == self.epoch and self.leader_id == request.leader_id != self.me.node_id:
+        elif not self._is_another(request.leader_id):
+            pass  # only another node can resign as this node's leader
+        elif request.epoch == self.epoch and self.leader_id == request.leader_id:
             self._move(Cause.LEADER_RESIGNED, Role.UNATTACHED if self.role is not Role.OBSERVER else Role.OBSERVER)
             self.leader_id = NO_NODE
             self._await_succession(request)
@@ -597,7 +603,7 @@ class Quorum:
             self._deadline = Millis(self._now + SUCCESSION_BEGINS_MS + rank * self._times.succession)
 
     def _fetch_answered(self, event: FetchAnswered) -> None:
-        if event.leader_id == self.me.node_id:
+        if not self._is_another(event.leader_id):
             return
         self._hear(event.epoch, event.leader_id, event.leader_id)
         if event.epoch != self.epoch or event.leader_id != self.leader_id:

@@ -4,10 +4,11 @@ than the documented jump, and nobody leads because a request says so."""
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from replication.quorum import Quorum
@@ -42,7 +43,7 @@ from replication.quorum_roles import QuorumState, Role
 from replication.voters import ReplicaKey
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
 from tidelog.errors import TidelogError
-from tidelog.types import EpochEnd, FolderId, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_NODE, EpochEnd, FolderId, LeaderEpoch, Millis, NodeId, Offset
 
 EPOCHS = st.sampled_from((-(2**31), -1, 0, 1, 2, 3, 999, 1_001, EPOCH_LAST - 1, EPOCH_LAST, EPOCH_LAST + 1, EPOCH_MAX))
 OFFSETS = st.sampled_from((-(2**63), -1, 0, 1, 2, 5, 2**31, 2**63 - 1))
@@ -66,6 +67,7 @@ RESULTS = st.one_of(
     st.builds(LogsDiverge, st.builds(EpochEnd, EPOCHS, OFFSETS)),
     st.builds(BelowLogStart, st.builds(SnapshotId, OFFSETS, EPOCHS)),
 )
+DIVERGED = EpochEnd(LeaderEpoch(1), Offset(0))
 AT = st.just(Millis(10_000))
 EVENTS = st.one_of(
     st.builds(VoteAsked, st.just(1), AT, REQUESTS),
@@ -82,15 +84,23 @@ EVENTS = st.one_of(
 )
 
 
-def quorum(epoch: int = 1, *, nodes: int = 3) -> Quorum:
-    """Node 0 of so many voters, its log of five records of epoch 1."""
+def quorum(epoch: int = 1, *, nodes: int = 3, me: ReplicaKey | None = None, state: QuorumState | None = None) -> Quorum:
+    """Node 0 of so many voters, or `me`, its log of five records of epoch 1."""
     log = LogView(Offset(0), Offset(5), Offset(5), Offset(5), (), voters(*range(nodes)))
-    state = QuorumState(LeaderEpoch(epoch))
-    return Quorum(key(0), state, log, times=TIMES, rng=random.Random(1), at=Millis(10_000))
+    state = state or QuorumState(LeaderEpoch(epoch))
+    return Quorum(me or key(0), state, log, times=TIMES, rng=random.Random(1), at=Millis(10_000))
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from((0, 1, EPOCH_LAST - 1, EPOCH_LAST)), st.sampled_from((1, 3)), st.lists(EVENTS, max_size=20))
+@example(
+    0,
+    1,
+    [
+        FetchAnswered(Millis(10_000), NO_NODE, LeaderEpoch(1), Offset(0), NewRecords(Offset(0))),
+        EndEpochAsked(1, Millis(10_000), EndEpoch(LeaderEpoch(1), NO_NODE, ())),
+    ],
+)
 def test_no_event_is_a_defect_and_none_moves_the_epoch_beyond_the_bound(
     epoch: int, nodes: int, events: list[Event]
 ) -> None:
@@ -118,6 +128,43 @@ def test_a_request_that_says_who_leads_is_asked_about_and_changes_nothing(epoch:
     assert [effect for effect in effects if isinstance(effect, AskBack)] == (
         [AskBack(NodeId(2))] if epoch <= EPOCH_LAST else []
     )
+
+
+@pytest.mark.parametrize("role", [Role.UNATTACHED, Role.VOTED, Role.PROSPECTIVE, Role.RESIGNED, Role.OBSERVER])
+@pytest.mark.parametrize("leader", [NO_NODE, NodeId(-(2**31)), None], ids=["unknown", "negative", "this one"])
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda core, leader: EndEpochAsked(1, Millis(10_001), EndEpoch(core.epoch, leader, (core.me,))),
+        lambda core, leader: FetchAnswered(Millis(10_001), leader, core.epoch, Offset(5), NewRecords(Offset(5))),
+        lambda core, leader: FetchAnswered(Millis(10_001), leader, core.epoch, Offset(5), LogsDiverge(DIVERGED)),
+        lambda core, leader: Heard(Millis(10_001), core.epoch, leader, source=leader),
+    ],
+    ids=["it ends its epoch", "it has records", "its log diverges", "it says that it leads"],
+)
+def test_nothing_is_heard_from_a_leader_that_is_no_node_or_this_one(
+    event: Callable[[Quorum, NodeId], Event], leader: NodeId | None, role: Role
+) -> None:
+    """-1 stands for an unknown leader: it neither leads, nor resigns, nor has records."""
+    core = in_role(role)
+    before = (core.role, core.epoch, core.leader_id, core.due)
+    effects = core.handle(event(core, core.me.node_id if leader is None else leader))
+    assert [effect for effect in effects if not isinstance(effect, Answer)] == []
+    assert (core.role, core.epoch, core.leader_id, core.due) == before
+
+
+def in_role(role: Role) -> Quorum:
+    """Node 0, of three voters, in that role, where none leads."""
+    core = quorum(state=QuorumState(LeaderEpoch(1), NodeId(0), NodeId(0), key(0).folder_id))
+    if role is not Role.RESIGNED:
+        core = quorum(me=key(3) if role is Role.OBSERVER else key(0))
+    if role is Role.VOTED:
+        vote = VoteRequest(LeaderEpoch(2), key(1), key(0), LeaderEpoch(1), Offset(5), pre_vote=False)
+        core.handle(VoteAsked(1, Millis(10_000), vote))
+    if role is Role.PROSPECTIVE:
+        core.handle(Called(Millis(10_000)))
+    assert core.role is role
+    return core
 
 
 def test_a_leader_is_believed_when_it_says_so_itself() -> None:
