@@ -419,7 +419,8 @@ class ReplicaManager:
     async def _open(self, key: PartitionKey) -> None:
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
         attempts = self._unmade.pop(key, 0)
-        if key not in self._unopened or topic is None or state is None or self.stopping:
+        unwanted = key not in self._unopened or self.stopping
+        if unwanted or topic is None or state is None or self._me not in state.replicas:
             self._unopened.pop(key, None)
             return
         if TopicPartition(topic.name, state.partition) in self._by_name:
@@ -437,7 +438,7 @@ class ReplicaManager:
         still_wanted = key in self._unopened
         self._unopened.pop(key, None)
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
-        if topic is None or state is None or not still_wanted:
+        if topic is None or state is None or self._me not in state.replicas or not still_wanted:
             self._shelf.give_up(folder, log)
             return
         partition = self._install(topic, state, folder, log)

@@ -145,6 +145,32 @@ def test_a_topic_whose_log_is_being_made_may_be_deleted_meanwhile(cluster: Clust
     assert cluster.manager(1).find(AGAIN.bytes, 0) is None
 
 
+def test_a_log_that_waits_to_be_made_is_not_made_once_its_replica_has_moved_away(cluster: Cluster) -> None:
+    """The change of its partition is not carried out yet when the log's turn comes to be made: that ended the node."""
+    machine, manager = cluster.machines[1], cluster.manager(1)
+    machine.executor.holding = True
+    states = tuple(replace(cluster.state(), topic_id=AGAIN, partition=PartitionIndex(index)) for index in range(COUNT))
+    with_logs = {AGAIN: TopicState("u", AGAIN, cluster.configs, states)}
+    cluster.image = replace(cluster.image, topics={**cluster.image.topics, **with_logs})
+    cluster.publish()
+    cluster.run(0.1)
+    two = (NodeId(2),)
+    moved = tuple(
+        replace(state, replicas=two, folders=(ANYWHERE,), isr=two, leader=NodeId(2), partition_epoch=PartitionEpoch(9))
+        for state in states
+    )
+    lead_all(cluster, 2)  # these changes come first
+    away = {AGAIN: TopicState("u", AGAIN, cluster.configs, moved)}
+    cluster.image = replace(cluster.image, topics={**cluster.image.topics, **away})
+    cluster.loop.call_soon(manager.on_image, cluster.image)
+    cluster.loop.call_soon(machine.executor.release)
+    cluster.run(2)
+    assert machine.task is not None
+    assert not machine.task.done()
+    assert not any(name.startswith("u-") for name in machine.disk.list("/data"))
+    assert all(partition.key.topic_id == TOPIC for partition in manager.partitions())
+
+
 def test_deleting_many_partitions_syncs_a_few_times(cluster: Cluster) -> None:
     """Each cost five to seven fsyncs, on the loop: an unrelated sender waited 5.2 s for 1,500."""
     for index in range(COUNT):
