@@ -392,19 +392,18 @@ class ReplicaManager:
         return True
 
     def _reopened(self, old: Partition, log: Log) -> None:
-        """A damaged log is in order, as far as it can be read; or it is as it was, and this is tried again."""
-        self._put_off.pop(old, None)
-        state = self._image.partition(old.key)
-        if self.stopping or self._partitions.get(old.key) is not old:
+        """A damaged log is in order, as far as it can be read; or it is as it was, and this is tried again, unless the
+        metadata have another use for the replica by now."""
+        topic, state = self._image.topics.get(old.key.topic_id), self._image.partition(old.key)
+        had_news = self._put_off.pop(old, old) is None
+        if self.stopping or self._partitions.get(old.key) is not old or not (had_news or log is not old.log):
             return
-        if state is None:
+        if topic is None or state is None:
             old.log = log
-            self._delete(old.key, f"topic {old.name.topic} was deleted")
         elif log is not old.log:
             self._dismiss(old, "its log was opened again")
-            topic = self._image.topics[state.topic_id]
             self._install(topic, state, old.folder, log)
-            self._apply(topic, state)
+        self._carry_out(old.key)
         if self._unopened:
             self._wake_opener.set()
 

@@ -385,6 +385,7 @@ class DataFolder:
         self.stirred(result)
         self._seen.add(key)
         self.missing.pop(key, None)
+        self.in_salvage.discard(tp)
         self.commit.request(result)
         return result
 
