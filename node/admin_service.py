@@ -133,6 +133,7 @@ class AdminService:
             under_replicated_partitions=sum(len(state.isr) < len(state.replicas) for state in states),
             full_partitions=sum(disks.refuses(state) is not None for state in states),
             damaged_partitions=sum(disks.is_damaged(state) for state in states),
+            unanswered_nodes=disks.unanswered,
             under_min_isr_partitions=sum(len(state.isr) < image.min_insync(state) for state in states),
         )
 

@@ -1,7 +1,7 @@
 """The data folders of the cluster's nodes as these see them: their room, and damaged logs, which no metadata tell.
 
-Kept true: an operator's question waits for no node longer than `ASK_MS`; one that does not answer is left out, and what
-the metadata say of it is all that is said.
+Kept true: an operator's question waits for no node longer than `ASK_MS`; one that does not answer is named, since its
+disks may be full or damaged. Fenced nodes are not asked: the metadata tell of those.
 Left to others: when a folder refuses appends (storage/reserve.py), the words for people (replication/explain.py).
 Source: Kafka's DescribeLogDirs (KIP-113, KIP-827).
 """
@@ -58,10 +58,11 @@ class LogDirs:
         """What these nodes say of their folders and logs. All are asked at once."""
         full: dict[FolderId, str] = {}
         damaged: dict[tuple[NodeId, PartitionKey], str] = {}
+        unanswered: list[NodeId] = []
         async with asyncio.TaskGroup() as asking:
             for node_id in sorted(set(nodes)):
-                asking.create_task(self._note(image, node_id, full, damaged))
-        return OnDisks(full, damaged)
+                asking.create_task(self._note(image, node_id, full, damaged, unanswered))
+        return OnDisks(full, damaged, tuple(sorted(unanswered)))
 
     async def _note(
         self,
@@ -69,8 +70,13 @@ class LogDirs:
         node_id: NodeId,
         full: dict[FolderId, str],
         damaged: dict[tuple[NodeId, PartitionKey], str],
+        unanswered: list[NodeId],
     ) -> None:
-        for told in self.own() if node_id == self._me else await self._ask(image, node_id):
+        answer = self.own() if node_id == self._me else await self._ask(image, node_id)
+        if answer is None:
+            unanswered.append(node_id)
+            return
+        for told in answer:
             if told.refusal and len(told.folder_id) == 16:
                 full[FolderId(UUID(bytes=told.folder_id))] = told.refusal
             for log in told.damaged:
@@ -78,7 +84,8 @@ class LogDirs:
                     key = PartitionKey(TopicId(UUID(bytes=log.topic_id)), PartitionIndex(log.partition))
                     damaged[node_id, key] = log.lost
 
-    async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[admin_pb2.LogDir]:
+    async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[admin_pb2.LogDir] | None:
+        """Its folders, none of a node that is fenced; None where it does not answer."""
         node = image.nodes.get(node_id)
         endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
@@ -88,5 +95,5 @@ class LogDirs:
             answer = await self._transport.call(endpoint, methods.ADMIN_DESCRIBE_LOG_DIRS, request, timeout_ms=ASK_MS)
         except TidelogError as error:
             _log.info("node %d does not tell of its data folders: %s", node_id, error.message)
-            return ()
+            return None
         return answer.log_dirs

@@ -36,10 +36,12 @@ Full: TypeAlias = Mapping[FolderId, str]
 
 @dataclass(frozen=True, slots=True)
 class OnDisks:
-    """What nodes say of their own disks. damaged: what the logs of replicas have lost, by node and partition."""
+    """What nodes say of their own disks. damaged: what the logs of replicas have lost, by node and partition.
+    unanswered: unfenced nodes that were asked and did not answer, so that their disks may be full or damaged."""
 
     full: Full = field(default_factory=dict)
     damaged: Mapping[tuple[NodeId, PartitionKey], str] = field(default_factory=dict)
+    unanswered: tuple[NodeId, ...] = ()
 
     def refuses(self, state: PartitionState) -> str | None:
         """Why the partition's leader refuses every write, None where it takes them, or there is none."""

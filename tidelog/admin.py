@@ -129,6 +129,8 @@ class ClusterDescription:
     """Their leader refuses every write: its disk is full."""
     damaged_partitions: int = 0
     """A replica of theirs has lost records."""
+    unanswered_nodes: tuple[NodeId, ...] = ()
+    """Unfenced nodes that did not say how their disks are: these may be full or damaged."""
 
     @property
     def trouble(self) -> str:
@@ -406,6 +408,7 @@ class Admin(Service):
             under_min_isr_partitions=answer.under_min_isr_partitions,
             full_partitions=answer.full_partitions,
             damaged_partitions=answer.damaged_partitions,
+            unanswered_nodes=tuple(map(NodeId, answer.unanswered_nodes)),
             feature_level=answer.feature_level,
             controller_silence_ms=answer.controller_silence_ms,
         )

@@ -385,7 +385,7 @@ class MemoryCluster:
         self.producer_ids = 0
         self.controller_silence_ms = 0
         self.topic_warnings: list[str] = []
-        self.described: dict[str, int] = {}
+        self.described: dict[str, Any] = {}
         """Other fields of what is told of the cluster."""
         self.voters = [node.node_id for node in self.nodes]
         self._ids = 0

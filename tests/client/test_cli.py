@@ -191,6 +191,10 @@ def test_a_full_disk_and_a_damaged_replica_are_no_health(cluster: MemoryCluster,
     for wrong, what in (
         ({"full_partitions": 1}, "1 partition refusing writes: the leader's disk is full"),
         ({"damaged_partitions": 2}, "2 partitions with a damaged replica"),
+        (
+            {"unanswered_nodes": [1, 2]},
+            "no answer about its disks from node 1, 2: ask again, then look at that node's log",
+        ),
     ):
         cluster.described = wrong
         assert tidelog("cluster", "status") == 1

@@ -30,8 +30,8 @@ def _group() -> None:
 
 @app.command()
 def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written or is damaged, or
-    nothing can be changed."""
+    """Show nodes, controller and what wants attention. Exit code 1: some partition cannot be written or is damaged, a
+    node does not say so, or nothing can be changed."""
 
     async def work() -> ClusterDescription:
         async with Admin(bootstrap, patience_ms=PATIENCE_MS) as admin:
@@ -45,7 +45,7 @@ def status(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> N
         _print(found)
         say("; ".join(wrong) if wrong else "healthy")
     stuck = found.leaderless_partitions or found.under_min_isr_partitions or found.full_partitions
-    if stuck or found.damaged_partitions or found.controller_id < 0:
+    if stuck or found.damaged_partitions or found.unanswered_nodes or found.controller_id < 0:
         raise typer.Exit(1)
 
 
@@ -90,6 +90,9 @@ def _wrong(found: ClusterDescription) -> list[str]:
     fenced = [str(node.node_id) for node in found.nodes if node.fenced]
     if fenced:
         wrong.append(f"fenced: node {', '.join(fenced)}")
+    if found.unanswered_nodes:
+        silent = ", ".join(map(str, found.unanswered_nodes))
+        wrong.append(f"no answer about its disks from node {silent}: ask again, then look at that node's log")
     for count, what in (
         (found.leaderless_partitions, "without a leader"),
         (found.under_min_isr_partitions, "too few in sync for acks=all"),

@@ -404,6 +404,7 @@ class DescribeClusterResponse(_message.Message):
     CONTROLLER_SILENCE_MS_FIELD_NUMBER: _builtins.int
     FULL_PARTITIONS_FIELD_NUMBER: _builtins.int
     DAMAGED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    UNANSWERED_NODES_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """as in meta.properties"""
     controller_id: _builtins.int
@@ -438,6 +439,10 @@ class DescribeClusterResponse(_message.Message):
     def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuorumVoter]:
         """who votes in the metadata quorum"""
 
+    @_builtins.property
+    def unanswered_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """unfenced nodes with replicas that did not say how their disks are"""
+
     def __init__(
         self,
         *,
@@ -456,10 +461,11 @@ class DescribeClusterResponse(_message.Message):
         controller_silence_ms: _builtins.int = ...,
         full_partitions: _builtins.int = ...,
         damaged_partitions: _builtins.int = ...,
+        unanswered_nodes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "controller_silence_ms", b"controller_silence_ms", "damaged_partitions", b"damaged_partitions", "feature_level", b"feature_level", "full_partitions", b"full_partitions", "leaderless_partitions", b"leaderless_partitions", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "partitions", b"partitions", "topics", b"topics", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "controller_silence_ms", b"controller_silence_ms", "damaged_partitions", b"damaged_partitions", "feature_level", b"feature_level", "full_partitions", b"full_partitions", "leaderless_partitions", b"leaderless_partitions", "metadata_offset", b"metadata_offset", "nodes", b"nodes", "partitions", b"partitions", "topics", b"topics", "unanswered_nodes", b"unanswered_nodes", "under_min_isr_partitions", b"under_min_isr_partitions", "under_replicated_partitions", b"under_replicated_partitions", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
