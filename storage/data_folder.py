@@ -305,23 +305,37 @@ class DataFolder:
         return found
 
     def _load(self, tp: TopicPartition, config_of: ConfigOf, tell: Progress) -> None:
-        path = f"{self.path}/{tp}"
-        topic_id = read_partition_metadata(self.files, path)
+        topic_id = read_partition_metadata(self.files, f"{self.path}/{tp}")
         if topic_id is None:
             self.set_aside(tp, "its partition.metadata is missing or damaged")
             return
-        key = PartitionKey(topic_id, tp.partition)
-        config = config_of(tp, topic_id)
+        self.opened(self.opening(tp, topic_id, config_of(tp, topic_id), tell)())
+
+    def opening(
+        self, tp: TopicPartition, topic_id: TopicId, config: LogConfig, tell: Progress | None = None
+    ) -> Callable[[], Log]:
+        """What opens the log in TOPIC-N, recovering it where needed, for any thread: raises OSError. `opened` must
+        follow."""
+        path, key = f"{self.path}/{tp}", PartitionKey(topic_id, tp.partition)
+        known, watermark = self.claims.known(tp, key, clean=self.was_clean), self.claims.high_watermark(tp)
+
+        def run() -> Log:
+            loaded = LogLoader(self.files, path, config, self.clock, self.rng, known, tell).load()
+            return Log(self, path, tp, topic_id, config, loaded, watermark)
+
+        return run
+
+    def opened(self, log: Log) -> None:
+        """A log is open that was there before: take it into use. Raises OSError."""
+        tp, key = log.topic_partition, PartitionKey(log.topic_id, log.topic_partition.partition)
         known = self.claims.known(tp, key, clean=self.was_clean)
-        loaded = LogLoader(self.files, path, config, self.clock, self.rng, known, tell).load()
-        log = Log(self, path, tp, topic_id, config, loaded, self.claims.high_watermark(tp))
         self.notes.extend(log.notes)
         self.logs[tp] = log
         self.stirred(log)
         self._seen.add(key)
         if log.damage is None and log.held > known.held:
             self.note_held(log)
-        if known.foreign and config.compact:
+        if known.foreign and log.config.compact:
             self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
 
     def _find_missing(self) -> None:

@@ -154,19 +154,22 @@ class FolderClaims:
         _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
 
     def salvaged(self, tp: TopicPartition, key: PartitionKey, end: Offset) -> Callable[[], None]:
-        """A log that is not open ends at `end` now, and offsets may be missing in it. Returns what makes that durable,
-        as `lowering`. Raises OSError."""
+        """A log that is not open ends at `end` now, and no more of it is committed; offsets may be missing in it.
+        Returns what makes that durable, as `lowering`. Raises OSError."""
         sync_mark = self.marks.lowering(key, end)
         points, cleaning = self._recovery_points.claimed, self._cleaning.claimed
         point = min(points.get(tp, end), end)
         self._found_recovery_points[tp] = point
+        watermarks = self._high_watermarks.claimed
         self._found_high_watermarks[tp] = min(self._found_high_watermarks.get(tp, end), end)
         allow_holes = _writing(self._cleaning, {**cleaning, tp: max(end, cleaning.get(tp, end))})
         lower = _writing(self._recovery_points, {**points, tp: point})
+        bound = _writing(self._high_watermarks, {**watermarks, tp: min(watermarks.get(tp, Offset(0)), end)})
 
         def make_durable() -> None:
             allow_holes()
             lower()
+            bound()
             sync_mark()
 
         return make_durable

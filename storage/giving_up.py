@@ -33,23 +33,26 @@ def give_up_lost(folder: DataFolder, log: Log, done: Callable[[Log, str | Tidelo
         except OSError as error:
             ended(error)
             return
+        reopen = folder.opening(tp, log.topic_id, log.config)
 
-        def replace() -> None:
+        def replace() -> Log:
             make_durable()
             salvage.replace()
+            return reopen()
 
         folder.background.submit(replace, ended)
 
     def ended(result: object) -> None:
         if isinstance(result, OSError):
             done(log, folder.fail(f"giving up what {log.path} lost", result))
-            return
-        try:
-            again = folder.load_logs(lambda *_: log.config, only=lambda other: other == tp)[tp]
-        except TidelogError as error:
-            done(log, error)
-            return
-        folder.in_salvage.discard(tp)
-        done(again, copy)
+        elif isinstance(result, TidelogError):
+            done(log, result)
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            assert isinstance(result, Log)
+            folder.opened(result)
+            folder.in_salvage.discard(tp)
+            done(result, copy)
 
     folder.background.submit(lambda: salvage.prepare(copy), prepared)
