@@ -227,8 +227,10 @@ def deletion_that_nobody_has_heard_of(sim: Simulation) -> None:
     the old leader's log starts above its new leader's. It follows, and no reader misses what is there."""
     p, old, new, other = three_replicas(sim)
     write(sim, p, "a", 5)
+    news = sim.hold("Data.FetchStream", source=old, part="answer")
     delete_below(sim, old, p, 3)
     sim.kill(old)
+    news.let_pass()
     sim.run_until(lambda: leads(sim, new, p) or leads(sim, other, p), what="another leads")
     sim.restart(old)
     sim.run_until(lambda: old in sim.isr(TOPIC, p), what="the old leader is in sync")

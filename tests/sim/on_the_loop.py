@@ -55,21 +55,13 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "storage/log_cut:LogCutter._shorten": _may("write rename remove", "the index of aborted transactions, after a cut"),
     "node/metadata_log:MetadataLog.truncate_to": _may(DISK, "a voter's own log: nothing goes on before it is cut"),
     "node/metadata_log:MetadataLog.install_snapshot": _may(DISK, "the same, where the leader's log begins later"),
-    "node/metadata_snapshots:MetadataSnapshots.keep": _may("remove", "all snapshots but the last ones"),
     "storage/scrub:Scrub._end": _may("rename remove", "an index that was built anew to compare with"),
     "storage/cleaning:Cleaning.remove_files": _may("remove", "a cleaning that is given up"),
-    "node/own_bytes:give_up_lost": _may(DISK, "an operator's order, or a topic that allows it: records are given up"),
-    # To be removed once it has gone beside the loop: each stops the node for as long as the disk takes.
-    "storage/data_folder:DataFolder.delete_log": _may(DISK, "a deleted topic's logs get another name"),
-    "storage/data_folder:DataFolder.set_aside": _may(DISK, "a stray gets another name"),
-    "storage/data_folder:DataFolder.create_log": _may(DISK, "a new log's folder, and what was claimed of an old one"),
-    "storage/folder_claims:FolderClaims.note_log_start": _may(DISK, "a log starts later: at leaders and followers"),
-    "storage/log:Log.truncate_fully_and_start_at": _may(DISK, "a follower's log begins anew where the leader's does"),
-    "storage/header_repair:set_epoch": _may("write", "a rotted leader epoch is put right in place"),
-    "storage/log_start:LogStart.delete_old": _may(DISK, "retention takes segments"),
-    "storage/log_start:LogStart.replace": _may(DISK, "cleaned segments take the place of others"),
-    "storage/folder_claims:FolderClaims.note_cleaned": _may(DISK, "how far a log is cleaned"),
-    "storage/folder_claims:FolderClaims.allow_holes": _may(DISK, "how far a log may have holes"),
+    "storage/log:Log.truncate_fully_and_start_at": _may(
+        DISK, "an empty log takes the batch that its start lies within"
+    ),
+    "storage/log_start:LogStart.replace": _may(DISK, "cleaned segments take the place of others, between two reads"),
+    "storage/folder_claims:FolderClaims.note_cleaned": _may(DISK, "the end of that: how far a log is cleaned"),
     "storage/log_writer:LogWriter.write": _may(
         "write rename sync sync_folder", "the epoch file, before messages of v0 or v1"
     ),

@@ -38,11 +38,12 @@ def write(
 
 
 def delete_below(sim: Simulation, leader: int, p: int, offset: int) -> None:
-    """An operator has the leader delete the records of a partition below an offset."""
+    """An operator has the leader delete the records of a partition below an offset; its log starts there then."""
     node = sim.machines[leader].node
     assert node is not None
     assert views.delete_records(node, sim.partition(TOPIC, p).key, offset) == offset
     sim.ledger(TOPIC, p).deleted_to = offset
+    sim.run_until(lambda: sim.log(leader, TOPIC, p).log_start_offset == offset, what="the leader's log starts there")
 
 
 def end(sim: Simulation, node: int, partition: int) -> int:
@@ -287,7 +288,9 @@ def lost_answer_to_a_proposal(sim: Simulation) -> None:
     before = committed(sim, p)
     sent = sim.produce(TOPIC, b"c", partition=p)
     answers.break_connections()
-    sim.run_for(1)  # the retry is refused; without any news the leader would be given up soon
+    for number in range(10):  # the retry is refused; without any news the leader would be given up soon
+        sim.produce(TOPIC, b"d%d" % number, partition=p)
+        sim.run_for(0.1)
     assert committed(sim, p) == before, "committed without a member of the set"
     news.release()
     sim.heal_link(joiner, leader)
@@ -350,9 +353,12 @@ def topic_made_again(sim: Simulation) -> None:
     news = sim.hold("Quorum.FetchMetadata", source=voter, target=deaf, part="answer")
     sim.run_for(0.02)
     others = sim.client(nodes=(0, 1))
-    sim.delete_topic(TOPIC, client=others)
-    sim.create_topic(TOPIC, partitions=3, client=others, wait=False)
-    sim.run_until(lambda: sim.image().topic(TOPIC) is not None, what="the new topic is known")
+    while True:  # until a partition is led where its namesake was
+        sim.delete_topic(TOPIC, client=others)
+        sim.create_topic(TOPIC, partitions=3, client=others, wait=False)
+        sim.run_until(lambda: sim.image().topic(TOPIC) is not None, what="the new topic is known")
+        if any(sim.leader(TOPIC, p) == 1 for p in led):
+            break
     for state in sim.topic(TOPIC).partitions:
         if state.leader == 1:
             sim.run_until(lambda p=state.partition: leads(sim, 1, p), what="it is led")  # type: ignore[misc]

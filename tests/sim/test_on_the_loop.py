@@ -29,24 +29,22 @@ def test_what_is_allowed_names_functions_that_are_there() -> None:
         assert allowed.reason
 
 
-def test_a_world_in_which_the_loop_syncs_where_it_may_not_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ALLOWED, "storage/data_folder:DataFolder.delete_log")
-    on_the_loop._names.clear()
-    with Simulation(1) as sim:
+def test_a_world_in_which_the_loop_writes_where_it_may_not_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ALLOWED, "storage/held_marks:HeldMarks.put")
+    monkeypatch.setattr(on_the_loop, "_names", {})
+    refused = r"a write of .*held-offset-marks on the event loop, by .*HeldMarks\.put"
+    with Simulation(1) as sim, pytest.raises(Defect, match=refused):
         sim.start(nodes=3, partitions=2)
-        with pytest.raises(Defect, match=r"a rename of .* on the event loop, by .*DataFolder\.delete_log"):
-            sim.delete_topic(TOPIC)
-    on_the_loop._names.clear()
 
 
-def test_a_sync_on_the_loop_keeps_the_process_busy_and_a_hanging_one_keeps_it_until_it_ends() -> None:
+def test_a_call_that_hangs_on_the_loop_keeps_the_process_until_it_ends() -> None:
     with Simulation(2) as sim:
-        sim.start(nodes=3, topics=())
+        sim.start(nodes=3, partitions=3)
         machine = sim.machines[1]
         process = machine.process
         assert process is not None
-        sim.hang_files(1, "/data/", "sync", "sync_folder", "rename")
-        sim.create_topic(TOPIC, partitions=3, wait=False)
+        sim.hang_files(1, "held-offset-marks", "write")
+        sim.produce(TOPIC, b"a")
         sim.run_until(lambda: process.state is ProcessState.SLOW, within=2, what="its loop hangs in a call of the disk")
         sim.run_for(4)
         assert sim.image().nodes[NodeId(1)].fenced

@@ -317,15 +317,14 @@ def append_marker(
 
 def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
     """What an operator has a leader do: let the log start there, or where it is committed up to. Returns below which
-    offset records may be gone by that: 0 where the node does not lead, so that nothing happens. A disk that fails over
-    it may have taken it or not."""
+    offset records may be gone by that, now or later: 0 where the node does not lead, so that nothing happens. A disk
+    that fails over it may have taken it or not."""
     part = _led(node, key)
     if part is None:
         return 0
     start = min(Offset(offset), part.log.high_watermark)
-    with contextlib.suppress(TidelogError):
-        part.log.delete_records(start)
-        part.log_start_moved()
+    part.folder.stirred(part.log)
+    part.folder.changes.move_start(part.log, start, lambda _: part.log_start_moved())
     return start
 
 

@@ -61,7 +61,6 @@ MUTANTS: Final = (
         "S5",
         stories.lost_answer_to_a_proposal,
         f"committed without a member of the set|{MEMBER_LACKS}",
-        4,
     ),
     Mutant(
         leaders.a_leader_does_not_look_at_its_own_bytes,
@@ -69,7 +68,7 @@ MUTANTS: Final = (
         stories.rot_that_a_follower_refuses,
         "the rotten log is out of use",
     ),
-    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS, 2),
+    Mutant(leaders.a_topic_is_found_by_its_name, "S12", stories.topic_made_again, MEMBER_LACKS),
     Mutant(leaders.a_small_set_commits, "S6", replication_stories.too_small_a_set, TOO_FEW),
     Mutant(leaders.a_small_set_takes_records, "rule 5", replication_stories.too_small_a_set, "a later record is"),
     Mutant(leaders.a_shrunken_set_goes_on_waiting, "rule 5", replication_stories.too_small_a_set, "who waits is told"),
