@@ -16,12 +16,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 import grpc
+from google.protobuf import descriptor_pool
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from node import methods
 from node.connections import shut_down_connection
+from node.limits import ensure_few_fields
 from node.methods import Kind, Method, WireMessage
 from node.status import as_tidelog_error
 from node.transport import Caller
@@ -256,9 +258,14 @@ def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], WireM
     """Reads the method's requests. What cannot be read becomes the error to answer: gRPC knows no other answer to an
     exception here than a traceback in the log."""
 
+    kind = descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{method.request.__name__}")
+
     def read(data: bytes) -> WireMessage | InvalidRequest:
         try:
+            ensure_few_fields(data, kind)
             return method.request.FromString(data)
+        except InvalidRequest as error:
+            return error
         except DecodeError as error:
             return InvalidRequest(f"the {len(data)} bytes sent to {method} are no {method.request.__name__}: {error}")
 
