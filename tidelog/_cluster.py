@@ -212,9 +212,11 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Endpoint, ...]:
     for part in (part.strip() for part in parts):
         host, _, port = part.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not host or not set(host).isdisjoint("/@ \t\r\n") or not port.isdecimal() or not 0 < int(port) < 65536:
             raise InvalidConfig(f"{part!r} is no address of a node: name it as host:port, several with commas between")
         endpoints.append(Endpoint(host, int(port)))
+    if not endpoints:
+        raise InvalidConfig("no address of a node is given: name one as host:port, several with commas between")
     return tuple(endpoints)
 
 

@@ -70,6 +70,22 @@ def at_least(least: int, *, most: int = INT32_MAX, **options: object) -> None:
             raise InvalidConfig(f"{name}={value!r}: a whole number from {least} to {most} is needed")
 
 
+def yes_or_no(**options: object) -> None:
+    """Raise InvalidConfig for an option that is no bool: any text would count as True, "false" too."""
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise InvalidConfig(f"{name}={value!r}: use True or False")
+
+
+def seconds(name: str, value: Any) -> float:
+    """A number of seconds. Raises TypeError, InvalidRequest for one that is not a number (nan)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
+    if value != value:
+        raise InvalidRequest(f"{name}={value}: a number of seconds is needed")
+    return value
+
+
 def whole_number(name: str, value: Any, *, least: int = -INT32_MAX - 1, most: int = INT32_MAX) -> int:
     """The value as an int; numbers of other libraries count where they are whole by their type.
 

@@ -308,11 +308,15 @@ class Admin(Service):
         Errors of single partitions are in their outcomes: InvalidReplicaAssignment, NoReassignmentInProgress. Raises
         RequestTimedOut or ConnectionLost where nobody can tell.
         """
+        if not isinstance(replicas, Mapping):
+            raise TypeError(
+                f"replicas is a mapping of partitions to node ids, not {type(replicas).__name__}: {replicas!r}"
+            )
         request = admin_pb2.AlterPartitionReassignmentsRequest(
             partitions=[
                 admin_pb2.PartitionReassignment(
                     partition=_place(place),
-                    replicas=[whole_number("a replica", node) for node in nodes or ()],
+                    replicas=_replicas(nodes),
                     cancel=nodes is None,
                 )
                 for place, nodes in replicas.items()
@@ -521,6 +525,17 @@ def _id(name: str, value: object) -> bytes:
     if value is not None and not isinstance(value, UUID):
         raise TypeError(f"{name} is a UUID, not {type(value).__name__}: {value!r}")
     return b"" if value is None else value.bytes
+
+
+def _replicas(nodes: object) -> list[int]:
+    """Ids of nodes, none of None. Raises TypeError."""
+    if nodes is None:
+        return []
+    if isinstance(nodes, str | bytes | bytearray | memoryview) or not isinstance(nodes, Iterable):
+        raise TypeError(
+            f"the replicas of a partition are a list of node ids or None, not {type(nodes).__name__}: {nodes!r}"
+        )
+    return [whole_number("a replica", node) for node in nodes]
 
 
 def _places(places: object) -> list[admin_pb2.TopicPartitionId]:

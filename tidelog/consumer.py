@@ -11,8 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from datetime import datetime
+from operator import index
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from tidelog import _methods as methods
 from tidelog import _wire as wire
@@ -41,7 +42,16 @@ from tidelog._fetch_stream import FetchStream
 from tidelog._isolation import hide_aborted, isolation_of
 from tidelog._network import Clock, Transport
 from tidelog._offsets import EARLIEST, LATEST, list_offsets
-from tidelog._options import at_least, text, topic_name, topic_partition, topic_partitions, whole_number
+from tidelog._options import (
+    at_least,
+    seconds,
+    text,
+    topic_name,
+    topic_partition,
+    topic_partitions,
+    whole_number,
+    yes_or_no,
+)
 from tidelog._service import Service
 from tidelog._status import from_proto
 from tidelog.errors import (
@@ -128,6 +138,7 @@ class Consumer(Service):
         at_least(1, most=INT64_MAX, buffer_bytes=buffer_bytes)
         at_least(1, fetch_bytes=fetch_bytes, request_timeout_ms=request_timeout_ms)
         at_least(0, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+        yes_or_no(check_crcs=check_crcs)
         if on_out_of_range not in ("raise", "earliest", "latest"):
             raise InvalidConfig(f'on_out_of_range={on_out_of_range!r}: use "raise", "earliest" or "latest"')
         self._policy = FetchPolicy(buffer_bytes, fetch_bytes, max_wait_ms, request_timeout_ms, on_out_of_range)
@@ -177,11 +188,12 @@ class Consumer(Service):
         reading; then the log is checked to be still the same (LogTruncated). Raises why the place cannot be found.
         """
         cursor = self._cursor(partition)
-        whole_number("leader_epoch", leader_epoch, least=NO_LEADER_EPOCH)
-        if isinstance(place, int) and not isinstance(place, bool):
-            if not 0 <= place <= INT64_MAX:
-                raise InvalidRequest(f"offset {place} cannot be: seek to 0 or above, to 'earliest' or to 'latest'")
-            offset = Offset(place)
+        leader_epoch = whole_number("leader_epoch", leader_epoch, least=NO_LEADER_EPOCH)
+        if isinstance(place, SupportsIndex) and not isinstance(place, bool):
+            number = index(place)
+            if not 0 <= number <= INT64_MAX:
+                raise InvalidRequest(f"offset {number} cannot be: seek to 0 or above, to 'earliest' or to 'latest'")
+            offset = Offset(number)
         else:
             offset = await self._find(cursor.topic_partition, _where(place))
         at = self._clock.monotonic_ms()
@@ -217,9 +229,8 @@ class Consumer(Service):
         the error was handed out: OffsetOutOfRange, LogTruncated, InconsistentTopicId (the topic was created again),
         CorruptRecord. The other partitions can still be read; `seek` or `assign` mends the one.
         """
-        whole_number("max_records", max_records, least=1)
-        if not isinstance(timeout, int | float):
-            raise TypeError(f"timeout is a number of seconds, not {type(timeout).__name__}: {timeout!r}")
+        max_records = whole_number("max_records", max_records, least=1)
+        timeout = seconds("timeout", timeout)
         found: list[ConsumerRecord] = []
         await self._clock.sleep_ms(0)  # a caller who never waits lets the others run all the same
         cursor = self._ready_cursor(raising=True)

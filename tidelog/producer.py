@@ -37,6 +37,7 @@ from tidelog._options import (
     timestamp_ms,
     topic_name,
     whole_number,
+    yes_or_no,
 )
 from tidelog._produce_stream import ProduceStream
 from tidelog._producer_core import ProducerCore
@@ -207,6 +208,7 @@ class Producer(Service):
         at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
         at_least(linger_ms + 1, delivery_timeout_ms=delivery_timeout_ms)
         at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
+        yes_or_no(enable_idempotence=enable_idempotence)
         if on_unknown not in ("raise", "resend"):
             raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
         self.acks = acks_of(acks)

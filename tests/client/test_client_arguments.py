@@ -4,6 +4,7 @@ says what was given and what is wanted, and the client goes on."""
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -27,6 +28,17 @@ from tidelog.producer import Producer
 from tidelog.records import RecordBatch, RecordBatchBuilder
 from tidelog.records.varint import INT32_MAX, INT64_MAX
 from tidelog.types import Millis
+
+
+class Number:
+    """A whole number of another library."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
 
 WRONG_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"topic": None}, TypeError, "topic is a str, the name of a topic, not NoneType: None"),
@@ -86,15 +98,6 @@ def test_a_wrong_record_is_refused_and_harms_no_other(wrong: dict[str, Any], err
 def test_what_only_looks_unusual_is_taken() -> None:
     class Name(str):
         __slots__ = ()
-
-    class Number:
-        """A whole number of another library."""
-
-        def __init__(self, value: int) -> None:
-            self.value = value
-
-        def __index__(self) -> int:
-            return self.value
 
     async def story() -> None:
         async with memory_cluster() as cluster:
@@ -209,6 +212,13 @@ WRONG_READS: list[tuple[str, Use, type[Exception], str]] = [
     ("no count", lambda it: it.poll(max_records=1.5), TypeError, "max_records is a whole number (int), not float"),
     ("a count of 0", lambda it: it.poll(max_records=0), InvalidRequest, "max_records=0"),
     ("no time", lambda it: it.poll(timeout="1"), TypeError, "timeout is a number of seconds, not str: '1'"),
+    (
+        "a time that is no number",
+        lambda it: it.poll(timeout=math.nan),
+        InvalidRequest,
+        "timeout=nan: a number of seconds",
+    ),
+    ("a time as bool", lambda it: it.poll(timeout=bool(1)), TypeError, "timeout is a number of seconds, not bool"),
     ("no partition", lambda it: it.end_offsets([5]), TypeError, "a partition is a TopicPartition or a pair"),
     ("a partition of None", lambda it: it.position((None, 0)), TypeError, "topic is a str"),
 ]
@@ -249,6 +259,14 @@ WRONG_CHANGES: list[tuple[str, Use, type[Exception], str]] = [
     ("a change to a number", lambda it: it.alter_topic("orders", {"k": 5}), TypeError, "the value of setting 'k'"),
     ("a name alone", lambda it: it.elect_leaders(["orders"]), TypeError, "a partition is a TopicPartition or a pair"),
     ("nodes as text", lambda it: it.reassign({("orders", 0): ["1"]}), TypeError, "a replica is a whole number"),
+    ("a list of partitions", lambda it: it.reassign([("orders", 0)]), TypeError, "replicas is a mapping of partitions"),
+    ("one node", lambda it: it.reassign({("orders", 0): 1}), TypeError, "the replicas of a partition are a list of"),
+    (
+        "nodes as bytes",
+        lambda it: it.reassign({("orders", 0): b"12"}),
+        TypeError,
+        "are a list of node ids or None, not",
+    ),
     ("a partition alone", lambda it: it.explain_partitions(["orders"]), TypeError, "a partition is a TopicPartition"),
     ("a node as text", lambda it: it.explain_restart("1"), TypeError, "node_id is a whole number"),
     ("a voter as text", lambda it: it.remove_voter("1"), TypeError, "node_id is a whole number"),
@@ -283,6 +301,8 @@ def test_an_admin_refuses_what_no_message_can_say(use: Use, error: type[Exceptio
         (Consumer, {"max_wait_ms": INT32_MAX + 1}, "max_wait_ms=2147483648: a whole number from 0 to"),
         (Consumer, {"fetch_bytes": INT32_MAX + 1}, "fetch_bytes=2147483648: a whole number from 1 to"),
         (Admin, {"patience_ms": None}, "patience_ms=None: a whole number"),
+        (Producer, {"enable_idempotence": "false"}, "enable_idempotence='false': use True or False"),
+        (Consumer, {"check_crcs": "no"}, "check_crcs='no': use True or False"),
     ],
 )
 def test_options_that_no_message_can_say_are_refused(client: Any, options: dict[str, Any], says: str) -> None:
@@ -312,6 +332,29 @@ def test_options_of_a_wrong_type_are_refused(client: Any, options: dict[str, Any
 def test_addresses_of_a_wrong_type_are_refused(servers: Any) -> None:
     with pytest.raises(TypeError, match="bootstrap is a str"):
         Producer(servers)
+
+
+@pytest.mark.parametrize("servers", [[], (), "", "host", "http://host:9092", "host:9092,", "ho st:9092", "host:0"])
+def test_addresses_that_name_no_node_are_refused(servers: Any) -> None:
+    with pytest.raises(InvalidConfig, match="host:port"):
+        Producer(servers)
+
+
+def test_numbers_of_other_libraries_are_offsets_and_times() -> None:
+    """As numpy and pandas have them: whole by their type, and equal to no int's type."""
+
+    async def story() -> None:
+        async with memory_cluster() as cluster:
+            cluster.create("orders")
+            for _ in range(3):
+                cluster.topics["orders"].partitions[0].append(record_batch())
+            async with Consumer(cluster.bootstrap) as consumer:
+                consumer.assign([("orders", 0)])
+                place: Any = Number(2)
+                assert await consumer.seek(("orders", 0), place) == 2
+                assert [record.offset for record in await consumer.poll(Number(9), timeout=10)] == [2]  # type: ignore[arg-type]
+
+    run(story())
 
 
 def test_the_synchronous_face_refuses_the_same() -> None:
