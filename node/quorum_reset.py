@@ -6,7 +6,8 @@ stays, and with the same two numbers on all nodes equal epochs stay equal: logs 
 and no record is lost. Epochs below `first` stay as they are, so none of them may be above `after`.
 
 Kept true: the vote is written last, so that a node whose reset was interrupted still refuses to start; the same reset
-run again then finishes it. A batch's checksum does not cover its epoch, which is why it is changed in place.
+run again then finishes it, and leaves alone what it had finished before. A batch's checksum does not cover its epoch,
+which is why it is changed in place.
 Left to others: that all nodes are stopped, of which only this one is checked, by the lock of its folder.
 """
 
@@ -32,7 +33,9 @@ EPOCH_AT: Final = 12
 """Where the epoch lies in the header of a batch, four bytes."""
 
 UNDER_WAY: Final = "epoch-reset"
-"""In the data folder while a reset is under way: its `after`."""
+"""In the data folder while a reset is under way: its `after` and `first`."""
+DONE: Final = "epoch-reset-done"
+"""In the data folder from then on: the same numbers, of the last reset. The folders of other nodes need the same."""
 
 Change = Callable[[LeaderEpoch], LeaderEpoch]
 
@@ -68,7 +71,7 @@ def reset(folders: Sequence[str], after: int, files: Files, first: int = EPOCH_L
         for folder in wanted:
             write_file(files, f"{folder}/{UNDER_WAY}", numbers)
             _change_all(files, logs[folder], change)
-            files.remove(f"{folder}/{UNDER_WAY}")
+            files.rename(f"{folder}/{UNDER_WAY}", f"{folder}/{DONE}")
             files.sync_folder(folder)
     return wanted
 
@@ -77,12 +80,27 @@ def _needs_reset(files: Files, folder: str, log: str, after: int, first: int, nu
     begun = read_file(files, f"{folder}/{UNDER_WAY}")
     if begun is not None:
         if begun != numbers:
-            raise InvalidRequest(f"a reset of {folder} with the numbers {begun!r} was interrupted: finish that one")
+            raise InvalidRequest(f"a reset of {folder} with {_shown(begun)} was interrupted: finish that one")
         return True
     known = _found(files, log, first)
+    done = read_file(files, f"{folder}/{DONE}")
+    if known.beyond < 0 and done == numbers:
+        return False
     if known.below > after:
-        raise InvalidRequest(f"{folder} holds epoch {known.below}, above {after}: give the greatest of all nodes")
+        hint = "" if done is None else f"; where no node has run since, the numbers of its last reset: {_shown(done)}"
+        raise InvalidRequest(f"{folder} holds epoch {known.below}, above {after}: give the greatest of all nodes{hint}")
     return known.beyond >= 0
+
+
+def last_reset(folder: str, files: Files) -> str:
+    """The options of the last reset of this folder, under way or done; empty: none."""
+    numbers = read_file(files, f"{folder}/{UNDER_WAY}") or read_file(files, f"{folder}/{DONE}")
+    return "" if numbers is None else _shown(numbers)
+
+
+def _shown(numbers: bytes) -> str:
+    after, _, first = numbers.decode(errors="replace").partition(" ")
+    return f"--after {after} --first {first}"
 
 
 @contextmanager

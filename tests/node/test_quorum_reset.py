@@ -168,6 +168,57 @@ def test_an_interrupted_reset_is_finished_by_the_same_one_and_the_node_does_not_
         must_start_again(world)
 
 
+def poisoned_folders(parent: Path, count: int) -> list[str]:
+    folders = [parent / f"node-{number}" for number in range(count)]
+    for folder in folders:
+        (folder / str(METADATA)).mkdir(parents=True)
+        write_state(OsFiles(), f"{folder}/{METADATA}", QuorumState(LeaderEpoch(EPOCH_LAST)))
+    return [str(folder) for folder in folders]
+
+
+def epochs_in(folders: list[str]) -> list[int]:
+    return [read_state(OsFiles(), f"{folder}/{METADATA}").leader_epoch for folder in folders]
+
+
+def test_a_reset_of_all_folders_that_was_interrupted_between_two_is_finished_by_the_same_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes must get the same epochs: the folder that was done is left alone, the others follow."""
+    folders = poisoned_folders(tmp_path, 3)
+    written: list[str] = []
+
+    def no_power_at_the_second(files: Files, log: str, state: QuorumState) -> None:
+        if written:
+            raise OSError("the power is gone")
+        written.append(log)
+        write_state(files, log, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("node.quorum_reset.write_state", no_power_at_the_second)
+        with pytest.raises(KafkaStorageError, match="the power is gone"):
+            reset(folders, 7, OsFiles())
+    assert epochs_in(folders) == [8, EPOCH_LAST, EPOCH_LAST]
+    assert reset(folders, 7, OsFiles()) == folders[1:]
+    assert epochs_in(folders) == [8, 8, 8]
+
+
+def test_a_reset_run_twice_changes_nothing_and_other_numbers_are_told_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that was reset shows a greater epoch than before: taken for the greatest of all, the next node would
+    get other epochs than this one."""
+    done, other = poisoned_folders(tmp_path, 2)
+    for _ in range(2):
+        assert cli.main(["quorum", "reset-epoch", done, "--after", "7"]) == 0
+    assert epochs_in([done, other]) == [8, EPOCH_LAST]
+    capsys.readouterr()
+    assert cli.main(["quorum", "reset-epoch", done, other]) == 0
+    numbers = f"--after 7 --first {EPOCH_LAST}"
+    assert f"{done} was reset with {numbers}: use the same for the other nodes" in capsys.readouterr().err
+    with pytest.raises(InvalidRequest, match=f"the numbers of its last reset: {numbers}"):
+        reset([done, other], 6, OsFiles())
+
+
 def test_a_reset_behind_an_epoch_that_some_node_has_passed_changes_nothing() -> None:
     with MetadataWorld(voters=3) as world:
         whole_cluster(world)

@@ -47,6 +47,10 @@ def reset_epoch(
         return
     rows = [(path, each.below, "-" if each.beyond < 0 else each.beyond) for path, each in found.items()]
     print_table("epochs of the metadata quorum", ("folder", "greatest usable", "greatest to move"), rows)
+    for path in paths:
+        numbers = reset.last_reset(path, files)
+        if numbers and path not in done:
+            say(f"{path} was reset with {numbers}: use the same for the other nodes, unless the cluster ran since")
     if after is None:
         say("nothing was changed: look at all nodes, then run this with --after and the greatest usable epoch of any")
     for path in done:
