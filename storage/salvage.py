@@ -150,12 +150,17 @@ class Salvage:
         first, last = batch.base_offset, batch.last_offset
         if step.problem is not None or first is None or not base <= first <= last < behind:
             return None
-        if batch.leader_epoch is not None and self.epochs and batch.leader_epoch != self._epoch_at(first):
+        if batch.leader_epoch is not None and self.epochs and not self._has_epoch(first, batch.leader_epoch):
             return None
         return _Sound(batch.position, batch.size, first, last)
 
-    def _epoch_at(self, offset: int) -> int:
-        return next((entry.epoch for entry in reversed(self.epochs) if entry.start_offset <= offset), -1)
+    def _has_epoch(self, offset: int, epoch: int) -> bool:
+        """Is this the epoch that the epoch file has for the offset? It has none for the batch in which the log starts,
+        where that begins below: then one that is not later than its first."""
+        for entry in reversed(self.epochs):
+            if entry.start_offset <= offset:
+                return epoch == entry.epoch
+        return epoch <= self.epochs[0].epoch
 
     def _write(self, base: int, sound: Sequence[_Sound]) -> None:
         path = segment_path(self.folder, base, LOG_SUFFIX)

@@ -215,3 +215,20 @@ def test_the_owner_is_not_kept_waiting() -> None:
     assert (told, bench.log.closed, bench.folder.logs) == ([], True, {})
     bench.folder.close_clean()
     assert not bench.open_folder().was_clean
+
+
+def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
+    """The epochs of what was deleted are forgotten, so the epoch file names none for where that batch begins."""
+    bench = Bench(MANY, files=OsFiles(), path=f"{tmp_path}/data")
+    for number in range(BATCHES):
+        if number == BATCHES // 2:
+            bench.commit()
+            bench.log.advance_high_watermark(bench.log.log_end_offset)
+            bench.log.delete_records(Offset(450))
+            bench.folder.write_checkpoints()  # no later start reads what is below
+        bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
+    bench.commit()
+    damaged(bench, 5_700, 0, HEADER)
+    assert bench.log.epoch_entries()[0].start_offset == bench.log.log_start_offset == 450
+    assert isinstance(given_up(bench), str)
+    assert [offset for offset in offsets(bench) if offset >= 450] == [*range(450, 5_700)]
