@@ -29,7 +29,7 @@ from storage.executor import Executor
 from storage.files import Files, is_full
 from storage.folder_claims import FolderClaims
 from storage.log import Log
-from tidelog.errors import TidelogError
+from tidelog.errors import DiskFull, TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition
 
 RETIRED_AT_ONCE: Final = 250
@@ -213,8 +213,8 @@ class FolderChanges:
                 log.front.started_at(offset)
         for told in batch.told:
             told(failure)
-        if failure is None and not self._next.is_empty:
-            self._ask()
+        if not isinstance(failure, DiskFull) and not self._next.is_empty:
+            self._ask()  # where the folder is out of use by now, what waits is told so
 
 
 def _nothing() -> None:

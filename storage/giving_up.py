@@ -55,4 +55,7 @@ def give_up_lost(folder: DataFolder, log: Log, done: Callable[[Log, str | Tidelo
             folder.in_salvage.discard(tp)
             done(result, copy)
 
-    folder.background.submit(lambda: salvage.prepare(copy), prepared)
+    def quiet(_: object) -> None:
+        folder.background.submit(lambda: salvage.prepare(copy), prepared)
+
+    folder.executor.submit(lambda: None, quiet)  # behind what retention took out and is being renamed there

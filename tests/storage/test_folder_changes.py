@@ -264,6 +264,18 @@ def test_the_starts_of_many_logs_move_with_one_write_and_only_when_it_is_durable
     assert claims.known(name(7), key, clean=False).log_start == 2
 
 
+def test_who_waits_for_a_start_behind_an_error_of_the_disk_is_told(office: Office) -> None:
+    """A snapshot of the metadata waited for ever."""
+    first, second = office.fill(2, batches=3)
+    told: list[TidelogError | None] = []
+    office.folder.drop_before(first, Offset(1), told.append)
+    office.executor.run_one()  # it is free: the first batch begins
+    office.folder.drop_before(second, Offset(1), told.append)
+    office.disk.fail("open", "/data/log-start-offset-checkpoint.tmp")
+    office.executor.run_all()
+    assert [type(error) for error in told] == [KafkaStorageError, KafkaStorageError]
+
+
 def test_a_start_is_never_moved_above_the_high_watermark(office: Office) -> None:
     (log,) = office.fill(1, batches=3)
     office.folder.move_log_start(log, Offset(99))

@@ -232,3 +232,23 @@ def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
     assert bench.log.epoch_entries()[0].start_offset == bench.log.log_start_offset == 450
     assert isinstance(given_up(bench), str)
     assert [offset for offset in offsets(bench) if offset >= 450] == [*range(450, 5_700)]
+
+
+def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_path: Path) -> None:
+    """Their files are renamed on another thread than the one that reads: one that went meanwhile was taken for an error
+    of the disk."""
+    bench = bench_of(tmp_path, MANY)
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    damaged(bench, 5_700, 0, HEADER)
+    bench.log.advance_high_watermark(bench.log.log_end_offset)
+    bench.log.delete_records(Offset(2_000))
+    bench.folder.executor = renaming = Deferred()
+    bench.folder.drop_before(bench.log, Offset(2_000))
+    assert bench.log.front.leaving is not None
+    told: list[Log] = []
+    give_up_lost(bench.folder, bench.log, lambda log, _outcome: told.append(log))
+    assert told == []
+    renaming.run_all()
+    (log,) = told
+    assert bench.folder.offline is None
+    assert all(Path(segment.path).exists() for segment in log.segments)
