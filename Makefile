@@ -110,6 +110,10 @@ sim: env  ## Random simulated clusters: SEEDS=N worlds, or SEED=x replays one wi
 sim-mutants: env  ## Plant every known bug, one at a time: who notices it (SEEDS=N random worlds each at most)
 	@$(PY) -m tests.sim.mutants --worlds $(or $(SEEDS),10) --jobs $(JOBS)
 
+.PHONY: chaos
+chaos: env  ## Random faults on real processes under load: MINUTES=10 NODES=5 SEED=n; nothing acknowledged may be missing
+	@$(PY) -m tests.integration.chaos --minutes $(or $(MINUTES),10) --nodes $(or $(NODES),5) $(if $(SEED),--seed $(SEED))
+
 .PHONY: integration
 integration: env  ## Only the tests with real processes and, where an engine answers, real containers
 	@if docker info >/dev/null 2>&1; then $(MAKE) image >&2; fi

@@ -1,0 +1,36 @@
+"""Some rounds of `make chaos`, so that it works when it is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.integration import chaos
+from tests.integration.load import Load
+
+pytestmark = pytest.mark.integration
+
+
+def test_random_faults_lose_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    told = asyncio.run(chaos.run(tmp_path, nodes=3, seconds=15, seed=3, say=said.append))
+    assert told["rounds"] >= 1
+    assert told["read"] >= told["acknowledged"] > 0
+    assert len(said) == told["rounds"] + 2
+
+
+def test_a_lost_record_is_noticed(tmp_path: Path) -> None:
+    async def one_record_too_many() -> None:
+        load = Load("127.0.0.1:1", "orders", 1)
+        load.acknowledged[0, 0] = b"0-0-"
+
+        async def nothing() -> dict[tuple[int, int], bytes]:
+            return {}
+
+        load.read_all = nothing  # type: ignore[method-assign]
+        await load.check()
+
+    with pytest.raises(AssertionError, match="1 of 1 acknowledged records are gone"):
+        asyncio.run(one_record_too_many())
