@@ -158,6 +158,7 @@ class FolderClaims:
         Returns what makes that durable, as `lowering`. Raises OSError."""
         sync_mark = self.marks.lowering(key, end)
         points, cleaning = self._recovery_points.claimed, self._cleaning.claimed
+        watermarks = self._high_watermarks.claimed
         point = min(points.get(tp, end), end)
         self._found_recovery_points[tp] = point
         watermarks = self._high_watermarks.claimed

@@ -53,6 +53,8 @@ def give_up_lost(folder: DataFolder, log: Log, done: Callable[[Log, str | Tidelo
             assert isinstance(result, Log)
             folder.opened(result)
             folder.in_salvage.discard(tp)
+            if log.config is not result.config:
+                result.reconfigure(log.config)  # the topic's settings changed meanwhile
             done(result, copy)
 
     def quiet(_: object) -> None:

@@ -13,6 +13,7 @@ from storage.dump_folder import dump
 from storage.giving_up import give_up_lost
 from storage.log import Log
 from storage.os_files import OsFiles
+from tests.storage.test_folder_changes import Elsewhere
 from tests.storage.workbench import SMALL, Bench, Deferred, batch
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.records import iter_batches
@@ -252,3 +253,25 @@ def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_
     (log,) = told
     assert bench.folder.offline is None
     assert all(Path(segment.path).exists() for segment in log.segments)
+
+
+def test_the_owner_waits_for_no_disk_while_a_log_is_put_in_order() -> None:
+    """The log was loaded again by the owner: that reads all segments that were written anew."""
+    executor = Elsewhere()
+    bench = Bench(SMALL, executor=executor)
+    for number in range(60):
+        bench.lead(b"value %d" % number)
+    bench.commit()
+    executor.run_all()
+    bench.disk.flip_bit(bench.log.active.path, bench.log.active.size - 2)
+    bench.kill()
+    executor.run_all()
+    assert bench.log.damage is not None
+    told: list[str | TidelogError] = []
+    owners: list[str] = []
+    bench.disk.on_call = lambda operation: None if executor.at_work else owners.append(operation)
+    give_up_lost(bench.folder, bench.log, lambda _, outcome: told.append(outcome))
+    executor.run_all()
+    bench.disk.on_call = None
+    assert isinstance(told[0], str)
+    assert set(owners) <= {"write"}, "the held mark, into the page cache"
