@@ -295,6 +295,7 @@ class ReplicaManager:
 
     def _step_down(self, reason: str) -> None:
         self._put_off.clear()
+        self._unopened.clear()
         self._due.clear()
         for partition in self._partitions.values():
             self._leave_fetcher(partition)

@@ -18,6 +18,7 @@ from replication.image import ClusterImage, PartitionState, TopicState
 from replication.image_changes import changes_between
 from tests.node.wires import ANYWHERE, TOPIC, Cluster, batch
 from tidelog.types import (
+    Incarnation,
     LeaderEpoch,
     NodeId,
     PartitionEpoch,
@@ -169,6 +170,22 @@ def test_a_log_that_waits_to_be_made_is_not_made_once_its_replica_has_moved_away
     assert not machine.task.done()
     assert not any(name.startswith("u-") for name in machine.disk.list("/data"))
     assert all(partition.key.topic_id == TOPIC for partition in manager.partitions())
+
+
+def test_a_log_that_is_made_after_another_process_took_the_nodes_place_is_not_led(cluster: Cluster) -> None:
+    machine, manager = cluster.machines[1], cluster.manager(1)
+    machine.executor.holding = True
+    state = replace(cluster.state(), topic_id=AGAIN, partition=PartitionIndex(0))
+    topic = TopicState("u", AGAIN, cluster.configs, (state,))
+    cluster.image = replace(cluster.image, topics={**cluster.image.topics, AGAIN: topic})
+    cluster.publish()
+    cluster.run(0.1)
+    other = replace(cluster.image.nodes[NodeId(1)], incarnation=Incarnation(UUID(int=4711)))
+    cluster.image = replace(cluster.image, nodes={**cluster.image.nodes, NodeId(1): other})
+    cluster.publish()
+    machine.executor.release()
+    cluster.run(1)
+    assert [str(each) for each in manager.partitions() if each.leader is not None] == []
 
 
 def test_deleting_many_partitions_syncs_a_few_times(cluster: Cluster) -> None:
