@@ -401,9 +401,10 @@ def draining_node_is_not_admitted(sim: Simulation) -> None:
     sim.run_for(0.02)
     sim.stop(joiner)
     sim.run_until(lambda: sim.image().nodes[NodeId(joiner)].draining, within=2, what="it is being stopped")
+    beats = sim.hold("Controller.Heartbeat", source=joiner)  # it is not told that it may go
     stuck.release()
     sim.never(lambda: joiner in sim.isr(TOPIC), seconds=0.3, what="admitted, though it is being stopped")
-    for one in news:
+    for one in (*news, beats):
         one.release()
     sim.run_until(lambda: not sim.machines[joiner].up, within=45, what="it has stopped")
     sim.must_heal()

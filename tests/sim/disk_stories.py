@@ -135,7 +135,12 @@ def unclean_leader_is_judged(sim: Simulation) -> None:
     assert sim.ledger(TOPIC).end == 5
     sim.restart(leader)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader, follower}, what="both are in sync")
-    sim.hold("Data.FetchStream", source=follower, target=leader, part="answer").let_pass()
+    records = sim.hold("Data.FetchStream", source=follower, target=leader, part="answer")
+    sim.run_for(0.1)
+    first = sim.produce(TOPIC, b"first")
+    sim.never(lambda: first.done, seconds=0.3, what="it is answered, and only the leader has it")
+    records.release()
+    first.wait()
     write(sim, 0, "b", 5)
     sim.clog(follower, leader, 2)
     sent = sim.produce(TOPIC, b"c")

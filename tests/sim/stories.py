@@ -168,6 +168,14 @@ def watermark_of_a_diverging_answer(sim: Simulation) -> None:
     sim.must_heal()
 
 
+def synced(sim: Simulation, node: int, p: int) -> int:
+    """Up to where the disk has what the log has in memory, whether the fsync has ended or not."""
+    log = sim.log(node, TOPIC, p)
+    assert isinstance(log, Log)
+    file = views.inode_at(sim.machines[node].disk, log.active.path)
+    return log.log_end_offset if file is not None and not file.pending else log.held
+
+
 def flush_across_a_cut(sim: Simulation) -> None:
     """Rule 2, variant: an fsync begun before a follower's log is cut ends after it. What took the place of the cut
     records is not held by it."""
@@ -180,7 +188,8 @@ def flush_across_a_cut(sim: Simulation) -> None:
     sim.run_for(0.1)
     client = sim.client()
     sim.produce(TOPIC, b"b0", acks="1", partition=p, client=client)
-    sim.run_until(lambda: end(sim, follower, p) == 6, what="the follower begins an fsync")
+    sim.run_until(lambda: synced(sim, follower, p) == end(sim, follower, p) == 6, what="its disk has the next one")
+    assert held(sim, follower, p) == 5, "the fsync has ended already"
     sim.hang_syncs(follower)
     for number in range(10):
         sim.produce(TOPIC, f"b{number + 1}".encode(), acks="1", partition=p, client=client)

@@ -245,7 +245,7 @@ MUTANTS: Final = (
         "found",
         stories.stopped_while_connecting,
         "the node has stopped",
-        4,
+        3,
     ),
     Mutant(
         followers.a_follower_cuts_to_its_watermark, "KIP-101", replication_stories.watermark_is_no_cut, MEMBER_LACKS
@@ -311,7 +311,7 @@ MUTANTS: Final = (
         controllers.an_unfit_replica_is_admitted,
         "rule 4",
         controller_stories.draining_node_is_not_admitted,
-        "is being stopped, and in the in-sync set",
+        f"is being stopped, and in the in-sync set|{FENCED_MEMBER}",
     ),
     Mutant(
         controllers.an_earlier_registration_is_admitted,
@@ -512,9 +512,9 @@ MUTANTS: Final = (
     ),
     # disks
     Mutant(disks.unsynced_bytes_count_as_held, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES, 2),
+    Mutant(disks.a_flush_counts_beyond_a_cut, "S2", stories.flush_across_a_cut, LOSES),
     Mutant(disks.names_are_not_synced, "durability", stories.all_machines_lose_power, LOSES),
-    Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES, 2),
+    Mutant(disks.a_cut_leaves_the_recovery_point, "S3", stories.flush_across_a_cut, LOSES),
     Mutant(disks.a_failed_sync_is_asked_again, "S14", replication_stories.failed_sync_is_not_believed_again, LOSES),
     Mutant(
         disks.recovery_writes_nothing_again,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node import replica_manager
+import pytest
+
 from replication import partition_leader
 from replication.leader_events import Acknowledge
-from storage import cold_read, data_folder, epoch_recovery, group_commit
+from storage import cold_read, data_folder, epoch_recovery, folder_changes, group_commit
 from storage import log as storage_log
 from storage.batch_walk import BrokenChain
+from storage.executor import InlineExecutor
 from storage.segment import LogSegment
 from tests.sim import disk_stories
 from tests.sim.mutants import disks
@@ -17,16 +19,15 @@ from tests.sim.mutants.mutant import Mutant, Patch
 
 
 def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
-    """The names of deleted logs are made durable at once, one after the other, by the node's event loop."""
-    delete = replica_manager.ReplicaManager._delete
+    """The claims and names of deleted logs are made durable by the node's event loop, a batch at a time."""
+    hand_over = folder_changes.FolderChanges._hand_over_some
 
-    def deleting(self: Any, key: Any, reason: str) -> None:
-        partition = self._partitions.get(key)
-        delete(self, key, reason)
-        if partition is not None and partition.folder.offline is None:
-            partition.folder.files.sync_folder(partition.folder.path)
+    def at_once(self: Any) -> None:
+        with pytest.MonkeyPatch.context() as while_it_runs:
+            while_it_runs.setattr(self, "_executor", InlineExecutor())
+            hand_over(self)
 
-    patch.setattr(replica_manager.ReplicaManager, "_delete", deleting)
+    patch.setattr(folder_changes.FolderChanges, "_hand_over_some", at_once)
 
 
 def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
@@ -103,7 +104,7 @@ MUTANTS: Final = (
         a_deleted_topic_is_synced_on_the_loop,
         "the loop",
         disk_stories.topic_goes_while_others_write,
-        r"a sync_folder of /data on the event loop, by .*_forget_removed",
+        r"on the event loop, by .*FolderChanges\._run",
     ),
     Mutant(
         a_flush_counts_what_came_meanwhile,
@@ -134,8 +135,7 @@ MUTANTS: Final = (
         after_an_unclean_election_nobody_is_waited_for,
         "unclean",
         disk_stories.unclean_leader_is_judged,
-        r"b'b0' to orders-0: acknowledged, but offset \d is not committed",
-        2,
+        r"to orders-0: acknowledged, but offset \d is not committed|it is answered, and only the leader has it",
     ),
     Mutant(
         disks.a_damaged_log_leads_on,
