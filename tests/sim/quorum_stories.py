@@ -119,7 +119,7 @@ def majority_reachable(sim: Simulation) -> None:
 
 
 def back_to_back_failures(sim: Simulation) -> None:
-    """Each new leader dies as soon as it is one; its predecessor is back by then."""
+    """Each new leader dies as soon as it is one; its predecessor, whose log is shorter, is back and stands first."""
     sim.start(nodes=3, voters=3, min_insync=1, partitions=3)
     before = -1
     for number in range(5):
@@ -127,7 +127,14 @@ def back_to_back_failures(sim: Simulation) -> None:
         write(sim, number % 3, f"{number}-", 2)
         sim.power_off(leader) if number % 2 else sim.kill(leader)
         if before >= 0:
+            others = [sim.hold("Quorum.Vote", source=node) for node in sim.nodes if node != before]
+            stands = sim.hold("Quorum.Vote", source=before)
             sim.restart(before)
+            sim.run_until(lambda stands=stands: stands.count > 0, what="the predecessor stands")  # type: ignore[misc]
+            stands.release()
+            sim.run_for(0.1)
+            for each in others:
+                each.release()
         before = leader
         sim.restart(leader, after=2.5)
     sim.must_heal()
