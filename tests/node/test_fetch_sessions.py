@@ -123,7 +123,9 @@ def test_a_new_stream_begins_with_the_watermark(cluster: Cluster) -> None:
 
 def of_follower(cluster: Cluster, offset: int, fetch_id: int) -> data_pb2.FetchRequest:
     """A fetch of node 2 that nobody but the test knows of."""
-    request = fetch_request(offset, epoch=int(cluster.partition(1).leader_epoch), fetch_id=fetch_id, max_wait_ms=500)
+    epoch = int(cluster.partition(1).leader_epoch)
+    last_epoch = epoch if offset else int(NO_LEADER_EPOCH)
+    request = fetch_request(offset, epoch=epoch, last_epoch=last_epoch, fetch_id=fetch_id, max_wait_ms=500)
     request.partitions[0].held_offset = offset
     request.replica.node_id, request.replica.incarnation = 2, cluster.machines[2].incarnation.bytes
     return request
