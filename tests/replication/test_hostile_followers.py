@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replication.controller_events import Registered
 from replication.leader_events import (
     Appended,
     CommitUpTo,
@@ -136,6 +137,19 @@ def test_the_heartbeat_of_an_earlier_registration_keeps_no_session() -> None:
         assert isinstance(controlled.beat(1, epoch=old), StaleNodeEpoch)
         controlled.pass_time(200, 0, 2)
     assert controlled.node(1).fenced
+
+
+def test_a_registration_number_belongs_to_one_incarnation() -> None:
+    """So a heartbeat that names the number names the incarnation too."""
+    controlled = Controlled()
+    controlled.start(0, 1, 2)
+    first = controlled.node(1)
+    assert controlled.register(1) == Registered(first.node_epoch), "its own process asks again"
+    controlled.kill(1, alive=(0, 2))
+    controlled.start(1, life=2)
+    second = controlled.node(1)
+    assert second.incarnation != first.incarnation
+    assert second.node_epoch > first.node_epoch
 
 
 def test_an_event_that_fails_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
