@@ -1,8 +1,8 @@
 """Random faults on real processes under load: `make chaos MINUTES=10 NODES=5 SEED=7`.
 
 Two topics, one with `durability=fsync` and one with `page-cache`, are written without a pause by idempotent producers
-with acks=all. The rounds of one seed kill, pause, stop, empty and damage nodes. A round that takes data away begins when
-every replica is in sync, and strikes one node alone: another replica has what that one loses. At the end every
+with acks=all. The rounds of one seed kill, pause, stop, empty and damage nodes. A round that takes data away begins
+when every replica is in sync, and strikes one node alone: another replica has what that one loses. At the end every
 acknowledged record must be read at the offset that its acknowledgement named, once and in order.
 """
 
