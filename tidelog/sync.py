@@ -6,6 +6,7 @@ Every call does what its asynchronous namesake does and may be made from any thr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -17,6 +18,7 @@ from tidelog._service import Service
 from tidelog.admin import ClusterDescription, TopicDescription
 from tidelog.consumer import ConsumerRecord, Place
 from tidelog.delivery import Delivery, SendResult
+from tidelog.errors import InvalidRequest
 from tidelog.records.record import Header
 from tidelog.types import NO_LEADER_EPOCH, FolderId, Offset, TopicId, TopicPartition
 
@@ -45,7 +47,8 @@ class _Face(Generic[Client]):
         """End the client and its thread; a producer sends what waits first. Calling it twice is fine."""
         if self._thread.is_running:
             try:
-                self._thread.run(self._client.close())
+                with suppress(InvalidRequest):  # another thread has closed it meanwhile
+                    self._thread.run(self._client.close())
             finally:
                 self._thread.stop()
 

@@ -4,15 +4,20 @@ says what was given and what is wanted, and the client goes on."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import re
+import warnings
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor  # noqa: TID251 - threads are what a story is about
+from threading import Event
 from typing import Any
 
 import pytest
 
 from tests.client.memory_cluster import memory_cluster, run, start
 from tidelog import sync
+from tidelog._real import LoopThread
 from tidelog.admin import Admin
 from tidelog.consumer import Consumer
 from tidelog.delivery import SendResult
@@ -355,6 +360,55 @@ def test_numbers_of_other_libraries_are_offsets_and_times() -> None:
                 assert [record.offset for record in await consumer.poll(Number(9), timeout=10)] == [2]  # type: ignore[arg-type]
 
     run(story())
+
+
+def test_a_synchronous_client_says_that_it_is_closed() -> None:
+    """And leaves no coroutine behind that was never awaited."""
+    with sync.Producer("127.0.0.1:1") as producer, sync.Consumer("127.0.0.1:1") as consumer:
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InvalidRequest, match="the producer is closed"):
+            producer.send("orders", b"1")
+        with pytest.raises(InvalidRequest, match="the consumer is closed"):
+            consumer.poll()
+        with pytest.raises(InvalidRequest, match="the producer is closed"):
+            producer.flush()
+        producer.close()
+        gc.collect()
+
+
+def test_calls_of_other_threads_end_when_a_synchronous_client_is_closed() -> None:
+    """Whenever the call comes: one that arrived while the loop ended was never answered."""
+
+    def call_until_closed(consumer: sync.Consumer) -> None:
+        with pytest.raises(InvalidRequest, match="the consumer is closed"):
+            while True:
+                consumer.end_offsets([])
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            with sync.Consumer("127.0.0.1:1") as consumer:
+                calls = [pool.submit(call_until_closed, consumer) for _ in range(3)]
+                closing = pool.submit(consumer.close)
+            for call in (*calls, closing):
+                call.result(timeout=10)
+
+
+def test_a_call_that_the_client_does_not_end_is_cancelled_with_its_loop() -> None:
+    thread = LoopThread("tidelog consumer")
+    with ThreadPoolExecutor(1) as pool:
+        begun = Event()
+
+        async def forever() -> None:
+            begun.set()
+            await asyncio.get_running_loop().create_future()
+
+        call = pool.submit(thread.run, forever())
+        begun.wait()
+        thread.stop()
+        with pytest.raises(InvalidRequest, match="the consumer is closed"):
+            call.result(timeout=10)
 
 
 def test_the_synchronous_face_refuses_the_same() -> None:
