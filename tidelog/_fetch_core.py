@@ -355,7 +355,7 @@ class FetchCore:
                 self._note_leader(cursor, event, effects)
             case Sought(_, offset, leader_epoch, at):
                 self._stop(cursor)
-                cursor.error, cursor.retry_ms = None, at
+                cursor.error, cursor.retry_ms, cursor.refused_until = None, at, None
                 cursor.place(offset, leader_epoch)
                 cursor.checked_epoch = NO_LEADER_EPOCH
             case Taken():

@@ -445,6 +445,21 @@ def test_damaged_bytes_stop_the_partition_until_the_user_seeks() -> None:
     assert len(opened(desk.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(desk.now))))) == 1
 
 
+def test_damage_that_is_met_again_after_a_seek_is_asked_for_again_first() -> None:
+    """The time that an earlier damage was given is over: it says nothing of this one."""
+    desk = Desk()
+    desk.ready()
+    desk.failed(CorruptRecord("no whole batch"))
+    desk.tick(REFUSED_MS + 200)
+    desk.failed(CorruptRecord("no whole batch"))
+    assert desk.cursor().doing is Doing.FAILED
+    (fetch,) = opened(desk.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(desk.now))))
+    assert not fetch.refused, "nothing from there on was found damaged"
+    desk.failed(CorruptRecord("no whole batch"))
+    (again,) = opened(desk.tick(500))
+    assert (again.offset, again.refused) == (9, True)
+
+
 def test_partitions_assigned_again_keep_their_place() -> None:
     desk = Desk(partitions=2)
     desk.ready(7)
