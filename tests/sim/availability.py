@@ -1,8 +1,8 @@
 """Readers that judge availability: what a sound in-sync replica holds can be read within a bound.
 
-A prober asks for one committed record after the other, as a client that knows all nodes. It has been kept waiting
-without a reason once some member of the in-sync set was sound, and reachable, with a majority of the voters, for so
-long: others may be rotten, hang or be cut off then.
+A prober asks for one committed record after the other, as a client that knows all nodes, and reports damage as the
+consumer does. It has been kept waiting without a reason once some member of the in-sync set was sound, and reachable,
+with a majority of the voters, for so long: others may be rotten, hang or be cut off then.
 Left to others: what it is given (readings.py).
 """
 
@@ -17,7 +17,7 @@ from tests.sim.ledger import Violation
 from tests.sim.loop import MICROS
 from tests.sim.process import ProcessState
 from tests.sim.workload import CORRUPT, Client
-from tidelog.errors import TidelogError
+from tidelog.errors import CorruptRecord, TidelogError
 
 if TYPE_CHECKING:
     from tests.sim.machine import Machine
@@ -56,12 +56,14 @@ class Availability:
 
     async def _ask_for(self, topic: str, partition: int, offset: int) -> None:
         self._wanted, self._without_reason_us = (topic, partition, offset), 0
+        refused = False
         while self._is_there(topic, partition, offset):
             try:
-                _, reached = await self._client.fetch(topic, partition, offset)
+                _, reached = await self._client.fetch(topic, partition, offset, refused=refused)
                 if reached > offset:
                     break
-            except CORRUPT:
+            except CORRUPT as error:
+                refused = isinstance(error, CorruptRecord)
                 self._client.forget(topic, partition)
             except TidelogError:
                 pass

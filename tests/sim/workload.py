@@ -341,14 +341,22 @@ class Client:
     # --- reading ---
 
     async def fetch(
-        self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 100, decided: bool = False
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_wait_ms: int = 100,
+        decided: bool = False,
+        refused: bool = False,
     ) -> tuple[list[Record], int]:
-        """One fetch from the leader, of what is committed; decided: of decided transactions, without what was aborted.
+        """One fetch from the leader, of what is committed; decided: of decided transactions, without what was aborted;
+        refused: what was last sent from there on was damaged.
         Returns the records from `offset` on, and where to read on: markers and aborted records lie between."""
         isolation = data_pb2.ISOLATION_LEVEL_READ_COMMITTED if decided else data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
         try:
             leader = await self.leader(topic, partition)
-            fetched = await self._ask(leader, partition, offset, max_wait_ms, isolation=isolation)
+            fetched = await self._ask(leader, partition, offset, max_wait_ms, isolation=isolation, refused=refused)
         except TidelogError:
             self.forget(topic, partition)
             raise
@@ -364,6 +372,7 @@ class Client:
         last_epoch: int = -1,
         isolation: data_pb2.IsolationLevel.ValueType = data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED,
         rack: str = "",
+        refused: bool = False,
     ) -> PartitionFetched:
         wanted = data_pb2.FetchPartition(
             fetch_id=1,
@@ -375,6 +384,7 @@ class Client:
             held_offset=-1,
             log_start_offset=-1,
             max_bytes=1 << 20,
+            refused=refused,
         )
         request = data_pb2.FetchRequest(
             max_wait_ms=max_wait_ms,
