@@ -450,8 +450,7 @@ class ReplicaManager:
         if partition.offline is not None or state.leader == NO_NODE:
             partition.stop("nobody leads", leader=state.leader, leader_epoch=state.leader_epoch)
         elif state.leader == self._me:
-            views = self._views(state)
-            partition.lead(state, self._image.min_insync(state), views, lag_ms_max=self._config.lag_ms_max)
+            partition.lead(state, self._image.min_insync(state), self._views(state), lag_ms_max=self._config.lag_ms_max)
         else:
             partition.follow(state)
 

@@ -161,8 +161,7 @@ class FolderClaims:
         watermarks = self._high_watermarks.claimed
         point = min(points.get(tp, end), end)
         self._found_recovery_points[tp] = point
-        watermarks = self._high_watermarks.claimed
-        self._found_high_watermarks[tp] = min(self._found_high_watermarks.get(tp, end), end)
+        self._found_high_watermarks[tp] = min(self._found_high_watermarks.get(tp, Offset(0)), end)
         allow_holes = _writing(self._cleaning, {**cleaning, tp: max(end, cleaning.get(tp, end))})
         lower = _writing(self._recovery_points, {**points, tp: point})
         bound = _writing(self._high_watermarks, {**watermarks, tp: min(watermarks.get(tp, Offset(0)), end)})
