@@ -3,8 +3,9 @@
 What is promised needs one sound copy: a replica that counts, in the in-sync set or the eligible one, with the right
 bytes. So one node alone is struck, and only where another counts too. Where other faults let the struck replica be the
 last one that counts and runs, or that will once those have registered which are back, the promise is over: an operator
-puts the right bytes back, as from a backup, with the process down. Nor is more promised of a machine without power than
-its files can tell: what it held beyond them looks like a torn tail if it rots, and is put right as well.
+puts the right bytes back, as from a backup, with the process down; so too those of a leader epoch checkpoint, which a
+log of format v0 or v1 cannot do without. Nor is more promised of a machine without power than its files can tell: what
+it held beyond them looks like a torn tail if it rots, and is put right as well.
 The scrub comes to the newest segment only when that is full, and to the others in their turn. Worlds are short, so an
 operator has it look at all of a log a while after it was struck, and again and again when all faults are over.
 
@@ -79,6 +80,8 @@ class Rot:
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._flipped: list[Flipped] = []
+        self._epochs: list[Flipped] = []
+        """Of checkpoints of leader epochs: logs of formats v0 and v1 know their epochs by these alone."""
         self._looks = 0
 
     @property
@@ -111,9 +114,12 @@ class Rot:
         bit = rng.randrange(8)
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         machine.disk.flip_bit(path, position, bit)
-        if not self._flipped:
+        self._look_later_at(self._flipped, flipped)
+
+    def _look_later_at(self, those: list[Flipped], flipped: Flipped) -> None:
+        if not (self._flipped or self._epochs):
             self._sim.loop.call_world_later_us(LOOK_US, self._look)
-        self._flipped.append(flipped)
+        those.append(flipped)
 
     def strike_beside(self, fault: Fault) -> None:
         """Flip a bit in a file beside the logs of the fault's node: one that can be made anew from them, or that says
@@ -138,6 +144,10 @@ class Rot:
             bit = 7  # another digit would be believed: these files have no checksum
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         disk.flip_bit(path, position, bit)
+        if path.endswith("leader-epoch-checkpoint"):
+            for state, folder in self._logs_on(machine):
+                if path.startswith(f"{folder}/"):
+                    self._look_later_at(self._epochs, Flipped(machine, state.key, path, inode, position))
 
     def power_lost(self) -> None:
         """Machines have lost power, and some of what their files said with it."""
@@ -183,7 +193,7 @@ class Rot:
     def _look(self) -> None:
         """From time to time, for as long as a bit is flipped."""
         self.put_right_where_alone()
-        if not self._flipped:
+        if not (self._flipped or self._epochs):
             return
         self._looks += 1
         if self._sim.healing and self._looks % LOOKS_A_SCRUB == 0:
@@ -192,16 +202,17 @@ class Rot:
 
     def put_right_where_alone(self) -> None:
         """Is a struck replica the last one there that counts? Then its bytes are put right, all of them."""
-        self._flipped = self.flipped
-        if not self._flipped:
+        self._flipped, self._epochs = self.flipped, [flipped for flipped in self._epochs if flipped.there]
+        there = [*self._flipped, *self._epochs]
+        if not there:
             return
-        machine = self._flipped[0].machine
-        alone = {flipped.key for flipped in self._flipped if self._counts_alone(flipped)}
+        machine = there[0].machine
+        alone = {flipped.key for flipped in there if self._counts_alone(flipped)}
         if alone:
             self._sim.note(f"operator: nobody else has what rots on {machine.name}: it is put right")
             was_up = machine.up
             self._sim.kill(machine.node_id)
-            for flipped in self._flipped:
+            for flipped in there:
                 if flipped.key in alone:
                     flipped.put_right()
             if was_up:
