@@ -241,7 +241,7 @@ class FetchDesk:
             follower,
             isolation,
             request.rack,
-            refused=item.refused and follower is None,
+            refused=item.refused,
         )
         key = (item.topic_id, item.partition)
         earlier = self._open.pop(key, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Callable
 
 from node.work import run_in
@@ -18,8 +19,9 @@ from storage.loaded import Damage
 from storage.log import Log
 from storage.log_reader import LogRead
 from tidelog.errors import CorruptLog, CorruptRecord, KafkaStorageError, TidelogError
-from tidelog.records import iter_batches
-from tidelog.types import NO_LEADER_EPOCH, EpochEnd, Offset
+from tidelog.records import iter_batches, walk_headers
+from tidelog.records.header import LEADER_EPOCH_AT
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
 
 _log = logging.getLogger("node.partition")
 
@@ -73,6 +75,31 @@ def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
     except CorruptRecord as error:  # not even its length can be believed
         return _damage(log, offset, Offset(offset + 1), error.message)
     return None
+
+
+def read_again(log: Log, read: LogRead, offset: Offset, last_epoch: LeaderEpoch, *, is_follower: bool) -> LogRead:
+    """What is sent from `offset` on to a reader that has refused these bytes before. last_epoch: of its record below.
+
+    To a follower: with the leader epochs of the epoch cache in place of those that have rotted, so that a sole in-sync
+    replica can be copied (decision 0013). To a consumer: what was read. Raises CorruptLog as `ensure_sound`."""
+    if not is_follower:
+        ensure_sound(log, offset, read)
+        return read
+    headers = list(walk_headers(read.records))
+    epochs = [int(header.leader_epoch) for header in headers]
+    records = bytearray(read.records)
+    for at, header in enumerate(headers):
+        known = bisect_right(read.epochs, header.base_offset, key=lambda entry: entry.start_offset) - 1
+        if header.magic != 2 or known < 0:
+            continue
+        meant = read.epochs[known].epoch
+        least = epochs[at - 1] if at else last_epoch
+        most = epochs[at + 1] if at + 1 < len(epochs) else log.epoch_entries()[-1].epoch
+        if least <= meant <= most and not least <= epochs[at] <= most:  # else the cache may be what is wrong
+            epochs[at] = meant
+            place = header.position + LEADER_EPOCH_AT
+            records[place : place + 4] = meant.to_bytes(4, "big", signed=True)
+    return read._replace(records=bytes(records))
 
 
 def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:

@@ -28,7 +28,7 @@ from node import status
 from node.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.follower_log import append_answer, begin_cut, view_of
 from node.open_fetch import FollowerIdentity, OpenFetch
-from node.own_bytes import check_own, ensure_sound
+from node.own_bytes import check_own, read_again
 from node.partition_host import PartitionHost
 from replication.epochs import ensure_epoch
 from replication.follower import PartitionFollower
@@ -454,7 +454,7 @@ class Partition:
         try:
             read = fetch.desk.cold.fetch(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
             if fetch.refused and read is not None:
-                ensure_sound(log, offset, read)
+                read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
             self._host.log_damaged(self, error)
             self.leading_in(NO_LEADER_EPOCH)  # where others lead now, they are to be asked

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from node.own_bytes import damage_at
+from node.own_bytes import damage_at, read_again
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
 from tests.storage.workbench import SMALL, Bench
@@ -66,6 +66,35 @@ def test_a_wrong_leader_epoch_is_damage_that_can_be_read(number: int, bit: int, 
     assert damage is not None
     assert (damage.first_offset, damage.end_offset, damage.readable) == (number, number + 1, True)
     assert bench.contents() == rotten
+
+
+def sent_again(bench: Bench, offset: int, last_epoch: int) -> list[int]:
+    """The epochs of the batches that a follower is sent which has refused those from `offset` on."""
+    read = bench.log.read(Offset(offset), 1 << 20, up_to=bench.log.log_end_offset)
+    again = read_again(bench.log, read, Offset(offset), LeaderEpoch(last_epoch), is_follower=True)
+    for batch in iter_batches(again.records):
+        batch.ensure_valid()
+    return [int(batch.partition_leader_epoch) for batch in iter_batches(again.records)]
+
+
+@pytest.mark.parametrize(("number", "bit"), [(1, 3), (2, 1), (2, 3), (3, 1), (1, 30), (2, 30), (3, 30)])
+def test_a_follower_is_sent_the_epoch_that_a_rotted_one_must_have_been(number: int, bit: int) -> None:
+    """It goes back from the batch before, or the batch behind goes back from it, or it is above the leader's own: it is
+    wrong whatever the epoch cache says. Nothing is written."""
+    bench = of_two_epochs()
+    rot(bench, number, bit)
+    rotten = bench.contents()
+    for first in range(number + 1):
+        assert sent_again(bench, first, last_epoch=0) == [0, 0, 5, 5][first:]
+    assert bench.contents() == rotten
+
+
+@pytest.mark.parametrize(("number", "bit", "kept"), [(1, 0, [0, 1, 5, 5]), (2, 0, [0, 0, 4, 5])])
+def test_an_epoch_that_may_be_right_is_sent_as_it_is(number: int, bit: int, kept: list[int]) -> None:
+    """The epoch cache may be what is wrong."""
+    bench = of_two_epochs()
+    rot(bench, number, bit)
+    assert sent_again(bench, 0, last_epoch=-1) == kept
 
 
 def epochs_of(bench: Bench) -> list[int]:

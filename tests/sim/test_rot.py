@@ -85,9 +85,9 @@ def test_an_epoch_that_rots_is_refused_by_a_follower_and_fetched_again_from_anot
         assert sim.read_committed(TOPIC, p)[:8] == written
 
 
-def test_an_epoch_that_rots_on_the_only_member_costs_its_readers_nothing() -> None:
-    """A follower refuses the batch, and no other replica has it: the leader stays, and all its records can be read.
-    After a restart an operator has to let it lead; nothing is cut then."""
+def test_an_epoch_that_rots_on_the_only_member_is_sent_as_it_was() -> None:
+    """A follower refuses the batch, and no other replica has it: the leader has the epoch in its cache, and sends it
+    with that. Once the follower is in sync it leads, and the damaged log is fetched again."""
     with Simulation(5) as sim:
         leader, follower = on_two_nodes(sim, 1)
         write(sim, 0, "a", 3)
@@ -96,8 +96,22 @@ def test_an_epoch_that_rots_on_the_only_member_costs_its_readers_nothing() -> No
         write(sim, 0, "b", 4)
         log = rot_epoch(sim, leader, 0, 4)
         sim.restart(follower)
-        sim.run_for(5)
-        assert sim.isr(TOPIC, 0) == {leader}
+        sim.run_until(lambda: sim.leader(TOPIC, 0) == follower, within=30, what="the sound replica leads")
+        assert log.damage is not None
+        assert log.damage.readable
+        assert len(sim.read_committed(TOPIC, 0)) == 7
+        sim.must_heal()
+
+
+def test_an_epoch_that_rots_on_the_only_replica_costs_its_readers_nothing() -> None:
+    """After a restart an operator has to let it lead; nothing is cut then."""
+    with Simulation(5) as sim:
+        leader, follower = on_two_nodes(sim, 1)
+        write(sim, 0, "a", 3)
+        sim.kill(follower)
+        sim.run_until(lambda: sim.isr(TOPIC, 0) == {leader}, within=30, what="the leader is left alone")
+        write(sim, 0, "b", 4)
+        log = rot_epoch(sim, leader, 0, 4)
         assert len(sim.read_committed(TOPIC, 0)) == 7
         assert log.log_end_offset == 7
         sim.kill(leader)
