@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from node.work import run_in
+from storage.batch_walk import BrokenChain
 from storage.data_folder import DataFolder
 from storage.epoch_notes import ensure_agreed
 from storage.isolation import FetchIsolation
@@ -156,5 +157,9 @@ async def look_at_damage(log: Log, folder: DataFolder, look_ms: int) -> tuple[Ep
 
 def _damage(log: Log, first: Offset, end: Offset, reason: str, *, readable: bool = False) -> Damage:
     segment = next(segment for segment in reversed(log.segments) if segment.base_offset <= first)
-    header = segment.find(first)
-    return Damage(segment.path, 0 if header is None else header.position, first, end, reason, readable)
+    try:
+        header = segment.find(first)
+        position = 0 if header is None else header.position
+    except BrokenChain as error:  # not even the headers on the way there can be believed
+        position = error.position
+    return Damage(segment.path, position, first, end, reason, readable)

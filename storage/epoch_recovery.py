@@ -75,13 +75,13 @@ class EpochRecovery:
 
     def due(self, header: BatchHeader) -> LeaderEpoch:
         """The leader epoch that a batch must have, which no checksum covers: the one that the file has for its offset,
-        where the file is complete; -1 where that has none, and its own where nothing is known of it."""
+        where the file is complete, and its own where nothing is known of it."""
         entries, offset = self.found or (), header.base_offset
         if header.magic < _V2 or offset >= self._complete_below:
             return header.leader_epoch
         at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
-        if at == 0 and entries and header.leader_epoch <= entries[0].epoch:
-            return header.leader_epoch  # the log was cut from its beginning: an older epoch's batch may be left
+        if at == 0 and (not entries or header.leader_epoch <= entries[0].epoch):
+            return header.leader_epoch  # below the log start: its entries went when that moved, the batch may be left
         return entries[at - 1].epoch if at else NO_LEADER_EPOCH
 
     def take(self, header: BatchHeader) -> None:

@@ -252,14 +252,18 @@ class ProducerStateManager:
 
     def keeping(self, base: Offset) -> Callable[[], None]:
         """Returns what makes the first snapshot at or above `base` durable, for any thread, which raises OSError: what
-        lies below goes, and could not say it again."""
+        lies below goes, and could not say it again. One that is removed meanwhile leaves that to the next one."""
         at = bisect_left(self._snapshots, base)
-        paths = [snapshot_path(self._folder, offset) for offset in self._snapshots[at : at + 1]]
+        paths = [snapshot_path(self._folder, offset) for offset in self._snapshots[at:]]
 
         def make_durable() -> None:
-            if paths:
-                sync_paths(self._files, paths)
+            for path in paths:
+                try:
+                    sync_paths(self._files, [path])
+                except FileNotFoundError:
+                    continue
                 self._files.sync_folder(self._folder)
+                return
 
         return make_durable
 

@@ -148,9 +148,13 @@ def test_a_bad_configuration_is_one_sentence(tmp_path: Path) -> None:
 
 def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
     single.create_topic("orders", partitions=2, replicas=1)
-    with urllib.request.urlopen(f"http://{single.nodes[0].metrics}/metrics", timeout=5) as answer:
-        text = answer.read().decode()
-    assert "tidelog_leaders 2.0" in text
+
+    def scraped() -> str:
+        with urllib.request.urlopen(f"http://{single.nodes[0].metrics}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    single.wait_until(lambda: "tidelog_leaders 2.0" in scraped(), within_s=10, what="the node leads both partitions")
+    text = scraped()
     assert 'tidelog_partition_isr{partition="1",role="leader",topic="orders"} 1.0' in text
     assert 'tidelog_requests_total{method="Admin.CreateTopic",outcome="ok"} 1.0' in text
     assert "tidelog_folder_work_seconds_count" in text

@@ -7,10 +7,11 @@ from itertools import product
 
 import pytest
 
-from node.own_bytes import damage_at, read_again
+from node.own_bytes import damage_at, ensure_sound, read_again
 from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
 from tests.storage.workbench import SMALL, Bench
+from tidelog.errors import CorruptLog
 from tidelog.records import iter_batches
 from tidelog.records.header import HEADER_BYTES
 from tidelog.types import LeaderEpoch, Offset
@@ -41,6 +42,19 @@ def test_a_flipped_bit_is_found(byte: int) -> None:
     damage = damage_at(bench.log, Offset(2), 1 << 20)
     assert damage is not None
     assert (damage.first_offset, damage.position) == (2, third)
+
+
+def test_damage_is_told_where_the_headers_before_it_are_damaged_too() -> None:
+    """The place of the batch cannot be found then (world 2914559785: the stream ended by a defect)."""
+    bench = of_two_epochs()
+    first, second = len(bench.contents()[0]), len(bench.contents()[0]) * 2
+    bench.disk.flip_bit(bench.segment_path, first + HEADER_BYTES + 2, 1)
+    read = bench.log.read(Offset(1), 1 << 20, up_to=bench.log.log_end_offset)
+    bench.disk.flip_bit(bench.segment_path, 16, 1)
+    with pytest.raises(CorruptLog, match=r"lost offsets 1\.\.1"):
+        ensure_sound(bench.log, Offset(1), read)
+    assert bench.log.damage is not None
+    assert bench.log.damage.position < second
 
 
 def rot(bench: Bench, offset: int, bit: int) -> None:

@@ -237,3 +237,18 @@ def test_a_read_does_not_believe_such_a_header() -> None:
         bench.contents()
     assert bench.log.damage is not None
     assert bench.log.damage.first_offset == 2
+
+
+def test_a_batch_below_the_log_start_needs_no_entry_in_the_epoch_file() -> None:
+    """Its entry went when the log start moved; after a cut to there the file has none at all (crash point 20261140)."""
+    bench = Bench(ONE_SEGMENT)
+    for value in (b"a", b"b", b"c"):
+        bench.lead(value)
+    bench.commit()
+    bench.log.advance_high_watermark(Offset(2))
+    bench.log.delete_records(Offset(2))
+    bench.log.truncate_to(Offset(2))
+    assert not bench.log.epoch_entries()
+    bench.kill()
+    assert bench.log.damage is None
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (2, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -359,6 +361,20 @@ def test_no_snapshot_is_taken_twice_nor_of_nothing(producers: Producers) -> None
     producers.append(data(4, 1, 0))
     producers.state.take_snapshot(Offset(4))
     assert producers.disk.list(FOLDER) == before == ["00000000000000000004.snapshot"]
+
+
+def test_a_snapshot_that_goes_before_it_is_synced_leaves_that_to_the_next(producers: Producers) -> None:
+    """Retention syncs beside the loop, where compaction takes the snapshots of the segments that it has merged: the
+    missing file once took the data folder offline (world 2914559799)."""
+    for offset in (5, 10, 15):
+        producers.append(data(offset, offset, 0))
+        producers.state.take_snapshot(Offset(offset + 1))
+    make_durable = producers.state.keeping(Offset(2))
+    producers.state.remove_strays([Offset(11), Offset(16)])
+    make_durable()
+    producers.disk.sync_folder("/")
+    producers.disk.crash(random.Random(1))
+    assert 11 in producers.opened().snapshots
 
 
 def test_snapshots_above_a_cut_and_of_no_segment_go(producers: Producers) -> None:
