@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 
 from tests.sim.loop import SimLoop
 from tests.sim.process import Process
@@ -68,7 +68,7 @@ class Job:
 
     def __init__(self, executor: SimExecutor, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.executor, self.work, self.done = executor, work, done
-        self.stack = greenlet(self._run)
+        self.stack = greenlet(self._run, _loops_own())  # not of the work that submits it, where one does
         self.place = NOWHERE  # the call of the disk that it is at
         self.lock: JobLock | None = None  # that it waits for
         self.rest_us = 0  # what its last call of the disk still takes
@@ -98,6 +98,14 @@ class Job:
 
     def report(self) -> None:
         self.done(self._outcome)
+
+
+def _loops_own() -> Any:
+    """The stack of the loop, on which every piece of work hands over."""
+    stack = getcurrent()
+    while stack.parent is not None:
+        stack = stack.parent
+    return stack
 
 
 running: Job | None = None

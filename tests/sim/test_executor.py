@@ -203,3 +203,21 @@ def test_a_disk_that_goes_on_does_nothing_for_a_process_that_has_died() -> None:
         executor.resume()
         loop.run_for(1)
         assert worked == []
+
+
+def test_work_that_is_asked_for_by_other_work_ends_too() -> None:
+    """As a folder that is loaded has the remains of deleted logs removed: its work once took the other's turns, and
+    neither ended (worlds 229484366 and 229484479)."""
+    for seed in range(20):
+        steps = Steps(seed)
+        other = SimExecutor(steps.loop, random.Random(seed), steps.process, steps.pace)
+
+        def asks_for_more(steps: Steps = steps, other: SimExecutor = other) -> None:
+            write_file(steps.disk, "/data/one", b"1")
+            other.submit(lambda: write_file(steps.disk, "/data/two", b"2"), steps.reported.append)
+            write_file(steps.disk, "/data/three", b"3")
+
+        steps.executor.submit(asks_for_more, steps.reported.append)
+        steps.loop.run_for(2)
+        assert steps.reported == [None, None]
+        assert [steps.content(f"/data/{name}") for name in ("one", "two", "three")] == [b"1", b"2", b"3"]
