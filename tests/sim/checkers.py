@@ -106,6 +106,8 @@ class Checkers:
         self._values: dict[bytes, Sent] = {}
         self._numbered: dict[bytes, Sent] = {}
         self.readings: list[Reading] = []
+        self.judges_unclean = True
+        """Whether records are judged again once an unclean leader has begun."""
         self._read = read
         self._members = members
         self._note = note
@@ -229,6 +231,9 @@ class Checkers:
     def led_uncleanly(self, key: PartitionKey, epoch: LeaderEpoch) -> None:
         """A topic that allows it is to be led by a replica that was not counted on: what is committed, its log tells
         once it leads."""
+        if not self.judges_unclean:
+            self.may_have_lost(key)
+            return
         ledger = self.ledgers.get(key)
         if ledger is None or (ledger.lossy and ledger.loss is None):
             return
