@@ -225,10 +225,10 @@ class PartitionLeader:
         return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
 
     def _is_empty(self, fetch: FollowerFetched) -> bool:
-        """True if the follower's log is empty: no record of it can disagree. A log starts only within what was
-        committed, which this leader may not know yet to be."""
+        """True if the follower's log is empty and begins within what is committed: no record of it can disagree, and
+        its position commits nothing. Above the high watermark nothing was deleted yet."""
         empty = fetch.last_epoch == NO_LEADER_EPOCH and fetch.log_start == fetch.next_offset
-        return empty and fetch.next_offset <= self._set.log_end
+        return empty and fetch.next_offset <= max(self._set.high_watermark, self._log_start)
 
     def _heard(self, report: FollowerHeld) -> list[LeaderEffect]:
         if report.leader_epoch != self.leader_epoch or not self._set.hear(report):
