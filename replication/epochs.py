@@ -36,17 +36,14 @@ def divergence(
 ) -> EpochEnd | None:
     """Does another log that ends at `next_offset`, its last record of `last_epoch`, disagree with this one?
 
-    last_epoch: -1 where the other log knows no epoch of its last record (messages of v0 and v1 from before Kafka kept
-    epochs), or is empty. It agrees as far as this log knows no epoch either: behind that nothing tells whose its
-    records are.
+    last_epoch: -1 where the other log is empty, or where its reader does not check.
     Returns None where it agrees; else this log's largest epoch not above `last_epoch` and its end; epoch -1, with the
     log start for an end, where the two have none in common.
     """
     if history and history[-1].epoch == last_epoch and history[-1].start_offset <= next_offset <= log_end:
         return None  # as nearly always
     if last_epoch == NO_LEADER_EPOCH:
-        agrees = next_offset <= log_end and epoch_before(history, next_offset) == NO_LEADER_EPOCH
-        return None if agrees else EpochEnd(NO_LEADER_EPOCH, log_start)
+        return None if next_offset <= log_end else EpochEnd(NO_LEADER_EPOCH, log_start)
     end = end_of_epoch(history, last_epoch, log_end)
     if end is None:
         return EpochEnd(NO_LEADER_EPOCH, log_start)

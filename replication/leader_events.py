@@ -82,7 +82,7 @@ class AckAwaited(NamedTuple):
 
 class FollowerFetched(NamedTuple):
     """A follower asks for records from `next_offset`, its log end, on; `last_epoch` is that of its last record (-1:
-    unknown, or the log is empty). fetch_id: grows from each fetch of its process to the next."""
+    none). fetch_id: grows from each fetch of its process to the next."""
 
     replica: NodeId
     incarnation: Incarnation

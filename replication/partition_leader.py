@@ -3,7 +3,7 @@
 Kept true:
   1. A follower's fetch counts only where its leader epoch is this one, its incarnation is the one in the metadata and
      its log agrees with the leader's; a diverging fetch leaves nothing in the books, what was there from before
-     included. A log that names no epoch of its records agrees only as far as the leader knows none either.
+     included.
   2. `acks=all` is answered when the high watermark of *this* epoch has passed the records, `acks=1` when the leader
      holds them; when the leadership ends, everything that waits fails with `LeadershipLost`: written, maybe.
   3. A set smaller than `min.insync.replicas` refuses `acks=all` before the append (`ensure_enough`), and fails what
@@ -218,17 +218,11 @@ class PartitionLeader:
         if refusal is not None:
             return [FetchRefused(refusal)]
         end = self.diverging(fetch.next_offset, fetch.last_epoch)
-        if end is not None and not self._is_empty(fetch):
+        if end is not None:
             self._set.forget(fetch.replica, fetch.at)
             return [FetchDiverged(end)]
         self._set.agree(fetch)
         return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
-
-    def _is_empty(self, fetch: FollowerFetched) -> bool:
-        """True if the follower's log is empty and begins within what is committed: no record of it can disagree, and
-        its position commits nothing. Above the high watermark nothing was deleted yet."""
-        empty = fetch.last_epoch == NO_LEADER_EPOCH and fetch.log_start == fetch.next_offset
-        return empty and fetch.next_offset <= max(self._set.high_watermark, self._log_start)
 
     def _heard(self, report: FollowerHeld) -> list[LeaderEffect]:
         if report.leader_epoch != self.leader_epoch or not self._set.hear(report):

@@ -86,14 +86,3 @@ def test_the_epoch_of_the_record_before_an_offset() -> None:
     history = [EpochStart(LeaderEpoch(1), Offset(5)), EpochStart(LeaderEpoch(4), Offset(9))]
     assert [epoch_before(history, Offset(offset)) for offset in (0, 5, 6, 9, 10, 99)] == [-1, -1, 1, 1, 4, 4]
     assert epoch_before([], Offset(3)) == -1
-
-
-def test_a_log_that_knows_no_epoch_agrees_as_far_as_this_one_knows_none_either() -> None:
-    """Messages of v0 and v1 from before Kafka kept epochs: neither log can say who wrote them."""
-    history = [EpochStart(LeaderEpoch(4), Offset(50)), EpochStart(LeaderEpoch(6), Offset(90))]
-
-    def of_none(end: int) -> EpochEnd | None:
-        return divergence(history, Offset(10), Offset(100), Offset(end), LeaderEpoch(-1))
-
-    assert [of_none(end) for end in (10, 49, 50)] == [None] * 3
-    assert [of_none(end) for end in (51, 90, 100, 101)] == [EpochEnd(LeaderEpoch(-1), Offset(10))] * 4

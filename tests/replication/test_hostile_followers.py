@@ -13,7 +13,6 @@ from replication.leader_events import (
     Appended,
     CommitUpTo,
     FetchAgreed,
-    FetchDiverged,
     FollowerFetched,
     FollowerHeld,
     LeaderEvent,
@@ -24,7 +23,7 @@ from replication.node_standing import NodeCause
 from tests.replication.controlled import Controlled
 from tests.replication.partition_stories import EPOCH, Leader, life
 from tidelog.errors import InvalidRequest, StaleNodeEpoch
-from tidelog.types import EpochEnd, Incarnation, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
 
 OFFSETS = st.sampled_from((-(2**63), -1, 0, 50, 60, 99, 100, 101, 2**31, 2**63 - 1))
 EPOCHS = st.sampled_from((-(2**31), -1, 0, 1, 3, 4, 5, 2**31 - 1))
@@ -81,39 +80,6 @@ def test_a_position_beyond_the_log_end_is_cut_and_not_counted() -> None:
     assert leader.core.high_watermark == 80
 
 
-def of_no_epoch(end: int, *, log_start: int = 0) -> FollowerFetched:
-    """Node 2 fetches at the end of a log of which it knows no epoch."""
-    return FollowerFetched(
-        NodeId(2),
-        life(2),
-        Session(1),
-        1,
-        EPOCH,
-        Offset(end),
-        LeaderEpoch(-1),
-        Offset(end),
-        Offset(log_start),
-        Millis(0),
-    )
-
-
-@pytest.mark.parametrize(("end", "log_start"), [(100, 0), (100, 99), (81, 0), (80, 0), (100, 100), (81, 81)])
-def test_records_of_no_epoch_do_not_count_where_the_leader_knows_theirs(end: int, log_start: int) -> None:
-    """Nothing tells that they are the leader's. An empty log holds nothing of what is not committed yet."""
-    leader = Leader(isr=(1, 2), min_insync=2, log_end=100, held=100, watermark=80)
-    effects = leader.core.handle(of_no_epoch(end, log_start=log_start))
-    assert effects == [FetchDiverged(EpochEnd(LeaderEpoch(-1), Offset(0)))]
-    assert leader.core.high_watermark == 80
-
-
-@pytest.mark.parametrize("end", [0, 40, 80])
-def test_an_empty_log_that_begins_within_what_is_committed_agrees(end: int) -> None:
-    """All below was deleted, or it begins anew there. It counts for no more than it has."""
-    leader = Leader(isr=(1, 2), min_insync=2, log_end=100, held=100, watermark=80)
-    assert FetchAgreed() in leader.core.handle(of_no_epoch(end, log_start=end))
-    assert leader.core.high_watermark == 80
-
-
 # --- the controller -----------------------------------------------------------------------------------------------
 
 
@@ -133,10 +99,7 @@ def test_the_heartbeat_of_an_earlier_registration_keeps_no_session() -> None:
     old = controlled.node(1).node_epoch
     controlled.kill(1, alive=(0, 2))
     controlled.start(1, life=2)
-    for _ in range(15):
-        assert isinstance(controlled.beat(1, epoch=old), StaleNodeEpoch)
-        controlled.pass_time(200, 0, 2)
-    assert controlled.node(1).fenced
+    assert isinstance(controlled.beat(1, epoch=old), StaleNodeEpoch)
 
 
 def test_a_registration_number_belongs_to_one_incarnation() -> None:

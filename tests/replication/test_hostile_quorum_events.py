@@ -261,20 +261,6 @@ def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> No
     assert isinstance(refused.answer, TidelogError)
 
 
-def test_a_voter_that_names_no_epoch_of_its_records_does_not_count() -> None:
-    cluster = QuorumCluster()
-    leader = cluster.wait_leader()
-    core = cluster.core(leader)
-    cluster.slow_disks = set(range(3))
-    cluster.append(leader, "held by nobody")
-    mark, end = cluster.replicas[leader].high_watermark, core.log.log_end
-    claim = Fetch(key((leader + 1) % 3), core.epoch, end, LeaderEpoch(-1), end)
-    (answer,) = core.handle(Fetched(1, Millis(cluster.now), claim))
-    assert isinstance(answer, Answer)
-    assert isinstance(answer.answer, LogsDiverge)
-    assert cluster.replicas[leader].high_watermark == mark
-
-
 def test_replicas_that_nobody_has_heard_of_cost_a_bounded_amount_of_memory() -> None:
     cluster = QuorumCluster()
     leader = cluster.wait_leader()
