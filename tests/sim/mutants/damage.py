@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node import log_dirs
-from node import partition as node_partition
+from node import log_dirs, own_bytes
 from storage import folder_identity, kept_copy, salvage
 from tests.sim import damage_stories
 from tests.sim.mutants.mutant import Mutant, Patch
@@ -51,7 +50,7 @@ def nothing_is_kept_of_what_is_given_up(patch: Patch) -> None:
 
 def what_a_consumer_refuses_is_not_looked_at(patch: Patch) -> None:
     """A node goes on sending the bytes that a consumer has found damaged."""
-    patch.setattr(node_partition, "ensure_sound", lambda *_: None)
+    patch.setattr(own_bytes, "ensure_sound", lambda *_: None)
 
 
 def damage_is_told_to_nobody(patch: Patch) -> None:
