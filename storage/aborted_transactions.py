@@ -282,14 +282,16 @@ class AbortedTransactions:
         self._open_behind[base_offset] = told.open_since
 
     def replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
-        """A cleaned segment took the place of those; its index was written by what theirs said. Raises OSError."""
+        """A cleaned segment took the place of those; its index was written by what theirs said, and is believed where
+        it can be read. Raises OSError."""
+        index = self._index(base_offset)
         known, open_since = old[-1] in self._open_behind, self._open_behind.get(old[-1])
         for base in old:
             self._believed.pop(base, None)
             self._open_behind.pop(base, None)
             self._earlier().pop(base, None)
-        if known:
-            self._believed[base_offset] = self._index(base_offset)
+        if known and index.is_sound():
+            self._believed[base_offset] = index
             self._open_behind[base_offset] = open_since
 
 

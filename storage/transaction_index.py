@@ -97,6 +97,14 @@ class TransactionIndex:
         """The segment is new: there is no file."""
         self._entries = []
 
+    def is_sound(self) -> bool:
+        """Read it: can the file be right? Raises OSError."""
+        try:
+            self.sanity_check()
+        except CorruptIndex:
+            return False
+        return True
+
     def sanity_check(self) -> None:
         """Raises CorruptIndex for a file that cannot be right, OSError."""
         self._entries = self._read()

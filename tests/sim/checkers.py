@@ -106,8 +106,6 @@ class Checkers:
         self._values: dict[bytes, Sent] = {}
         self._numbered: dict[bytes, Sent] = {}
         self.readings: list[Reading] = []
-        self.judges_unclean = True
-        """Whether records are judged again once an unclean leader has begun."""
         self._read = read
         self._members = members
         self._note = note
@@ -231,9 +229,6 @@ class Checkers:
     def led_uncleanly(self, key: PartitionKey, epoch: LeaderEpoch) -> None:
         """A topic that allows it is to be led by a replica that was not counted on: what is committed, its log tells
         once it leads."""
-        if not self.judges_unclean:
-            self.may_have_lost(key)
-            return
         ledger = self.ledgers.get(key)
         if ledger is None or (ledger.lossy and ledger.loss is None):
             return
@@ -253,7 +248,7 @@ class Checkers:
                     break
                 end = int(batch.next_offset)
         ledger.forgive(end)
-        loss.sound = {node}
+        loss.sound = {node, *(member for member, _ in self._members(replica.key))}
         self._note(f"{ledger.name}: what is committed ends at {end} now, and is judged again")
         for (_, key), seen in self._watched.items():
             if key == replica.key:

@@ -95,7 +95,7 @@ WEIGHTS: Final = {
     Kind.DISK_FULL: 2,
     Kind.STOP: 2,
     Kind.ROT: 3,
-    Kind.ROT_BESIDE: 0,  # in stories alone: a rotted transaction index still ends a request by a defect
+    Kind.ROT_BESIDE: 3,
     Kind.EMPTY: 2,
     Kind.CLOCK_JUMP: 2,
     Kind.LOSS: 2,

@@ -5,6 +5,7 @@ Covers what applies of Kafka's LogCleanerTest: aborted transactions, markers and
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 from storage.isolation import FetchIsolation
@@ -173,3 +174,22 @@ def test_after_an_unclean_start_batches_tell_what_was_aborted() -> None:
     assert bench.log.front.unbelieved(bench.log.log_end_offset) == [], "nor need they be read again"
     assert table(visible(bench.log)) == table(before)
     assert last_offsets(visible(bench.log)) == last_offsets(before)
+
+
+def test_a_transaction_index_that_rots_once_its_segment_was_cleaned_stops_nobody() -> None:
+    """A cleaned segment's index was written, and never read, by this process: the next roll notes what it says."""
+    bench = CleaningBench()
+    bench.put((A, b"committed"))
+    bench.produce(7, (A, b"aborted"), (B, b"aborted"), transactional=True)
+    bench.end(7, commit=False)
+    bench.put((C, b"x"))
+    bench.settle()
+    before = visible(bench.log)
+    clean(bench.log)
+    paths = [f"{bench.log.path}/{name}" for name in bench.files.list(bench.log.path) if name.endswith(".txnindex")]
+    for path in paths:
+        with closing(bench.files.open(path)) as file:
+            file.pwritev([b"\xff"], 2 + 8)
+    assert paths, "something is there to rot"
+    bench.settle()
+    assert visible(bench.log)[: len(before)] == before
