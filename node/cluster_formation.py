@@ -15,8 +15,7 @@ from node import methods
 from node.clock import Clock
 from node.quorum_codec import folder_id_of, key_from_proto
 from node.transport import Transport
-from replication.metadata import Voter
-from replication.voters import ReplicaKey, VoterSet
+from replication.voters import ReplicaKey, Voter, VoterSet
 from tidelog.errors import CorruptLog, InconsistentClusterId, InvalidConfig, TidelogError
 from tidelog.types import Endpoint, NodeId
 from tidelog.v1 import quorum_pb2

@@ -30,9 +30,9 @@ from replication.metadata import (
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
-    Voter,
     VotersRecord,
 )
+from replication.voters import Voter
 from tidelog.errors import CorruptLog, UnsupportedVersion
 from tidelog.records import Record, RecordBatch, build_batch, iter_batches
 from tidelog.types import (

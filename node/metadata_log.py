@@ -24,9 +24,9 @@ from node.metadata_codec import MetadataBatch, decode_batches, encode_batch
 from node.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
 from node.work import run_in
 from replication.image import EMPTY, ClusterImage, advance, apply
-from replication.metadata import MetadataRecord, Voter, VotersRecord
+from replication.metadata import MetadataRecord, VotersRecord
 from replication.quorum_log_view import LogView, SnapshotId
-from replication.voters import VoterSet
+from replication.voters import Voter, VoterSet
 from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.data_folder import DataFolder

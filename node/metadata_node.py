@@ -36,9 +36,8 @@ from node.transport import Transport
 from node.work import run_in
 from replication.controller import Controller, ControllerConfig
 from replication.image import ClusterImage
-from replication.metadata import Voter
 from replication.quorum import QuorumTimes
-from replication.voters import ReplicaKey, VoterSet
+from replication.voters import ReplicaKey, Voter, VoterSet
 from storage.data_folder import DataFolder
 from storage.executor import Executor
 from storage.files import Files

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from node.work import run_in
 from storage.batch_walk import BrokenChain
 from storage.data_folder import DataFolder
-from storage.epoch_notes import ensure_agreed
+from storage.epoch_cache import ensure_agreed
 from storage.isolation import FetchIsolation
 from storage.loaded import Damage
 from storage.log import Log

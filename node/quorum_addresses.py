@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from node.metadata_log import MetadataLog
-from replication.metadata import Voter
-from replication.voters import ReplicaKey
+from replication.voters import ReplicaKey, Voter
 from tidelog.types import Endpoint, NodeId
 
 

@@ -36,7 +36,7 @@ from node.transport import Transport
 from node.work import run_in
 from replication import features
 from replication.image import ClusterImage
-from replication.metadata import ClusterRecord, Voter, VotersRecord
+from replication.metadata import ClusterRecord, VotersRecord
 from replication.quorum import Quorum, QuorumTimes
 from replication.quorum_events import (
     Activate,
@@ -66,7 +66,7 @@ from replication.quorum_events import (
 )
 from replication.quorum_log_view import LogView
 from replication.quorum_roles import QuorumState
-from replication.voters import ReplicaKey, VoterSet
+from replication.voters import ReplicaKey, Voter, VoterSet
 from storage.executor import Executor
 from storage.files import Files
 from tidelog.errors import (

@@ -61,10 +61,10 @@ from replication.controller_events import (
     VotersReviewed,
 )
 from replication.image import EMPTY, NodeRegistration, PartitionState
-from replication.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, Voter, VotersRecord
+from replication.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, VotersRecord
 from replication.node_standing import NodeCause, Standing, moved, standing_of
 from replication.sessions import Sessions
-from replication.voters import ReplicaKey
+from replication.voters import ReplicaKey, Voter
 from tidelog.errors import (
     ElectionNotNeeded,
     NodeIdNotRegistered,

@@ -29,9 +29,9 @@ from replication.metadata import (
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
-    Voter,
     VotersRecord,
 )
+from replication.voters import Voter
 from tidelog.errors import CorruptLog
 from tidelog.types import (
     Durability,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from replication.voters import Voter
 from tidelog.types import (
     Endpoint,
     FolderId,
@@ -42,15 +43,6 @@ class FolderState:
 
     folder_id: FolderId
     last_registration: NodeEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class Voter:
-    """A member of the metadata quorum: a node and the folder that votes (KIP-853)."""
-
-    node_id: NodeId
-    folder_id: FolderId
-    listeners: Mapping[str, Endpoint]
 
 
 @dataclass(frozen=True, slots=True)

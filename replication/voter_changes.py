@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from replication.image import ClusterImage, NodeRegistration
-from replication.metadata import Voter
-from replication.voters import ReplicaKey, VoterSet
+from replication.voters import ReplicaKey, Voter, VoterSet
 from tidelog.errors import InvalidRequest, VoterNotFound
 from tidelog.types import FolderId, NodeId
 

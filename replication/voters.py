@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from replication.metadata import Voter
-from tidelog.types import FolderId, NodeId, Offset
+from tidelog.types import Endpoint, FolderId, NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,6 +22,15 @@ class ReplicaKey:
 
     def __str__(self) -> str:
         return f"node {self.node_id} (folder {self.folder_id})"
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A member of the metadata quorum: a node and the folder that votes (KIP-853)."""
+
+    node_id: NodeId
+    folder_id: FolderId
+    listeners: Mapping[str, Endpoint]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from storage.batch_filter import BatchFilter, FilterStats, LastRecord
 from storage.batch_walk import BrokenChain, ScannedBatch, scan_file
 from storage.cleaned_transactions import CleanedTransactions
 from storage.config import INT32_MAX, LogConfig
-from storage.epoch_notes import ensure_agreed
+from storage.epoch_cache import ensure_agreed
 from storage.files import Buffer, Files, sync_paths
 from storage.offset_map import OffsetMap
 from storage.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 
 from storage.checkpoints import encode_epochs
 from storage.files import Files, write_file
+from tidelog.errors import CorruptRecord
+from tidelog.records.header import BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Offset
 
 
@@ -134,3 +136,20 @@ class EpochFile:
         """Write no more: the log is closed, and another may come to lie at its path."""
         with self._lock:
             self.written = sys.maxsize
+
+
+def ensure_agreed(headers: Iterable[BatchHeader], epochs: Sequence[EpochStart]) -> None:
+    """Raise CorruptRecord for a batch whose leader epoch is not the one that these entries, ascending, have for its
+    offset. No checksum covers it: flipped bits would go on into the next replica's cache."""
+    for header in headers:
+        found = bisect_right(epochs, header.base_offset, key=_start_of) if header.magic == 2 else 0
+        if found and epochs[found - 1].epoch != header.leader_epoch:
+            raise CorruptRecord(
+                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch "
+                f"{epochs[found - 1].epoch} is in force there: no checksum covers it, it was damaged on the way "
+                "or on disk; fetch it again"
+            )
+
+
+def _start_of(entry: EpochStart) -> Offset:
+    return entry.start_offset

@@ -5,13 +5,10 @@ Left to others: the cache (epoch_cache.py), when its file must be written (log.p
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from storage.epoch_cache import LeaderEpochCache
 from storage.validation import Prepared
-from tidelog.errors import CorruptRecord
-from tidelog.records.header import BatchHeader
 from tidelog.types import EpochStart, LeaderEpoch, Offset
 
 
@@ -47,20 +44,3 @@ def note_epochs(
         if epoch > cache.latest:
             cache.assign(epoch, start)
     return before
-
-
-def ensure_agreed(headers: Iterable[BatchHeader], epochs: Sequence[EpochStart]) -> None:
-    """Raise CorruptRecord for a batch whose leader epoch is not the one that these entries, ascending, have for its
-    offset. No checksum covers it: flipped bits would go on into the next replica's cache."""
-    for header in headers:
-        found = bisect_right(epochs, header.base_offset, key=_start_of) if header.magic == 2 else 0
-        if found and epochs[found - 1].epoch != header.leader_epoch:
-            raise CorruptRecord(
-                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch "
-                f"{epochs[found - 1].epoch} is in force there: no checksum covers it, it was damaged on the way "
-                "or on disk; fetch it again"
-            )
-
-
-def _start_of(entry: EpochStart) -> Offset:
-    return entry.start_offset

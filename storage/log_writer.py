@@ -17,8 +17,8 @@ from typing import Protocol
 
 from storage.append_info import LogAppendInfo
 from storage.config import INT32_MAX, LogConfig
-from storage.epoch_cache import LeaderEpochCache
-from storage.epoch_notes import ensure_agreed, note_epochs
+from storage.epoch_cache import LeaderEpochCache, ensure_agreed
+from storage.epoch_notes import note_epochs
 from storage.files import Files
 from storage.flush import FlushState
 from storage.log_producers import LogProducers

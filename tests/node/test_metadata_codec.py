@@ -24,9 +24,9 @@ from replication.metadata import (
     TopicConfigsRecord,
     TopicRecord,
     TopicRemovalRecord,
-    Voter,
     VotersRecord,
 )
+from replication.voters import Voter
 from tidelog.errors import CorruptLog, CorruptRecord, UnsupportedVersion
 from tidelog.records import LeaderChange, control_batch, stamp
 from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeEpoch, NodeId

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from replication.controller_events import ElectionType, ElectLeaders
 from replication.explain import OnDisks, explain, why_not_restart
-from replication.metadata import Voter, VotersRecord
+from replication.metadata import VotersRecord
 from replication.throttle import Throttle
+from replication.voters import Voter
 from tests.replication.controlled import Controlled, folder
 from tidelog.types import Millis, NodeId
 

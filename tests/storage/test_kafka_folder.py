@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from storage.data_folder import DataFolder
-from storage.epoch_notes import ensure_agreed
+from storage.epoch_cache import ensure_agreed
 from storage.log import Log
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from tests.storage.kafka_vectors import (

@@ -26,10 +26,11 @@ from tidelog.records.control import (
 from tidelog.records.fast_paths import RecordsBuffer, check_records, implementation
 from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
 from tidelog.records.message_builder import MessageSetBuilder, build_message_set
+from tidelog.records.message_check import check_messages
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.producer_numbers import set_producer
 from tidelog.records.record import Header, Record
-from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules, check_messages
+from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules
 from tidelog.records.validation import ensure_producible
 
 __all__ = [

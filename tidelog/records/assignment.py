@@ -46,6 +46,7 @@ from tidelog.records.header import (
 )
 from tidelog.records.message import ATTRIBUTES_AT, InnerMessage
 from tidelog.records.message_builder import MessageSetBuilder
+from tidelog.records.message_check import check_messages
 from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
 from tidelog.records.record import Record
 from tidelog.records.record_check import (
@@ -54,7 +55,6 @@ from tidelog.records.record_check import (
     ProblemKind,
     RecordFacts,
     Rules,
-    check_messages,
 )
 from tidelog.records.validation import ensure_producible
 from tidelog.records.varint import INT64_MAX
