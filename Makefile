@@ -26,8 +26,8 @@ PYTEST_FLAGS ?= -n $(JOBS) --dist loadscope
 KAFKA_VERSION := 4.1.0
 # Apache Kafka's jars, fetched once by `make interop`, some 55 MB.
 KAFKA_LIBS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidelog/kafka-$(KAFKA_VERSION)
-PROTOS := $(sort $(wildcard proto/tidelog/v1/*.proto))
-CYTHON_SOURCES := $(sort $(wildcard tidelog/records/*.pyx tidelog/records/*.pxd))
+PROTOS := $(sort $(wildcard proto/tidelog/protocol/v1/*.proto))
+CYTHON_SOURCES := $(sort $(wildcard tidelog/records/*/*.pyx tidelog/records/*/*.pxd storage/*/*.pyx))
 SOURCES := $(shell find tidelog pyspark_tidelog storage replication node -name '*.py' -o -name '*.pyx' 2>/dev/null)
 
 # --- what everything needs -------------------------------------------------------------------------------------------
@@ -149,21 +149,21 @@ wheel: env  ## The wheel, into dist/
 # Generated code is committed, so that users need no compiler; `make check` refuses it when it is stale.
 # `proto` itself never becomes a Python package: it is only the include root.
 define generate
-	@mkdir -p $(1)/tidelog/v1
-	@$(PY) -m grpc_tools.protoc -I proto --plugin=$(BIN)/protoc-gen-mypy --plugin=$(BIN)/protoc-gen-mypy_grpc \
-		--python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(PROTOS)
-	@echo '"""Generated from proto/tidelog/v1 by `make proto`; never edited."""' > $(1)/tidelog/v1/__init__.py
+	@mkdir -p $(1)/tidelog/protocol/v1
+	@$(PY) -m grpc_tools.protoc -I proto --plugin=$(BIN)/protoc-gen-mypy \
+		--python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS)
+	@echo '"""Generated from proto/tidelog/protocol/v1 by `make proto`; never edited."""' > $(1)/tidelog/protocol/v1/__init__.py
 endef
 
 .PHONY: proto proto-check
-proto: env  ## Generate tidelog/v1 from proto/tidelog/v1
-	@rm -f tidelog/v1/*_pb2*
+proto: env  ## Generate tidelog/protocol/v1 from proto/tidelog/protocol/v1
+	@rm -f tidelog/protocol/v1/*_pb2*
 	$(call generate,.)
 
 proto-check: env
 	@rm -rf build/proto
 	$(call generate,build/proto)
-	@diff -r --exclude=__pycache__ build/proto/tidelog/v1 tidelog/v1 >&2 || { echo "make: tidelog/v1 is not what proto/ says: make proto" >&2; exit 1; }
+	@diff -r --exclude=__pycache__ build/proto/tidelog/protocol/v1 tidelog/protocol/v1 >&2 || { echo "make: tidelog/protocol/v1 is not what proto/ says: make proto" >&2; exit 1; }
 
 .PHONY: constraints
 constraints: env  ## Resolve the newest dependencies that go together and pin them in constraints.txt

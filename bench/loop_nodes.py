@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
-from node.node import Node
-from node.process import NodeProcess
-from storage.upkeep_config import UpkeepConfig
+from node.process.node import Node
+from node.process.process import NodeProcess
+from storage.directory.maintenance_config import UpkeepConfig
 from tidelog.types import Endpoint, NodeId
 
 HOST = "127.0.0.1"

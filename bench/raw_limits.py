@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import psutil
 
-from tidelog._transport import MESSAGE_BYTES_MAX
+from tidelog.protocol.grpc_transport import MESSAGE_BYTES_MAX
 
 COPIES: Final = 3
 """A batch crosses the network three times on its way to three replicas: to the leader, and to each follower."""

@@ -16,12 +16,12 @@ from typing import Final
 from uuid import UUID
 
 from bench.figure import Figure, Run
+from storage.compaction.offset_map import OffsetMap
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.log import Log
-from storage.log_cleaner import LogCleaner
-from storage.offset_map import OffsetMap
-from storage.os_files import OsFiles
+from storage.directory.log_cleaner import LogCleaner
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
 from tidelog.errors import TidelogError
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import Codec, Durability, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition

@@ -21,8 +21,8 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from bench.figure import Better, Figure, Run
-from storage.group_commit import GroupCommit
-from storage.log import Log
+from storage.directory.group_commit import GroupCommit
+from storage.log.log import Log
 from tidelog.types import LeaderEpoch
 
 APPENDERS: Final = 64

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.figure import Figure, Run
-from storage.loading import Known, LogLoader
-from storage.log import Log
-from storage.os_files import OsFiles
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
+from storage.recovery.loading import Known, LogLoader
 from tidelog.records import RecordBatch, crc32c
 from tidelog.types import LeaderEpoch
 

@@ -20,10 +20,10 @@ from typing import Final
 from uuid import UUID
 
 from bench.figure import Better, Figure, Run
-from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, encode_offsets
+from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.os_files import OsFiles
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
 from tidelog.records import Record, build_batch
 from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 

@@ -25,7 +25,7 @@ from bench import cluster_load, raw_limits
 from bench.cluster_load import Throughput
 from bench.figure import Better, Figure, Run
 from bench.raw_limits import Peer
-from node.local_cluster import LocalCluster
+from node.process.local_cluster import LocalCluster
 from tidelog.records import Record, build_batch
 from tidelog.types import Millis, Offset
 

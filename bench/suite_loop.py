@@ -23,14 +23,14 @@ from pathlib import Path
 
 from bench.figure import Better, Figure, Run
 from bench.loop_nodes import HOST, Callbacks, Nodes
-from node.metrics import NodeFigures, NodeMetrics
-from node.metrics_server import MetricsServer
-from node.partition_metrics import PartitionFigures
-from replication.image import apply
-from replication.metadata import PartitionChangeRecord, TopicConfigsRecord
+from node.observability.metrics import NodeFigures, NodeMetrics
+from node.observability.metrics_server import MetricsServer
+from node.observability.partition_metrics import PartitionFigures
+from replication.controller.image import apply
+from replication.controller.metadata import PartitionChangeRecord, TopicConfigsRecord
 from tests.node.wires import TOPIC, Cluster
 from tidelog import Producer
-from tidelog.admin import Admin
+from tidelog.client.admin import Admin
 from tidelog.types import Endpoint, NodeId
 
 TARGET_MS = 50.0

@@ -22,12 +22,11 @@ from tidelog.records import (
     build_batch,
     crc32c,
     implementation,
-    record_check,
-    records_buffer,
 )
 from tidelog.records.arrow_columns import ColumnDecoder, encode_columns
-from tidelog.records.fast_paths import check_records
-from tidelog.records.record import decode_records
+from tidelog.records.v2 import record_check, records_buffer
+from tidelog.records.v2.fast_paths import check_records
+from tidelog.records.v2.record import decode_records
 from tidelog.types import Millis, Offset
 
 RECORDS = 500

@@ -30,11 +30,11 @@ from bench.storage_reading import reading
 from bench.storage_recovery import recoveries
 from bench.storage_start import starts
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.log import Log
-from storage.offset_index import OffsetIndex
-from storage.os_files import OsFiles
-from storage.time_index import TimeIndex
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
 from tidelog.records import HEADER_BYTES, RecordBatch, RecordBatchBuilder, crc32c, stamp
 from tidelog.types import (
     Durability,

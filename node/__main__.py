@@ -1,8 +1,8 @@
-"""`python -m node --config FILE`: run one node (see `node/process.py`)."""
+"""`python -m node --config FILE`: run one node (see `node/process/process.py`)."""
 
 import sys
 
-from node.process import main
+from node.process.process import main
 
 if __name__ == "__main__":
     sys.exit(main())

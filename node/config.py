@@ -5,7 +5,7 @@
 
 Kept true: every key is known and every value is allowed, or InvalidConfig names where it stands, the key, the value,
 what is allowed and what to do.
-Left to others: reading the file (`node/process.py`), topic settings (`storage/config.py`).
+Left to others: reading the file (`node/process/process.py`), topic settings (`storage/config.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from storage.config import LogConfig
-from storage.upkeep_config import SETTINGS as UPKEEP_SETTINGS
-from storage.upkeep_config import UpkeepConfig
+from storage.directory.maintenance_config import SETTINGS as UPKEEP_SETTINGS
+from storage.directory.maintenance_config import UpkeepConfig
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.types import Endpoint, Millis, NodeId
 
@@ -97,7 +97,7 @@ class NodeConfig:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     message_bytes_max: int = 128 << 20
     memory_bytes: int = MEMORY_BYTES
-    """For records on their way, and the state of producers (node/memory.py)."""
+    """For records on their way, and the state of producers (node/runtime/memory_budget.py)."""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     """Topic settings by Kafka's names, for topics that do not say otherwise."""
     upkeep: UpkeepConfig = field(default_factory=UpkeepConfig)

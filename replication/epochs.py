@@ -4,7 +4,7 @@ A history is the sequence of `EpochStart` of one log, epochs and start offsets g
 each offset in which epoch it was written. Two logs of one partition agree up to an offset where the epoch of the
 record before it is the same in both and begins at or before it (Raft's log matching property; KIP-101, KIP-279).
 
-Left to others: keeping the entries (storage/), who asks whom (partition_leader.py, follower.py).
+Left to others: keeping the entries (storage/), who asks whom (leader.py, follower.py).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -36,18 +38,18 @@ NODE_OUTERMOST = {
     "__main__.py",
     "connections.py",
     "executor.py",
-    "grpc_server.py",
-    "grpc_transport.py",
+    "server.py",
+    "transport.py",
     "local_cluster.py",
     "probe.py",
     "process.py",
 }
 # Where the builtin `open` (or a Path that opens) may be called.
 MAY_OPEN = {
-    "storage/os_files.py",
+    "storage/files/os_files.py",
     "node/__main__.py",
-    "node/local_cluster.py",
-    "node/process.py",
+    "node/process/local_cluster.py",
+    "node/process/process.py",
     "tidelog/cli",
     "tidelog/spark",
 }
@@ -137,7 +139,7 @@ def test_replication_does_no_input_or_output() -> None:
 
 def test_node_imports_neither_producer_nor_consumer() -> None:
     forbidden = {
-        *(f"tidelog.{name}" for name in ("admin", "cli", "consumer", "producer", "spark", "sync")),
+        *(f"tidelog.{name}" for name in ("cli", "client", "spark", "sync")),
         *(f"tidelog.{name}" for name in ("Admin", "Consumer", "Producer")),
     }
     outside = OURS - {"tidelog", "storage", "replication", "node"}
@@ -179,3 +181,37 @@ def test_the_builtin_open_stays_in_the_outermost_modules() -> None:
 def test_proto_holds_no_python() -> None:
     """Another distribution owns the import name `proto`; ours is only the include root of the compiler."""
     assert list((ROOT / "proto").rglob("*.py")) == []
+
+
+def folder_of(module: str, modules: dict[str, Path]) -> str:
+    """The folder of a module. What lies directly in a room, and a folder's `__init__`, stands for itself."""
+    parent = module.rpartition(".")[0]
+    return module if "." not in parent or modules[module].name == "__init__.py" else parent
+
+
+def folder_arrows() -> dict[str, dict[str, str]]:
+    """By folder: each folder that it imports, and one import that does."""
+    modules: dict[str, Path] = {}
+    for room in ROOMS:
+        for path in sources(room):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    arrows: dict[str, dict[str, str]] = {}
+    for module, path in modules.items():
+        here = folder_of(module, modules)
+        for found in imports(path):
+            target = found.module if found.module in modules else found.module.rpartition(".")[0]
+            if target in modules and (there := folder_of(target, modules)) != here:
+                arrows.setdefault(here, {}).setdefault(there, str(found))
+    return arrows
+
+
+def test_the_folders_import_each_other_in_no_circle() -> None:
+    arrows = folder_arrows()
+    assert len(arrows) > 30, "the folders are found"
+    try:
+        TopologicalSorter({here: set(there) for here, there in arrows.items()}).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        steps = [arrows[after][before] for before, after in pairwise(circle) if before in arrows.get(after, {})]
+        pytest.fail("these imports close a circle of folders:\n" + "\n".join(steps))

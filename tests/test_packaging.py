@@ -98,8 +98,8 @@ def test_server_packages_lie_under_the_package_of_the_server(wheel: Path) -> Non
 def test_wheel_carries_types_licence_and_generated_code(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "tidelog/py.typed" in names
-    assert "tidelog/v1/data_pb2.py" in names
-    assert "tidelog/v1/data_pb2.pyi" in names
+    assert "tidelog/protocol/v1/data_pb2.py" in names
+    assert "tidelog/protocol/v1/data_pb2.pyi" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests/", "bench/", "examples/", "proto/")) for name in names)
 
@@ -129,8 +129,8 @@ def test_server_packages_import_from_where_the_wheel_lays_them(python: Path) -> 
         from pathlib import Path
         import tidelog
         sys.path.insert(0, str(Path(tidelog.__file__).parent / "_server"))
-        import node, replication, storage.log
-        print(storage.log.__file__)
+        import node, replication, storage.log.log
+        print(storage.log.log.__file__)
     """
     where = run(python, "-c", script, cwd=python.parent, PYTHONPATH=library).strip()
     assert where.endswith("tidelog/_server/storage/log.py")

@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tidelog.admin import Admin, ClusterDescription, TopicDescription
-    from tidelog.consumer import Consumer, ConsumerRecord
-    from tidelog.delivery import Delivery, SendResult
+    from tidelog.client.admin import Admin, ClusterDescription, TopicDescription
+    from tidelog.client.consumer import Consumer, ConsumerRecord
+    from tidelog.client.delivery import Delivery, SendResult
+    from tidelog.client.producer import Producer
     from tidelog.errors import CommitUnknown, TidelogError
-    from tidelog.producer import Producer
     from tidelog.records import Record
     from tidelog.types import Acks, Codec, TopicPartition
 
@@ -27,18 +27,18 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _HOME: Final = {
     "Acks": "tidelog.types",
-    "Admin": "tidelog.admin",
-    "ClusterDescription": "tidelog.admin",
+    "Admin": "tidelog.client.admin",
+    "ClusterDescription": "tidelog.client.admin",
     "Codec": "tidelog.types",
     "CommitUnknown": "tidelog.errors",
-    "Consumer": "tidelog.consumer",
-    "ConsumerRecord": "tidelog.consumer",
-    "Delivery": "tidelog.delivery",
-    "Producer": "tidelog.producer",
+    "Consumer": "tidelog.client.consumer",
+    "ConsumerRecord": "tidelog.client.consumer",
+    "Delivery": "tidelog.client.delivery",
+    "Producer": "tidelog.client.producer",
     "Record": "tidelog.records",
-    "SendResult": "tidelog.delivery",
+    "SendResult": "tidelog.client.delivery",
     "TidelogError": "tidelog.errors",
-    "TopicDescription": "tidelog.admin",
+    "TopicDescription": "tidelog.client.admin",
     "TopicPartition": "tidelog.types",
 }
 

@@ -2,9 +2,9 @@
 
 Each class carries four facts: Kafka's error number (`code`; its name is `kafka_name`), the gRPC status that travels
 with it (`status`, by name: no grpc here), when a retry makes sense (`retry`), and whether the request's records are in
-the log (`written`: True, False, or None where nobody can tell). `node/status.py` and `tidelog/_status.py` translate;
-one test walks both ways. Numbers below 1000 are Kafka's (`org.apache.kafka.common.protocol.Errors`), those above are
-Tidelog's own.
+the log (`written`: True, False, or None where nobody can tell). `node/runtime/status.py` and
+`tidelog/protocol/status.py` translate; one test walks both ways. Numbers below 1000 are Kafka's
+(`org.apache.kafka.common.protocol.Errors`), those above are Tidelog's own.
 
 A message names the thing, the cause and the next step.
 """

@@ -10,16 +10,16 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Generic, Literal, Self, TypeVar
 
-from tidelog import admin as _admin
-from tidelog import consumer as _consumer
-from tidelog import producer as _producer
-from tidelog._real import LoopThread
-from tidelog._service import Service
-from tidelog.admin import ClusterDescription, TopicDescription
-from tidelog.consumer import ConsumerRecord, Place
-from tidelog.delivery import Delivery, SendResult
+from tidelog.client import admin as _admin
+from tidelog.client import consumer as _consumer
+from tidelog.client import producer as _producer
+from tidelog.client.admin import ClusterDescription, TopicDescription
+from tidelog.client.connection import Service
+from tidelog.client.consumer import ConsumerRecord, Place
+from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.machine import LoopThread
 from tidelog.errors import InvalidRequest
-from tidelog.records.record import Header
+from tidelog.records.v2.record import Header
 from tidelog.types import NO_LEADER_EPOCH, FolderId, Offset, TopicId, TopicPartition
 
 Client = TypeVar("Client", bound=Service)

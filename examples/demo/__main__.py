@@ -23,7 +23,7 @@ from examples.demo.interrupts import Interrupts
 from examples.demo.ledger import Ledger
 from examples.demo.meter import Meter
 from examples.demo.progress import Progress
-from node.local_cluster import ClusterFailed, LocalCluster
+from node.process.local_cluster import ClusterFailed, LocalCluster
 from tidelog import TidelogError
 
 PASSED: Final = 0

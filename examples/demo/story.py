@@ -19,7 +19,7 @@ from examples.demo.ledger import Ledger
 from examples.demo.load import Load
 from examples.demo.meter import Failover, InSync, Meter, Sample
 from examples.demo.progress import Progress
-from node.local_cluster import LocalCluster
+from node.process.local_cluster import LocalCluster
 from tidelog import Admin, Producer, TidelogError, TopicDescription
 
 TOPIC: Final = "demo"

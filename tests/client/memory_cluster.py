@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from node.grpc_server import GrpcServer
-from node.transport import Caller
+from node.listeners.grpc.server import GrpcServer
+from node.runtime.transport import Caller
 from tests.client.producer_states import ProducerStates
-from tidelog import _methods as methods
-from tidelog import _wire as wire
-from tidelog._real import LoopThread, RealClock
-from tidelog._status import to_proto
+from tidelog.client.machine import LoopThread, RealClock
 from tidelog.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
@@ -32,9 +29,11 @@ from tidelog.errors import (
     UnsupportedVersion,
     VoterNotFound,
 )
+from tidelog.protocol import methods, wire
+from tidelog.protocol.status import to_proto
+from tidelog.protocol.v1 import admin_pb2, common_pb2, data_pb2
 from tidelog.records import RecordBatch, iter_batches, stamp
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
-from tidelog.v1 import admin_pb2, common_pb2, data_pb2
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from uuid import UUID
 
-from tidelog._accumulator import OBJECT_BYTES, Attempt, PendingBatch, record_size
-from tidelog._producer_core import ProducerCore
-from tidelog._producer_events import (
+from tidelog.client.accumulator import OBJECT_BYTES, Attempt, PendingBatch, record_size
+from tidelog.client.producer_core import ProducerCore
+from tidelog.client.producer_events import (
     Acknowledged,
     Effect,
     FindLeader,

@@ -11,7 +11,8 @@ import pytest
 
 import tidelog.sync
 from tests.client.memory_cluster import cluster_in_a_thread, memory_cluster, run, start
-from tidelog.admin import Admin
+from tidelog.client.admin import Admin
+from tidelog.client.producer import Producer
 from tidelog.errors import (
     ConnectionFailed,
     InconsistentClusterId,
@@ -19,7 +20,6 @@ from tidelog.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
-from tidelog.producer import Producer
 from tidelog.types import PartitionIndex, TopicPartition
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from tests.client.memory_cluster import MemoryCluster, cluster_in_a_thread
 from tidelog import __version__
-from tidelog._status import to_proto
 from tidelog.cli import main, records
 from tidelog.errors import ElectionNotNeeded, InvalidConfig, InvalidRecord, LeadershipLost
-from tidelog.v1 import admin_pb2
+from tidelog.protocol.status import to_proto
+from tidelog.protocol.v1 import admin_pb2
 
 
 @pytest.fixture

@@ -17,10 +17,11 @@ import pytest
 
 from tests.client.memory_cluster import memory_cluster, run, start
 from tidelog import sync
-from tidelog._real import LoopThread
-from tidelog.admin import Admin
-from tidelog.consumer import Consumer
-from tidelog.delivery import SendResult
+from tidelog.client.admin import Admin
+from tidelog.client.consumer import Consumer
+from tidelog.client.delivery import SendResult
+from tidelog.client.machine import LoopThread
+from tidelog.client.producer import Producer
 from tidelog.errors import (
     InvalidConfig,
     InvalidRecord,
@@ -29,9 +30,8 @@ from tidelog.errors import (
     InvalidTopic,
     UnknownTopicOrPartition,
 )
-from tidelog.producer import Producer
 from tidelog.records import RecordBatch, RecordBatchBuilder
-from tidelog.records.varint import INT32_MAX, INT64_MAX
+from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
 from tidelog.types import Millis
 
 
@@ -157,7 +157,7 @@ def test_an_error_while_a_batch_is_built_fails_the_record_that_caused_it(
                 raise ZeroDivisionError("planted")
             super().extend(records)
 
-    monkeypatch.setattr("tidelog._accumulator.RecordBatchBuilder", Faulty)
+    monkeypatch.setattr("tidelog.client.accumulator.RecordBatchBuilder", Faulty)
 
     async def story() -> None:
         async with memory_cluster() as cluster:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster
+from node.process.local_cluster import LocalCluster
 from tests.client.memory_cluster import start, until
-from tidelog.admin import Admin
-from tidelog.consumer import Consumer, ConsumerRecord
-from tidelog.delivery import SendResult
+from tidelog.client.admin import Admin
+from tidelog.client.consumer import Consumer, ConsumerRecord
+from tidelog.client.delivery import SendResult
+from tidelog.client.producer import Producer
 from tidelog.errors import CommitUnknown, InconsistentTopicId
-from tidelog.producer import Producer
 from tidelog.types import PartitionIndex, TopicPartition
 
 pytestmark = pytest.mark.integration

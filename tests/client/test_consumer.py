@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import CLOCK, SILENCE, MemoryCluster, memory_cluster, run, start, until
-from tidelog.consumer import Consumer, ConsumerRecord
+from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.errors import (
     CorruptRecord,
     InconsistentTopicId,
@@ -20,7 +20,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.records import build_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Codec, EpochEnd, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
 P0 = TopicPartition("orders", PartitionIndex(0))

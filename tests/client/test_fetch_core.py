@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tidelog._fetch_core import (
+from tidelog.client.fetch_core import (
     GONE_TOPIC_MS,
     NEAREST_MS,
     NEAREST_SILENT_MS,
@@ -46,7 +46,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.records import RecordBatch, build_batch, stamp
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import (
     NO_LEADER_EPOCH,
     NO_NODE,

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.client.producer_desk import Desk, error_of
 from tests.client.producer_states import ProducerStates
-from tidelog._accumulator import Attempt, PendingBatch
-from tidelog._producer_events import Flushed, Policy, ProducerIdRefused
-from tidelog._sequences import EPOCH_MAX, PROOF_MS, SEQUENCES, Stamp
+from tidelog.client.accumulator import Attempt, PendingBatch
+from tidelog.client.producer_events import Flushed, Policy, ProducerIdRefused
+from tidelog.client.sequences import EPOCH_MAX, PROOF_MS, SEQUENCES, Stamp
 from tidelog.errors import (
     CommitUnknown,
     ConnectionLost,

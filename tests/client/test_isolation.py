@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.client.memory_cluster import MemoryPartition, memory_cluster, run
-from tidelog._isolation import hide_aborted
-from tidelog.consumer import Consumer, ConsumerRecord
+from tidelog.client.consumer import Consumer, ConsumerRecord
+from tidelog.client.isolation import hide_aborted
 from tidelog.errors import InvalidConfig
+from tidelog.protocol.v1 import data_pb2
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch, iter_batches
 from tidelog.types import Isolation, PartitionIndex, TopicPartition
-from tidelog.v1 import data_pb2
 
 P0 = TopicPartition("orders", PartitionIndex(0))
 

@@ -11,12 +11,12 @@ import pytest
 from tests.client.memory_cluster import start
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
-from tidelog._cluster import NEW_TOPIC_MS, Cluster
-from tidelog._offsets import LATEST, list_offsets
-from tidelog._status import to_proto
+from tidelog.client.cluster import NEW_TOPIC_MS, Cluster
+from tidelog.client.offsets import LATEST, list_offsets
 from tidelog.errors import ConnectionFailed, UnknownTopicOrPartition
+from tidelog.protocol.status import to_proto
+from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.types import Endpoint, PartitionIndex, TopicPartition
-from tidelog.v1 import admin_pb2, data_pb2
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as oracle
 
-from tidelog import partitioner as module
-from tidelog.partitioner import Partitioner, murmur2, partition_for_key
+from tidelog.client import partitioner as module
+from tidelog.client.partitioner import Partitioner, murmur2, partition_for_key
 
 
 # From Kafka's own UtilsTest: the hash as a signed integer.

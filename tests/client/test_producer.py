@@ -11,7 +11,7 @@ import pytest
 
 import tidelog
 from tests.client.memory_cluster import CLOCK, SILENCE, memory_cluster, run, start, until
-from tidelog._transport import GrpcTransport
+from tidelog.client.producer import Producer
 from tidelog.errors import (
     BufferExhausted,
     CommitUnknown,
@@ -29,7 +29,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
-from tidelog.producer import Producer
+from tidelog.protocol.grpc_transport import GrpcTransport
 from tidelog.records import RecordBatch
 from tidelog.types import Codec, RecordError
 

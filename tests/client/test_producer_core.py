@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.client.producer_desk import POLICY, Desk, error_of
-from tidelog._accumulator import Attempt, PendingBatch
-from tidelog._producer_core import LOOK_MS, MOVED_MS, OVERDUE_MS
-from tidelog._producer_events import Flushed, Policy
+from tidelog.client.accumulator import Attempt, PendingBatch
+from tidelog.client.producer_core import LOOK_MS, MOVED_MS, OVERDUE_MS
+from tidelog.client.producer_events import Flushed, Policy
 from tidelog.errors import (
     CommitUnknown,
     ConnectionFailed,

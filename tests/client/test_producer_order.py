@@ -11,9 +11,9 @@ import pytest
 
 from tests.client.memory_cluster import CLOCK, SILENCE, MemoryCluster, memory_cluster, run, start
 from tidelog import sync
-from tidelog.delivery import Delivery
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
 from tidelog.errors import BufferExhausted, RecordTooLarge
-from tidelog.producer import Producer
 
 KEY = b"customer 7"
 

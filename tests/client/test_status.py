@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 import pytest
 
-from tidelog import _status as status
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -17,8 +16,9 @@ from tidelog.errors import (
     UnknownServerError,
     all_errors,
 )
+from tidelog.protocol import status
+from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint, LeaderEpoch, NodeAddress, NodeId
-from tidelog.v1 import common_pb2
 
 LEADER = NodeAddress(NodeId(2), Endpoint("node-2", 9092), "a", LeaderEpoch(7))
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.client.memory_cluster import CLOCK, SILENCE, MemoryCluster, memory_cluster, start
-from tidelog.consumer import Consumer
-from tidelog.delivery import Delivery
+from tidelog.client.consumer import Consumer
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
 from tidelog.errors import FencedLeaderEpoch, KafkaStorageError, LeadershipLost, NotEnoughReplicas, RequestTimedOut
-from tidelog.producer import Producer
 from tidelog.types import PartitionIndex, TopicPartition
 
 PARTITIONS = 3

@@ -1,4 +1,4 @@
-"""The twins of `tidelog/_wire.py` write protobuf's bytes and read what protobuf reads."""
+"""The twins of `tidelog/protocol/wire.py` write protobuf's bytes and read what protobuf reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelog import _wire as wire
-from tidelog.v1 import common_pb2, data_pb2
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import common_pb2, data_pb2
 
 fixed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture is the same for all draws
 

@@ -29,8 +29,8 @@ from tidelog.records import (
     empty_batch,
     iter_batches,
 )
-from tidelog.records.lz4_header import with_old_checksum, with_right_checksum
-from tidelog.records.record import encode_record
+from tidelog.records.v2.lz4_header import with_old_checksum, with_right_checksum
+from tidelog.records.v2.record import encode_record
 from tidelog.types import Codec, TimestampType
 
 TIMESTAMP_TYPES = {

@@ -12,7 +12,7 @@ from examples.demo.meter import Failover, InSync, Meter
 from examples.demo.report import Run, write
 from examples.demo.story import DemoFailed, Mark, Plan, Story, in_sync, node_to_kill
 from tidelog import TopicDescription
-from tidelog.admin import PartitionDescription
+from tidelog.client.admin import PartitionDescription
 from tidelog.types import LeaderEpoch, NodeId, PartitionEpoch, PartitionIndex, TopicId
 
 RECORDS = 400

@@ -24,16 +24,16 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from node import methods
-from node.methods import Kind, Method
+from node.runtime import methods
+from node.runtime.methods import Kind, Method
 from tests.fuzz.mutator import mutated
 from tests.node.real_nodes import RealNodes, real_nodes
-from tidelog import _wire as wire
 from tidelog.errors import TidelogError
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import admin_pb2, data_pb2, quorum_pb2
 from tidelog.records import build_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Endpoint, Millis, NodeId, Offset
-from tidelog.v1 import admin_pb2, data_pb2, quorum_pb2
 
 ANSWER_S: Final = 5.0
 """A request that waits for something gets no answer before that; it is given up then."""
@@ -143,7 +143,7 @@ class Maker:
 
 
 def _message_of(method: Method[Any, Any]) -> type[Message]:
-    """The request's message; of the twins of `_wire.py`, protobuf's own."""
+    """The request's message; of the twins of `wire.py`, protobuf's own."""
     request = method.request
     found = data_pb2.ProduceRequest if request is wire.ProduceRequest else request
     assert issubclass(found, Message)

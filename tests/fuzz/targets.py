@@ -25,17 +25,16 @@ from tidelog.records import (
     Rules,
     analyze,
     assign_offsets,
-    columns,
     crc32c,
     decode_control,
     decompress,
     iter_batches,
-    record_check,
     walk_headers,
 )
 from tidelog.records.arrow_columns import ColumnDecoder
-from tidelog.records.header import ATTRIBUTES_AT, CRC_AT, LOG_OVERHEAD, MAGIC_AT
-from tidelog.records.record import Record, decode_records
+from tidelog.records.v2 import columns, record_check
+from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, LOG_OVERHEAD, MAGIC_AT
+from tidelog.records.v2.record import Record, decode_records
 from tidelog.types import Codec, Millis, Offset
 
 

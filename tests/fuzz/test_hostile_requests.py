@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from node import methods
+from node.runtime import methods
 from tests.fuzz.requests import Maker, assault
 from tests.node.test_hostile_quorum import EPOCHS
 

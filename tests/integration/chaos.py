@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from node.local_cluster import LocalCluster
+from node.process.local_cluster import LocalCluster
 from tests.integration.load import Load
 
 PARTITIONS = 6

@@ -11,12 +11,12 @@ from typing import Any
 
 import grpc
 
-from node import methods
-from tidelog import _wire as wire
+from node.runtime import methods
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import data_pb2
 from tidelog.records import build_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset
-from tidelog.v1 import data_pb2
 
 MIB = 1 << 20
 OPTIONS = (

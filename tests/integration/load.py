@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tidelog.consumer import Consumer
-from tidelog.delivery import Delivery
-from tidelog.producer import Producer
+from tidelog.client.consumer import Consumer
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
 
 OUTSTANDING_MAX = 400
 

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from node import methods
-from node.local_cluster import LocalCluster
-from node.status import from_proto
-from tidelog import _wire as wire
-from tidelog._transport import GrpcTransport
+from node.process.local_cluster import LocalCluster
+from node.runtime import methods
+from node.runtime.status import from_proto
 from tidelog.errors import (
     CorruptRecord,
     DiskFull,
@@ -28,10 +26,12 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol import wire
+from tidelog.protocol.grpc_transport import GrpcTransport
+from tidelog.protocol.v1 import data_pb2
 from tidelog.records import build_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset
-from tidelog.v1 import data_pb2
 
 pytestmark = pytest.mark.integration
 

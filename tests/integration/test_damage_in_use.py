@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import tidelog
-from node.local_cluster import LocalCluster, LocalNode
-from storage.dump_events import BatchFound
-from storage.dump_folder import dump
-from storage.os_files import OsFiles
+from node.process.local_cluster import LocalCluster, LocalNode
+from storage.dump.events import BatchFound
+from storage.dump.walk import dump
+from storage.files.os_files import OsFiles
 from tidelog.cli import main
 from tidelog.types import PartitionIndex, TopicPartition
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster, LocalNode
+from node.process.local_cluster import LocalCluster, LocalNode
 from tests.integration.load import Load
 
 pytestmark = pytest.mark.integration

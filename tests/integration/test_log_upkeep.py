@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster, LocalNode
+from node.process.local_cluster import LocalCluster, LocalNode
 from tests.integration.test_bad_input import Client
 from tidelog.records import build_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset
 
 pytestmark = pytest.mark.integration

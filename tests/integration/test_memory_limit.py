@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster, LocalNode
+from node.process.local_cluster import LocalCluster, LocalNode
 from tests.integration.greedy import MIB, Greedy
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from node.local_cluster import ClusterFailed, LocalCluster
+from node.process.local_cluster import ClusterFailed, LocalCluster
 from tidelog.errors import InvalidReplicationFactor, TopicExists
 
 pytestmark = pytest.mark.integration
@@ -98,7 +98,7 @@ def test_a_data_folder_that_fails_is_left_out_and_told(single: LocalCluster, tmp
     node.config.write_text(node.config.read_text().replace(f'"{node.data}"', folders))
     single.start_node(0)
     single.wait_healthy()
-    assert "error   node.node" in node.log.read_text()
+    assert "error   node.process.node" in node.log.read_text()
     with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     assert f'tidelog_folder_offline{{folder="{tmp_path / "file"}"}} 1.0' in text
@@ -106,7 +106,7 @@ def test_a_data_folder_that_fails_is_left_out_and_told(single: LocalCluster, tmp
 
 
 def test_a_cluster_runs_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "node.local_cluster", "--nodes", "2", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "node.process.local_cluster", "--nodes", "2", "--folder", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()) as process:
         assert process.stdout is not None
         assert re.match(r"ready bootstrap=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ folder=", process.stdout.readline())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster
-from node.probe import main as probe
+from node.process.local_cluster import LocalCluster
+from node.process.probe import main as probe
 from tests.integration.load import Load
 
 pytestmark = pytest.mark.integration

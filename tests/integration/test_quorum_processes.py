@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster
+from node.process.local_cluster import LocalCluster
 from tests.integration.load import Load
-from tidelog.admin import Admin
+from tidelog.client.admin import Admin
 
 pytestmark = pytest.mark.integration
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster
-from node.quorum_state import QUORUM_STATE
-from replication.quorum_epochs import EPOCH_MAX
+from node.process.local_cluster import LocalCluster
+from node.quorum.state import QUORUM_STATE
+from replication.raft.epoch_limits import EPOCH_MAX
 from tests.integration.load import Load
 from tests.integration.test_node_process import environment
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from node.local_cluster import LocalCluster, LocalNode
+from node.process.local_cluster import LocalCluster, LocalNode
 from storage.append_info import Origin
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.log import Log
-from storage.os_files import OsFiles
-from tidelog.consumer import Consumer
-from tidelog.producer import Producer
-from tidelog.records.builder import RecordBatchBuilder
-from tidelog.records.control import EndTxnMarker, control_batch
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
+from tidelog.client.consumer import Consumer
+from tidelog.client.producer import Producer
+from tidelog.records.v2.builder import RecordBatchBuilder
+from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.types import LeaderEpoch, Millis, PartitionIndex, ProducerId, TopicPartition
 
 pytestmark = pytest.mark.integration

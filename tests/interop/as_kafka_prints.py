@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storage.dump_events import (
+from storage.dump.events import (
     AbortedFound,
     BatchFound,
     Event,
@@ -14,8 +14,8 @@ from storage.dump_events import (
     RecordFound,
     TimeEntryFound,
 )
-from storage.dump_folder import dump
-from storage.os_files import OsFiles
+from storage.dump.walk import dump
+from storage.files.os_files import OsFiles
 
 _INNER = re.compile(r" isValid: true crc: \d+}")
 """Of a v0 or v1 message, Kafka tells the inner checksum too; it must be right."""

@@ -13,7 +13,7 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 
 from storage.isolation import FetchIsolation
-from storage.log import Log
+from storage.log.log import Log
 from tests.interop.kafka_tools import run
 from tidelog.errors import UnsupportedForMessageFormat
 from tidelog.records import RecordBatch, iter_batches

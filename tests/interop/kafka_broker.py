@@ -12,8 +12,13 @@ from uuid import UUID
 
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from storage.checkpoints import LOG_START_CHECKPOINT, encode_topic_id, read_offsets, read_partition_metadata
-from storage.os_files import OsFiles
+from storage.checkpoints.checkpoint_file import (
+    LOG_START_CHECKPOINT,
+    encode_topic_id,
+    read_offsets,
+    read_partition_metadata,
+)
+from storage.files.os_files import OsFiles
 from tests.interop.kafka_tools import java_command, run
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 

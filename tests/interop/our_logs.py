@@ -14,10 +14,10 @@ from uuid import UUID
 
 from storage.append_info import Origin
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.log import Log
-from storage.log_cleaner import LogCleaner
-from storage.os_files import OsFiles
+from storage.directory.log_cleaner import LogCleaner
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
 from tests.storage.workbench import SetClock
 from tidelog.records import EndTxnMarker, MessageSetBuilder, RecordBatchBuilder, control_batch
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TimestampType, TopicId, TopicPartition

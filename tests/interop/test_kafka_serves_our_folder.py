@@ -11,17 +11,17 @@ from uuid import UUID
 
 import pytest
 
-from storage.checkpoints import (
+from storage.checkpoints.checkpoint_file import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     encode_offsets,
     read_offsets,
 )
-from storage.data_folder import DataFolder
-from storage.folder_identity import CLEAN_SHUTDOWN
-from storage.log import Log
-from storage.os_files import OsFiles
+from storage.checkpoints.folder_identity import CLEAN_SHUTDOWN
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
 from tests.interop.clients import (
     console_records,
     kafka_ends,

@@ -9,21 +9,21 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from node import methods
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig
-from node.metadata_log import open_log
-from node.metadata_node import MetadataNode, identity_of, new_incarnation
-from node.methods import Answer, Method, Request
-from replication.image import ClusterImage, NodeRegistration
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
+from node.metadata.metadata_log import open_log
+from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
+from node.runtime import methods
+from node.runtime.methods import Answer, Method, Request
+from replication.controller.image import ClusterImage, NodeRegistration
+from storage.directory.log_directory import DataFolder
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
 from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.loop import SimLoop, SimTask
 from tests.sim.network import Network
 from tests.sim.process import Process, ProcessState
+from tidelog.protocol.v1 import admin_pb2, quorum_pb2
 from tidelog.types import Endpoint, NodeId
-from tidelog.v1 import admin_pb2, quorum_pb2
 
 T = TypeVar("T")
 

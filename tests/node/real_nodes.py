@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from node.clock import MachineClock
 from node.config import ListenerConfig, NodeConfig, QuorumConfig
-from node.executor import ThreadExecutor
-from node.grpc_server import GrpcServer
-from node.grpc_transport import GrpcTransport
-from node.methods import Answer, Method, Request
-from node.node import Node
-from storage.os_files import OsFiles
+from node.listeners.grpc.server import GrpcServer
+from node.listeners.grpc.transport import GrpcTransport
+from node.process.node import Node
+from node.runtime.clock import MachineClock
+from node.runtime.executor import ThreadExecutor
+from node.runtime.methods import Answer, Method, Request
+from storage.files.os_files import OsFiles
 from tidelog.types import Endpoint, NodeId
 
 START_S = 30.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from node import methods
-from node.quorum_state import LOST_MS
-from node.status import from_proto
-from replication import features
+from node.quorum.state import LOST_MS
+from node.runtime import methods
+from node.runtime.status import from_proto
+from replication.controller import features
 from tests.node.metadata_world import MetadataWorld
 from tidelog.errors import (
     ElectionNotNeeded,
@@ -17,7 +17,7 @@ from tidelog.errors import (
     NotController,
     UnknownTopicOrPartition,
 )
-from tidelog.v1 import admin_pb2
+from tidelog.protocol.v1 import admin_pb2
 
 PLACE = admin_pb2.TopicPartitionId(topic="orders", partition=0)
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.cold_reads import AT_ONCE
+from node.replicas.cold_reads import AT_ONCE
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
-from tidelog._wire import FetchResponse
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import FetchResponse
 from tidelog.records import iter_batches
 from tidelog.types import NodeId
-from tidelog.v1 import data_pb2
 
 PARTITIONS = 12
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from node.connections import shut_down_connection
+from node.listeners.grpc.connections import shut_down_connection
 
 
 @pytest.mark.parametrize(

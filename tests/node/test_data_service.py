@@ -8,11 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from node import methods
-from node.replica_config import ReplicaConfig
-from storage.log import Log
+from node.replicas.replica_config import ReplicaConfig
+from node.runtime import methods
+from storage.log.log import Log
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, endpoint_of, fetch_request
-from tidelog._wire import Buffer, PartitionProduce, ProduceRequest
 from tidelog.errors import (
     CorruptRecord,
     FencedLeaderEpoch,
@@ -27,9 +26,10 @@ from tidelog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import Buffer, PartitionProduce, ProduceRequest
 from tidelog.records import iter_batches
 from tidelog.types import Offset, TopicId
-from tidelog.v1 import data_pb2
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from node.open_fetch import FetchDesk
-from node.partition import Partition
-from node.replica_config import ReplicaConfig
-from node.replica_fetcher import ReplicaFetcher
-from replication.follower_states import FollowerState
+from node.replicas.fetch_session import FetchDesk
+from node.replicas.partition import Partition
+from node.replicas.replica_config import ReplicaConfig
+from node.replicas.replica_fetcher import ReplicaFetcher
+from replication.partition.follower_states import FollowerState
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
+from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NO_LEADER_EPOCH, Acks, Millis, NodeId, Offset
-from tidelog.v1 import data_pb2
 
 MANY = 40
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from node import methods
-from node.gate import Gate
-from node.node import SERVICES
-from node.transport import Caller
+from node.listeners.grpc.gate import Gate
+from node.process.node import SERVICES
+from node.runtime import methods
+from node.runtime.transport import Caller
 from tidelog.errors import NodeNotAvailable
-from tidelog.v1 import quorum_pb2
+from tidelog.protocol.v1 import quorum_pb2
 
 CALLER = Caller("client", "here")
 

@@ -11,12 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from node import methods
-from node.grpc_server import GrpcServer
-from node.grpc_transport import GrpcTransport
-from node.transport import Caller
-from tidelog import _wire as wire
-from tidelog._status import DETAILS_KEY, from_rpc_error, to_details
+from node.listeners.grpc.server import GrpcServer
+from node.listeners.grpc.transport import GrpcTransport
+from node.runtime import methods
+from node.runtime.transport import Caller
 from tidelog.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -28,8 +26,10 @@ from tidelog.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
+from tidelog.protocol import wire
+from tidelog.protocol.status import DETAILS_KEY, from_rpc_error, to_details
+from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.types import Endpoint, NodeAddress, NodeId
-from tidelog.v1 import admin_pb2, data_pb2
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 PATIENCE_MS = 60_000

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from node import methods
-from node.follower_log import append_answer
-from replication.controller_events import Ticked
+from node.replicas.follower_log import append_answer
+from node.runtime import methods
+from replication.controller.events import Ticked
 from tests.node.metadata_world import MetadataWorld
 from tests.storage.workbench import Bench, stamped
-from tidelog._wire import PartitionFetched
 from tidelog.errors import CorruptRecord, InvalidRequest, NotController, RequestTimedOut, UnknownServerError
+from tidelog.protocol.v1 import common_pb2, controller_pb2
+from tidelog.protocol.wire import PartitionFetched
 from tidelog.types import LeaderEpoch, NodeId
-from tidelog.v1 import common_pb2, controller_pb2
 
 
 def defective(world: MetadataWorld, node: int, event: type, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_request_that_the_controller_cannot_take_is_answered_and_nothing_is_de
     with MetadataWorld() as world, caplog.at_level(logging.ERROR, "node.controller"):
         world.begin()
         with monkeypatch.context() as patch:
-            patch.setattr("replication.controller.PRODUCER_ID_BLOCK", "a thousand")
+            patch.setattr("replication.controller.controller.PRODUCER_ID_BLOCK", "a thousand")
             number = world.image().nodes[NodeId(0)].node_epoch
             request = controller_pb2.AllocateProducerIdsRequest(node_id=0, node_epoch=number)
             with pytest.raises(UnknownServerError, match="TypeError"):

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from node import methods
-from node.metadata_node import MetadataNode
-from node.quorum_service import QuorumService
-from node.quorum_state import read_state
-from replication.quorum_epochs import EPOCH_LAST, EPOCH_MAX
-from replication.quorum_events import BeginEpochAsked, Ticked
+from node.listeners.grpc.quorum_service import QuorumService
+from node.process.metadata_node import MetadataNode
+from node.quorum.state import read_state
+from node.runtime import methods
+from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
+from replication.raft.events import BeginEpochAsked, Ticked
 from tests.node.metadata_world import MetadataWorld
 from tests.node.real_nodes import RealNodes, real_nodes
 from tidelog.errors import (
@@ -27,8 +27,8 @@ from tidelog.errors import (
     TidelogError,
     UnknownServerError,
 )
+from tidelog.protocol.v1 import admin_pb2, quorum_pb2
 from tidelog.types import NodeId
-from tidelog.v1 import admin_pb2, quorum_pb2
 
 EPOCHS = (EPOCH_MAX, EPOCH_MAX - 1, EPOCH_LAST + 1, EPOCH_LAST, 2_000, 2)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from node import grpc_server, methods
-from node.limits import ENTRIES_MAX, FIELDS_MAX, UNSENT_MAX
+from node.listeners.grpc import server as grpc_server
+from node.runtime import methods
+from node.runtime.limits import ENTRIES_MAX, FIELDS_MAX, UNSENT_MAX
 from tests.node.wires import CALLER, TOPIC, Cluster, batch, fetch_request
-from tidelog._wire import PartitionProduce, ProduceRequest
 from tidelog.errors import InvalidRequest
-from tidelog.v1 import controller_pb2, data_pb2
+from tidelog.protocol.v1 import controller_pb2, data_pb2
+from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 
 
 @pytest.fixture

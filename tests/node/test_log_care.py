@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storage.upkeep_config import UpkeepConfig
+from storage.directory.maintenance_config import UpkeepConfig
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import NotController
+from tidelog.protocol.v1 import data_pb2
 from tidelog.records import iter_batches
 from tidelog.types import Offset
-from tidelog.v1 import data_pb2
 
 SEGMENT = "/data/t-0/00000000000000000000.log"
 OFTEN = UpkeepConfig(retention_check_ms=1_000, scrub_interval_ms=1_000)

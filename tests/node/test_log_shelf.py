@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from node.log_shelf import LogShelf
-from replication.image import EMPTY, PartitionState, TopicState
-from replication.metadata import LOST_FOLDER, UNKNOWN_FOLDER
+from node.replicas.log_shelf import LogShelf
+from replication.controller.image import EMPTY, PartitionState, TopicState
+from replication.controller.metadata import LOST_FOLDER, UNKNOWN_FOLDER
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.log_manager import LogManager
+from storage.directory.log_directory import DataFolder
+from storage.directory.log_manager import LogManager
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SetClock
 from tidelog.types import (
     FolderId,

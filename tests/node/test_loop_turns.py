@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from node.partition import Partition
-from node.replica_config import ReplicaConfig
-from replication.image import ClusterImage, PartitionState, TopicState
-from replication.image_changes import changes_between
+from node.replicas.partition import Partition
+from node.replicas.replica_config import ReplicaConfig
+from replication.controller.image import ClusterImage, PartitionState, TopicState
+from replication.controller.image_changes import changes_between
 from tests.node.wires import ANYWHERE, TOPIC, Cluster, batch
 from tidelog.types import (
     Incarnation,

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from node.clock import MachineClock
-from node.memory import CEILINGS, ChargedResponse, Kind, MemoryBudget, Share
-from tidelog._wire import PartitionFetched
+from node.runtime.clock import MachineClock
+from node.runtime.memory_budget import CEILINGS, ChargedResponse, Kind, MemoryBudget, Share
+from tidelog.protocol.wire import PartitionFetched
 
 LIMIT = 8_000
 

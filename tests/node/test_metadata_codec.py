@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.metadata_codec import decode_batches, decode_record, encode_batch, encode_record
-from replication import features
-from replication.metadata import (
+from node.metadata.metadata_codec import decode_batches, decode_record, encode_batch, encode_record
+from replication.controller import features
+from replication.controller.metadata import (
     ClusterRecord,
     FolderState,
     MetadataRecord,
@@ -26,7 +26,7 @@ from replication.metadata import (
     TopicRemovalRecord,
     VotersRecord,
 )
-from replication.voters import Voter
+from replication.raft.voters import Voter
 from tidelog.errors import CorruptLog, CorruptRecord, UnsupportedVersion
 from tidelog.records import LeaderChange, control_batch, stamp
 from tidelog.types import Endpoint, LeaderEpoch, Millis, NodeEpoch, NodeId

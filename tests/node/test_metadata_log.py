@@ -9,23 +9,23 @@ from typing import TypeVar
 
 import pytest
 
-from node import methods
-from node.metadata_log import MetadataLog, open_log
-from node.quorum_state import QuorumView, read_state, write_state
-from node.topic_settings import TopicSettings
-from replication.image import EMPTY, ClusterImage
-from replication.metadata import ClusterRecord, VotersRecord
-from replication.quorum_roles import QuorumState
+from node.metadata.metadata_log import MetadataLog, open_log
+from node.quorum.state import QuorumView, read_state, write_state
+from node.requests.topic_settings import TopicSettings
+from node.runtime import methods
+from replication.controller.image import EMPTY, ClusterImage
+from replication.controller.metadata import ClusterRecord, VotersRecord
+from replication.raft.roles import QuorumState
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
+from storage.directory.log_directory import DataFolder
+from tests.fakes.fake_disk import FakeDisk
 from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, InvalidConfig, RequestTimedOut, TidelogError
+from tidelog.protocol.v1 import admin_pb2
 from tidelog.records import LeaderChange
 from tidelog.types import NO_NODE, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
-from tidelog.v1 import admin_pb2
 
 T = TypeVar("T")
 

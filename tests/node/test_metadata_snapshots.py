@@ -7,22 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from node import methods
-from node.metadata_log import MetadataLog, open_log
-from node.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
-from replication.image import EMPTY, ClusterImage, apply
-from replication.image_records import records_of
-from replication.metadata import ClusterRecord, VotersRecord
-from replication.quorum_log_view import SnapshotId
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
+from node.metadata.metadata_log import MetadataLog, open_log
+from node.metadata.metadata_snapshots import MetadataSnapshots, decode_snapshot, encode_snapshot
+from node.runtime import methods
+from replication.controller.image import EMPTY, ClusterImage, apply
+from replication.controller.image_records import records_of
+from replication.controller.metadata import ClusterRecord, VotersRecord
+from replication.raft.log_view import SnapshotId
+from storage.directory.log_directory import DataFolder
+from tests.fakes.fake_disk import FakeDisk
 from tests.node.metadata_world import MetadataWorld
 from tests.node.test_metadata_log import EPOCH, Later
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.errors import CorruptLog, TidelogError
+from tidelog.protocol.v1 import admin_pb2, controller_pb2, quorum_pb2
 from tidelog.types import LeaderEpoch, Millis, NodeId, Offset
-from tidelog.v1 import admin_pb2, controller_pb2, quorum_pb2
 
 STAMP = Millis(1_700_000_000_000)
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.folder_metrics import FolderFigures
-from node.memory import Kind, MemoryFigures
-from node.metrics import NodeFigures, NodeMetrics
-from node.metrics_server import MetricsServer
-from node.partition_metrics import AT_ONCE, PartitionFigures, partition_text
+from node.observability.folder_metrics import FolderFigures
+from node.observability.metrics import NodeFigures, NodeMetrics
+from node.observability.metrics_server import MetricsServer
+from node.observability.partition_metrics import AT_ONCE, PartitionFigures, partition_text
+from node.runtime.memory_budget import Kind, MemoryFigures
 from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint
 

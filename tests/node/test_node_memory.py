@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.memory import ANSWER_COPIES, Kind
-from node.replica_config import ReplicaConfig
+from node.replicas.replica_config import ReplicaConfig
+from node.runtime.memory_budget import ANSWER_COPIES, Kind
 from tests.node.wires import CALLER, Cluster, batch, fetch_request
-from tidelog.v1 import data_pb2
+from tidelog.protocol.v1 import data_pb2
 
 BATCH = batch(b"x" * 10_000)
 MESSAGE_MAX = 20_000

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from node import logs, probe
-from node.executor import ThreadExecutor
-from node.grpc_server import GrpcServer
-from node.health import Health
-from node.work import run_in
+from node.listeners.grpc.health import Health
+from node.listeners.grpc.server import GrpcServer
+from node.observability import logs
+from node.process import probe
+from node.runtime.executor import ThreadExecutor
+from node.runtime.work import run_in
 from tests.node.helpers import SilentMeter
 from tidelog.types import Endpoint
 

@@ -7,13 +7,13 @@ from itertools import product
 
 import pytest
 
-from node.own_bytes import damage_at, ensure_sound, read_again
-from storage.checkpoints import LEADER_EPOCH_CHECKPOINT
+from node.replicas.own_log_check import damage_at, ensure_sound, read_again
+from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT
 from storage.config import LogConfig
 from tests.storage.workbench import SMALL, Bench
 from tidelog.errors import CorruptLog
 from tidelog.records import iter_batches
-from tidelog.records.header import HEADER_BYTES
+from tidelog.records.v2.header import HEADER_BYTES
 from tidelog.types import LeaderEpoch, Offset
 
 EPOCH_AT, CRC_AT, DELTA_AT = 12, 17, 23

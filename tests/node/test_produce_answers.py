@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
-from tidelog._wire import PartitionProduce, ProduceRequest
 from tidelog.errors import InvalidRecord, NotLeaderOrFollower, OutOfOrderSequenceNumber
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatchBuilder, iter_batches
 from tidelog.types import Offset, ProducerId
-from tidelog.v1 import data_pb2
 
 
 def started(timestamp_type: str = "CreateTime", cleanup_policy: str = "delete") -> Cluster:

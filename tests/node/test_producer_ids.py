@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from node.producer_ids import ProducerIds
+from node.requests.producer_ids import ProducerIds
 from tidelog.errors import NotController
-from tidelog.v1 import controller_pb2
+from tidelog.protocol.v1 import controller_pb2
 
 
 class Blocks:

@@ -9,9 +9,9 @@ import pytest
 from storage.append_info import Origin
 from tests.node.wires import CALLER, TOPIC, Cluster, fetch_request
 from tidelog.errors import InvalidProducerEpoch, InvalidRequest, NotEnoughReplicas, OutOfOrderSequenceNumber
+from tidelog.protocol.v1 import common_pb2, data_pb2
 from tidelog.records import EndTxnMarker, RecordBatchBuilder, control_batch
 from tidelog.types import NO_LEADER_EPOCH
-from tidelog.v1 import common_pb2, data_pb2
 
 UNCOMMITTED = data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED
 COMMITTED = data_pb2.ISOLATION_LEVEL_READ_COMMITTED

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from node.metadata_log import METADATA
-from node.quorum_reset import UNDER_WAY, Epochs, epochs_of, reset
-from node.quorum_state import ensure_usable, read_state, write_state
-from replication.quorum_epochs import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX, step_towards
-from replication.quorum_log_view import LogView
-from replication.quorum_roles import QuorumState
-from storage.files import Files, read_file, write_file
-from storage.os_files import OsFiles
+from node.metadata.metadata_log import METADATA
+from node.quorum.reset import UNDER_WAY, Epochs, epochs_of, reset
+from node.quorum.state import ensure_usable, read_state, write_state
+from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX, step_towards
+from replication.raft.log_view import LogView
+from replication.raft.roles import QuorumState
+from storage.files.file_system import Files, read_file, write_file
+from storage.files.os_files import OsFiles
 from tests.node.metadata_world import MetadataWorld
 from tests.node.test_metadata_quorum import only_error
 from tidelog import cli
@@ -153,7 +153,7 @@ def test_an_interrupted_reset_is_finished_by_the_same_one_and_the_node_does_not_
             raise OSError("the power is gone")
 
         with monkeypatch.context() as patch:
-            patch.setattr("node.quorum_reset.write_state", no_power)
+            patch.setattr("node.quorum.reset.write_state", no_power)
             with pytest.raises(KafkaStorageError, match="the power is gone"):
                 reset([FOLDER], 1, disk)
         assert read_file(disk, f"{FOLDER}/{UNDER_WAY}") is not None
@@ -194,7 +194,7 @@ def test_a_reset_of_all_folders_that_was_interrupted_between_two_is_finished_by_
         write_state(files, log, state)
 
     with monkeypatch.context() as patch:
-        patch.setattr("node.quorum_reset.write_state", no_power_at_the_second)
+        patch.setattr("node.quorum.reset.write_state", no_power_at_the_second)
         with pytest.raises(KafkaStorageError, match="the power is gone"):
             reset(folders, 7, OsFiles())
     assert epochs_in(folders) == [8, EPOCH_LAST, EPOCH_LAST]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from node import methods
+from node.runtime import methods
 from tests.node.metadata_world import MetadataWorld
 from tidelog.errors import NotController, VoterNotFound
-from tidelog.v1 import admin_pb2, controller_pb2
+from tidelog.protocol.v1 import admin_pb2, controller_pb2
 
 
 def leader(world: MetadataWorld) -> int:

@@ -9,10 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from node.replica_config import ReplicaConfig
-from replication.image import PartitionState, TopicState
+from node.replicas.replica_config import ReplicaConfig
+from replication.controller.image import PartitionState, TopicState
 from tests.node.wires import ANYWHERE, CALLER, TOPIC, Cluster, batch, fetch_request
-from tidelog._wire import Buffer
 from tidelog.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -20,6 +19,8 @@ from tidelog.errors import (
     StaleNodeEpoch,
     UnknownTopicId,
 )
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import Buffer
 from tidelog.records import iter_batches
 from tidelog.types import (
     LeaderEpoch,
@@ -29,7 +30,6 @@ from tidelog.types import (
     PartitionIndex,
     TopicId,
 )
-from tidelog.v1 import data_pb2
 
 LATER = 1 << 20  # than any fetch that the node itself has sent
 AGAIN = TopicId(UUID(int=71))

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.node.wires import Cluster, WireStream, batch
-from tidelog._wire import Buffer
 from tidelog.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
     RequestTimedOut,
 )
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import Buffer
 from tidelog.records import iter_batches
 from tidelog.types import NodeId
-from tidelog.v1 import data_pb2
 
 
 @pytest.fixture

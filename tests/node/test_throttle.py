@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.replica_config import ReplicaConfig
+from node.replicas.replica_config import ReplicaConfig
 from tests.node.wires import Cluster, batch
 from tidelog.types import NodeId
 

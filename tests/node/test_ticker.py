@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.ticker import Ticker
+from node.runtime.ticker import Ticker
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
 from tidelog.types import Millis

@@ -13,26 +13,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from node import methods, status
-from node.data_service import DataService
-from node.log_care import LogCare
-from node.methods import Answer, Method, Request, WireMessage
-from node.producer_ids import ProducerIds
-from node.replica_config import ReplicaConfig
-from node.replica_manager import ReplicaManager
-from node.transport import Caller, MessageStream
-from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
-from replication.metadata import FolderState
+from node.replicas.log_maintenance import LogCare
+from node.replicas.replica_config import ReplicaConfig
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.data_service import DataService
+from node.requests.producer_ids import ProducerIds
+from node.runtime import methods, status
+from node.runtime.methods import Answer, Method, Request, WireMessage
+from node.runtime.transport import Caller, MessageStream
+from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
+from replication.controller.metadata import FolderState
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.executor import InlineExecutor
-from storage.fake_disk import FakeDisk
-from storage.log_manager import LogManager
-from storage.upkeep_config import UpkeepConfig
+from storage.directory.log_directory import DataFolder
+from storage.directory.log_manager import LogManager
+from storage.directory.maintenance_config import UpkeepConfig
+from storage.files.executor import InlineExecutor
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
 from tests.sim.loop import SimLoop
-from tidelog._wire import FetchResponse, PartitionProduce, ProduceRequest
 from tidelog.errors import ConnectionFailed, NotController, RequestTimedOut, TidelogError
+from tidelog.protocol.v1 import controller_pb2, data_pb2
+from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceRequest
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import (
     NO_NODE,
@@ -49,7 +50,6 @@ from tidelog.types import (
     TopicId,
     TopicPartition,
 )
-from tidelog.v1 import controller_pb2, data_pb2
 
 T = TypeVar("T")
 TOPIC = TopicId(UUID(int=70))

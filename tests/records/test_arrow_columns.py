@@ -18,11 +18,10 @@ from tidelog.records import (
     arrow_columns,
     build_batch,
     build_message_set,
-    columns,
     control_batch,
-    records_buffer,
 )
 from tidelog.records.arrow_columns import AbortedTransaction, ColumnDecoder, encode_columns
+from tidelog.records.v2 import columns, records_buffer
 from tidelog.types import Codec, Millis, Offset, ProducerId, TimestampType
 
 pa = pytest.importorskip("pyarrow")
@@ -34,12 +33,12 @@ def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Each test runs with both."""
     name = request.param
     if name == "compiled":
-        reader: ModuleType = pytest.importorskip("tidelog.records._columns")
-        writer = pytest.importorskip("tidelog.records._writer")
+        reader: ModuleType = pytest.importorskip("tidelog.records.v2._columns")
+        writer = pytest.importorskip("tidelog.records.v2._writer")
     else:
         reader, writer = columns, records_buffer
     monkeypatch.setattr(arrow_columns, "ColumnsBuffer", reader.ColumnsBuffer)
-    monkeypatch.setattr("tidelog.records.builder.RecordsBuffer", writer.RecordsBuffer)
+    monkeypatch.setattr("tidelog.records.v2.builder.RecordsBuffer", writer.RecordsBuffer)
     return reader
 
 
@@ -196,7 +195,7 @@ def test_columns_that_are_no_records_are_refused() -> None:
 
 def test_a_damaged_array_is_refused_before_its_bytes_are_read() -> None:
     """pyarrow refuses most of such arrays itself, but not all: only the first and last end are looked at."""
-    buffer = pytest.importorskip("tidelog.records._writer").RecordsBuffer()
+    buffer = pytest.importorskip("tidelog.records.v2._writer").RecordsBuffer()
     times = struct.pack("=2q", NOW, NOW)
     for ends, row in (((0, 100, 3), 0), ((5, 2, 3), 0), ((-1, 1, 3), 0), ((0, 2, 1), 1), ((0, 2), 2), ((), 0)):
         with pytest.raises(CorruptRecord, match=f"row {row} of the column value"):

@@ -42,7 +42,7 @@ from tidelog.records import (
     iter_records,
     set_max_timestamp,
 )
-from tidelog.records.record import encode_record
+from tidelog.records.v2.record import encode_record
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
 NOW = 1_700_000_000_000

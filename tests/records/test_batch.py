@@ -39,7 +39,7 @@ from tidelog.records import (
     stamp,
     walk_headers,
 )
-from tidelog.records.header import read_header
+from tidelog.records.v2.header import read_header
 from tidelog.types import Codec, Millis, Offset, TimestampType
 
 NOW = 1_700_000_000_000

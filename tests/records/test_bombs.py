@@ -27,7 +27,7 @@ from tidelog.records import (
     crc32c,
     decompress,
 )
-from tidelog.records.lz4_header import with_old_checksum
+from tidelog.records.v2.lz4_header import with_old_checksum
 from tidelog.types import Codec
 
 GIB = 1024**3

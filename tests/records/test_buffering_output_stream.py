@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tidelog.records.buffering_output_stream import BufferingOutputStream, ReservedOutput
+from tidelog.records.legacy.buffering_output_stream import BufferingOutputStream, ReservedOutput
 
 
 @pytest.mark.parametrize("segment_bytes", [1, 2, 3, 5, 64])

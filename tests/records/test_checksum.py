@@ -9,7 +9,7 @@ from crcmod.predefined import mkPredefinedCrcFun
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.records.checksum import choose_crc32c, crc32, crc32c, crcmod_crc32c, hardware_crc32c
+from tidelog.records.v2.checksum import choose_crc32c, crc32, crc32c, crcmod_crc32c, hardware_crc32c
 
 RFC_3720 = [
     (bytes(32), 0x8A9136AA),

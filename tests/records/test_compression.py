@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord, InvalidConfig, RecordTooLarge, UnsupportedCompressionType
-from tidelog.records import compression
-from tidelog.records.compression import LEVELS, compress, decompress
-from tidelog.records.compressor import open_compressor
+from tidelog.records.legacy.compressor import open_compressor
+from tidelog.records.v2 import compression
+from tidelog.records.v2.compression import LEVELS, compress, decompress
 from tidelog.types import Codec
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]

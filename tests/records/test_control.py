@@ -23,7 +23,7 @@ from tidelog.records import (
     decode_control,
     encode_control,
 )
-from tidelog.records.control import Control
+from tidelog.records.v2.control import Control
 from tidelog.types import FolderId, Millis, NodeId, Offset
 
 CONTROLS = [

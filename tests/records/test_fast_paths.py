@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp, OffsetsNotMonotonic, RecordTooLarge, TidelogError
-from tidelog.records import Record, Rules, build_batch, chain, columns, fast_paths, record_check, records_buffer
-from tidelog.records.batch import stamp
-from tidelog.records.header import ATTRIBUTES_AT, HEADER_BYTES
-from tidelog.records.record import decode_records, encode_record
-from tidelog.records.varint import INT64_MAX, encode_varint
+from tidelog.records import Record, Rules, build_batch
+from tidelog.records.v2 import chain, columns, fast_paths, record_check, records_buffer
+from tidelog.records.v2.batch import stamp
+from tidelog.records.v2.header import ATTRIBUTES_AT, HEADER_BYTES
+from tidelog.records.v2.record import decode_records, encode_record
+from tidelog.records.v2.varint import INT64_MAX, encode_varint
 from tidelog.types import Millis, Offset
 
 NOW = 1_700_000_000_000
@@ -274,8 +275,8 @@ def test_the_environment_can_ask_for_the_reference() -> None:
         "print(implementation(), RecordsBuffer.__module__, arrow_columns.ColumnsBuffer.__module__)"
     )
     for asked, expected in (
-        ("1", "pure Python tidelog.records.records_buffer tidelog.records.columns"),
-        ("0", "compiled tidelog.records._writer tidelog.records._columns"),
+        ("1", "pure Python tidelog.records.v2.records_buffer tidelog.records.v2.columns"),
+        ("0", "compiled tidelog.records.v2._writer tidelog.records.v2._columns"),
     ):
         if asked == "0":
             compiled("_writer")
@@ -348,7 +349,7 @@ def test_a_chain_is_followed_to_its_last_sound_batch(follow: Callable[..., Any])
 
 def test_this_process_uses_what_it_says() -> None:
     if fast_paths.implementation() == "compiled":
-        assert importlib.import_module("tidelog.records._writer").RecordsBuffer is fast_paths.RecordsBuffer
+        assert importlib.import_module("tidelog.records.v2._writer").RecordsBuffer is fast_paths.RecordsBuffer
     else:
         assert fast_paths.RecordsBuffer is records_buffer.RecordsBuffer
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord
-from tidelog.records.compression import compress, decompress
-from tidelog.records.lz4_header import checksum_position, with_old_checksum, with_right_checksum
+from tidelog.records.v2.compression import compress, decompress
+from tidelog.records.v2.lz4_header import checksum_position, with_old_checksum, with_right_checksum
 from tidelog.types import Codec
 
 TEXT = b"some text, " * 5000

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import InvalidTimestamp, UnsupportedForMessageFormat
-from tidelog.records.compression import decompress
-from tidelog.records.compressor import open_compressor
-from tidelog.records.message_writer import MessageWriter
+from tidelog.records.legacy.compressor import open_compressor
+from tidelog.records.legacy.message_writer import MessageWriter
+from tidelog.records.v2.compression import decompress
 from tidelog.types import Codec, TimestampType
 
 NOW = 1_700_000_000_000

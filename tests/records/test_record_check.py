@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord
 from tidelog.records import ProblemKind, Record, RecordFacts, Rules, check_messages, check_records
-from tidelog.records.message import walk_set
-from tidelog.records.message_builder import build_message_set
-from tidelog.records.record import decode_records, encode_record
-from tidelog.records.record_check import PROBLEMS_MAX
+from tidelog.records.legacy.message import walk_set
+from tidelog.records.legacy.message_builder import build_message_set
+from tidelog.records.v2.record import decode_records, encode_record
+from tidelog.records.v2.record_check import PROBLEMS_MAX
 from tidelog.types import Millis, Offset
 
 NOW = 1_700_000_000_000

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import CorruptRecord
-from tidelog.records.varint import (
+from tidelog.records.v2.varint import (
     encode_unsigned_varint,
     encode_varint,
     read_unsigned_varint,

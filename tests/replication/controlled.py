@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from replication import features
-from replication.controller import Controller, ControllerConfig
-from replication.controller_events import (
+from replication.controller import features
+from replication.controller.controller import Controller, ControllerConfig
+from replication.controller.events import (
     Activated,
     AlterConfigs,
     AlteredPartition,
@@ -39,8 +39,8 @@ from replication.controller_events import (
     TopicCreated,
     UncleanlyElected,
 )
-from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
-from replication.metadata import ClusterRecord, FolderState, LocatedRecord, VotersRecord
+from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
+from replication.controller.metadata import ClusterRecord, FolderState, LocatedRecord, VotersRecord
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,

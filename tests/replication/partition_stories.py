@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 from uuid import UUID
 
-from replication.leader_events import (
+from replication.partition.leader import PartitionLeader
+from replication.partition.leader_events import (
     AckAwaited,
     Acknowledge,
     Appended,
@@ -22,7 +23,6 @@ from replication.leader_events import (
     Ticked,
     Ticket,
 )
-from replication.partition_leader import PartitionLeader
 from tidelog.errors import TidelogError
 from tidelog.types import (
     Acks,

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
 
-from replication.quorum import Quorum, QuorumTimes
-from replication.quorum_events import (
+from replication.raft.events import (
     Activate,
     Answer,
     AskBack,
@@ -51,9 +50,10 @@ from replication.quorum_events import (
     VoteAsked,
     VoteRequest,
 )
-from replication.quorum_log_view import LogView
-from replication.quorum_roles import QuorumState, Role
-from replication.voters import ReplicaKey, VoterSet
+from replication.raft.log_view import LogView
+from replication.raft.quorum import Quorum, QuorumTimes
+from replication.raft.roles import QuorumState, Role
+from replication.raft.voters import ReplicaKey, VoterSet
 from tidelog.errors import TidelogError
 from tidelog.types import EpochStart, FolderId, LeaderEpoch, Millis, NodeId, Offset
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replication.quorum_events import LogChanged
+from replication.raft.events import LogChanged
 from tests.replication.quorum_cluster import QuorumCluster, voters
 from tidelog.types import Millis, Offset
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replication.controller_events import DeleteTopic, HeartbeatAnswer, Resigned
-from replication.image import PartitionState
+from replication.controller.events import DeleteTopic, HeartbeatAnswer, Resigned
+from replication.controller.image import PartitionState
 from tests.replication.controlled import SESSION_MS, Controlled
 from tidelog.errors import (
     FencedLeaderEpoch,

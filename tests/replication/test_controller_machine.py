@@ -9,12 +9,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from replication.controller import PRODUCER_ID_BLOCK
-from replication.controller_events import AllocateProducerIds, DeleteTopic, ElectionType, ElectLeaders, ProducerIdBlock
-from replication.elections import electable
-from replication.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.metadata import LOST_FOLDER, PartitionChangeRecord
-from replication.node_standing import Standing, standing_of
+from replication.controller.controller import PRODUCER_ID_BLOCK
+from replication.controller.elections import electable
+from replication.controller.events import (
+    AllocateProducerIds,
+    DeleteTopic,
+    ElectionType,
+    ElectLeaders,
+    ProducerIdBlock,
+)
+from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
+from replication.controller.metadata import LOST_FOLDER, PartitionChangeRecord
+from replication.controller.node_state import Standing, standing_of
 from tests.replication.controlled import Controlled, folder
 from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeEpoch, NodeId, PartitionKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from replication.controller_events import HeartbeatAnswer
+from replication.controller.events import HeartbeatAnswer
 from tests.replication.controlled import Controlled
 from tidelog.types import LeaderEpoch, PartitionIndex
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replication.controller_events import CreatePartitions, TopicAltered, TopicCreated
-from replication.explain import explain
-from replication.image import PartitionState
+from replication.controller.events import CreatePartitions, TopicAltered, TopicCreated
+from replication.controller.explain import explain
+from replication.controller.image import PartitionState
 from tests.replication.controlled import Controlled
 
 

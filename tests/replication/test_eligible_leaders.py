@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from replication.controller_events import (
+from replication.controller.elections import why_leaderless
+from replication.controller.events import (
     ElectionType,
     ElectLeaders,
     PartitionOutcome,
@@ -12,9 +13,8 @@ from replication.controller_events import (
     Resigned,
     TopicAltered,
 )
-from replication.elections import why_leaderless
-from replication.image import PartitionState
-from replication.metadata import LOST_FOLDER
+from replication.controller.image import PartitionState
+from replication.controller.metadata import LOST_FOLDER
 from tests.replication.controlled import SESSION_MS, Controlled, folder
 from tidelog.errors import (
     ElectionNotNeeded,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from replication.controller_events import ElectionType, ElectLeaders
-from replication.explain import OnDisks, explain, why_not_restart
-from replication.metadata import VotersRecord
-from replication.throttle import Throttle
-from replication.voters import Voter
+from replication.controller.events import ElectionType, ElectLeaders
+from replication.controller.explain import OnDisks, explain, why_not_restart
+from replication.controller.metadata import VotersRecord
+from replication.partition.move_throttle import Throttle
+from replication.raft.voters import Voter
 from tests.replication.controlled import Controlled, folder
 from tidelog.types import Millis, NodeId
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from replication.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, PartitionFollower
-from replication.follower_events import (
+from replication.partition.follower import PAUSE_MS_MAX, PAUSE_MS_MIN, PartitionFollower
+from replication.partition.follower_events import (
     AdvanceLogStart,
     AdvanceWatermark,
     Answered,
@@ -27,7 +27,7 @@ from replication.follower_events import (
     Waited,
     WantFetch,
 )
-from replication.follower_states import FollowerState
+from replication.partition.follower_states import FollowerState
 from tidelog.errors import CorruptRecord, DiskFull, NotLeaderOrFollower, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replication.controller_events import Registered
-from replication.leader_events import (
+from replication.controller.events import Registered
+from replication.controller.node_state import NodeCause
+from replication.partition.leader_events import (
     Appended,
     CommitUpTo,
     FetchAgreed,
@@ -19,7 +20,6 @@ from replication.leader_events import (
     Session,
     Ticked,
 )
-from replication.node_standing import NodeCause
 from tests.replication.controlled import Controlled
 from tests.replication.partition_stories import EPOCH, Leader, life
 from tidelog.errors import InvalidRequest, StaleNodeEpoch

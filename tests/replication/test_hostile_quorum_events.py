@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replication.quorum import Quorum
-from replication.quorum_epochs import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
-from replication.quorum_events import (
+from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
+from replication.raft.events import (
     Answer,
     AskBack,
     BeginEpoch,
@@ -38,9 +37,10 @@ from replication.quorum_events import (
     VoteAsked,
     VoteRequest,
 )
-from replication.quorum_log_view import LogView, SnapshotId
-from replication.quorum_roles import QuorumState, Role
-from replication.voters import ReplicaKey
+from replication.raft.log_view import LogView, SnapshotId
+from replication.raft.quorum import Quorum
+from replication.raft.roles import QuorumState, Role
+from replication.raft.voters import ReplicaKey
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
 from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE, EpochEnd, FolderId, LeaderEpoch, Millis, NodeId, Offset

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from replication.image import EMPTY, ClusterImage, advance, apply
-from replication.metadata import (
+from replication.controller.image import EMPTY, ClusterImage, advance, apply
+from replication.controller.metadata import (
     ClusterRecord,
     FolderState,
     MetadataRecord,

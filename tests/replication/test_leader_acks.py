@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.leader_events import LeadershipEnded
+from replication.partition.leader_events import LeadershipEnded
 from tests.replication.partition_stories import Leader, acknowledged, failed
 from tidelog.errors import LeadershipLost, NotEnoughReplicas, NotEnoughReplicasAfterAppend, RequestTimedOut
 from tidelog.types import Acks

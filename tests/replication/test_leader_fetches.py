@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.leader_events import FetchDiverged, FetchRefused, LogStartMoved
+from replication.partition.leader_events import FetchDiverged, FetchRefused, LogStartMoved
 from tests.replication.partition_stories import Leader, agreed, all_of
 from tidelog.errors import (
     FencedLeaderEpoch,

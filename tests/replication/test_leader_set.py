@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replication.leader_events import ProposalFailed, ProposeIsr
+from replication.partition.leader_events import ProposalFailed, ProposeIsr
 from tests.replication.partition_stories import LAG_MS, Leader, agreed, all_of, proposed
 from tidelog.types import LeaderEpoch, Millis, NodeEpoch, NodeId, PartitionEpoch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.leader_events import CommitUpTo, FetchRefused, ProposalAccepted, ProposalFailed
+from replication.partition.leader_events import CommitUpTo, FetchRefused, ProposalAccepted, ProposalFailed
 from tests.replication.partition_stories import EPOCH, G, Leader, agreed, all_of, proposed
 from tidelog.types import LeaderEpoch, Millis, NodeId, Offset, PartitionEpoch
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from replication.controller_events import HeartbeatAnswer, Registered
-from replication.explain import explain
-from replication.image import EMPTY, apply
-from replication.image_records import records_of
+from replication.controller.events import HeartbeatAnswer, Registered
+from replication.controller.explain import explain
+from replication.controller.image import EMPTY, apply
+from replication.controller.image_records import records_of
 from tests.replication.controlled import Controlled, folder
 from tidelog.errors import IneligibleReplica
 from tidelog.types import NO_NODE, FolderId, NodeId, Offset

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from replication import follower_states, node_standing
-from replication.quorum_roles import TRANSITIONS, Cause
+from replication.controller import node_state as node_standing
+from replication.partition import follower_states
+from replication.raft.roles import TRANSITIONS, Cause
 from tests.replication.pictures import is_drawn
 
 EVERYWHERE = {Cause.HIGHER_EPOCH, Cause.LEADER_FOUND}

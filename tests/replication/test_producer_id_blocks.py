@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from replication.controller import PRODUCER_ID_BLOCK
-from replication.controller_events import AllocateProducerIds, ProducerIdBlock
-from replication.image import apply
-from replication.metadata import ProducerIdsRecord
+from replication.controller.controller import PRODUCER_ID_BLOCK
+from replication.controller.events import AllocateProducerIds, ProducerIdBlock
+from replication.controller.image import apply
+from replication.controller.metadata import ProducerIdsRecord
 from tests.replication.controlled import Controlled
 from tidelog.errors import CorruptLog, NodeIdNotRegistered, StaleNodeEpoch, TidelogError
 from tidelog.types import NodeEpoch, NodeId, Offset, ProducerId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.quorum_events import (
+from replication.raft.events import (
     BeginEpoch,
     BeginEpochAsked,
     Called,
@@ -22,8 +22,8 @@ from replication.quorum_events import (
     VoteAsked,
     VoteRequest,
 )
-from replication.quorum_roles import TRANSITIONS, QuorumState, Role
-from replication.voters import ReplicaKey, VoterSet
+from replication.raft.roles import TRANSITIONS, QuorumState, Role
+from replication.raft.voters import ReplicaKey, VoterSet
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
 from tests.replication.quorum_tales import figure_8, leader_that_removed_itself, voter_that_lost_its_log
 from tidelog.types import LeaderEpoch, Millis, Offset

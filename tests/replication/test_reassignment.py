@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from replication import features
-from replication.controller_events import (
-    CreatePartitions,
-    FeaturesUpdated,
-    TopicAltered,
-    UpdateFeatures,
-)
-from replication.elections import why_leaderless
-from replication.image import PartitionState, apply
-from replication.metadata import ClusterRecord
+from replication.controller import features
+from replication.controller.elections import why_leaderless
+from replication.controller.events import CreatePartitions, FeaturesUpdated, TopicAltered, UpdateFeatures
+from replication.controller.image import PartitionState, apply
+from replication.controller.metadata import ClusterRecord
 from tests.replication.controlled import CLUSTER, Controlled, folder
 from tidelog.errors import (
     FeatureUpdateFailed,

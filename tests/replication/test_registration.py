@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replication.controller_events import HeartbeatAnswer, Registered
-from replication.elections import why_leaderless
-from replication.metadata import LOST_FOLDER
+from replication.controller.elections import why_leaderless
+from replication.controller.events import HeartbeatAnswer, Registered
+from replication.controller.metadata import LOST_FOLDER
 from tests.replication.controlled import SESSION_MS, Controlled, folder
 from tidelog.errors import (
     DuplicateNodeRegistration,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from enum import Enum, auto
 
-from replication.leader_events import ProposalFailed
+from replication.partition.leader_events import ProposalFailed
 from tests.replication.partition_stories import Leader
 from tests.replication.pictures import is_drawn
 from tidelog.types import Millis, NodeId, PartitionEpoch

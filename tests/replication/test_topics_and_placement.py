@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.controller_events import CreateTopic, DeleteTopic, TopicCreated, TopicDeleted
-from replication.placement import place
+from replication.controller.events import CreateTopic, DeleteTopic, TopicCreated, TopicDeleted
+from replication.controller.placement import place
 from tests.replication.controlled import Controlled, folder
 from tidelog.errors import (
     InconsistentTopicId,

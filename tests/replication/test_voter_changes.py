@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replication.controller_events import (
+from replication.controller.events import (
     Activated,
     NodeHeard,
     Registered,
@@ -14,7 +14,7 @@ from replication.controller_events import (
     Ticked,
     VotersReviewed,
 )
-from replication.voters import ReplicaKey
+from replication.raft.voters import ReplicaKey
 from tests.replication.controlled import SESSION_MS, Controlled, folder
 from tidelog.errors import InvalidRequest, VoterChangePending, VoterNotFound
 from tidelog.types import Incarnation, Millis, NodeId

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replication.image import PartitionState
-from storage.log import Log
+from replication.controller.image import PartitionState
+from storage.log.log import Log
 from tests.sim import views
 from tests.sim.ledger import Violation
 from tests.sim.loop import MICROS

@@ -7,7 +7,7 @@ Left to others: what is asked of a partition then (checkers.py).
 
 from __future__ import annotations
 
-from replication.image import ClusterImage
+from replication.controller.image import ClusterImage
 from tidelog.types import Durability, PartitionKey
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from replication.image import ClusterImage
+from replication.controller.image import ClusterImage
 from tests.sim.ledger import Cleanup, Ledger, Violation, is_commit
 from tests.sim.readings import Reading
 from tests.sim.unclean import Loss

@@ -11,7 +11,7 @@ WORLD_BEGAN_MS = 1_700_000_000_000  # an arbitrary moment of 2023
 
 
 class SimClock:
-    """See node/clock.py. `rate` is how many milliseconds this clock counts in a true one."""
+    """See node/runtime/clock.py. `rate` is how many milliseconds this clock counts in a true one."""
 
     def __init__(self, loop: SimLoop, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
         self._loop, self._rate = loop, rate

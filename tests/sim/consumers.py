@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from tests.sim.clock import SimClock
 from tests.sim.readings import Reading
 from tests.sim.workload import CORRUPT, Client
-from tidelog.consumer import Consumer
-from tidelog.records.record import Record
+from tidelog.client.consumer import Consumer
+from tidelog.records.v2.record import Record
 from tidelog.types import Isolation
 
 Place = tuple[str, int]

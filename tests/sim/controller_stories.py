@@ -8,13 +8,13 @@ test_planted_controller_bugs.py. Unless said otherwise node 0 is the quorum's on
 from __future__ import annotations
 
 from node.config import ReplicationConfig
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim.network import Envelope, Held
 from tests.sim.stories import TOPIC, admits, committed, end, epoch, fenced, held, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import EligibleLeadersNotAvailable
+from tidelog.protocol.v1 import controller_pb2
 from tidelog.types import Millis, NodeId
-from tidelog.v1 import controller_pb2
 
 
 def eligible(sim: Simulation, partition: int) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import on_two_nodes
 from tests.sim.stories import TOPIC, end, fenced, held, leads, old_epoch_reaches_one_follower, write

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import asyncio
 
-from node import methods
-from storage.data_folder import DataFolder
-from storage.log import Log
+from node.runtime import methods
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
 from tests.sim.log_stories import three_replicas
 from tests.sim.stories import TOPIC, fenced, held, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptLog, CorruptRecord
-from tidelog.records.record import Record
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.records.v2.record import Record
 from tidelog.types import Offset
-from tidelog.v1 import admin_pb2
 
 # --- a clean stop and a reboot ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim import views
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import on_two_nodes

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage.fake_disk import FakeDisk
-from storage.log import Log
-from storage.segment import LogSegment
+from storage.log.log import Log
+from storage.segment.segment import LogSegment
+from tests.fakes.fake_disk import FakeDisk
 from tidelog.records import walk_headers
 
 

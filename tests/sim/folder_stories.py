@@ -4,7 +4,7 @@ folders serve on. Told as in stories.py; each node has two folders, the first ho
 
 from __future__ import annotations
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim.stories import TOPIC, committed, leads, write
 from tests.sim.world import Simulation
 from tidelog.types import NO_NODE, NodeId

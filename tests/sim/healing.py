@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replication.image import PartitionState, TopicState
-from storage.log import Log
-from storage.segment import LogSegment
+from replication.controller.image import PartitionState, TopicState
+from storage.log.log import Log
+from storage.segment.segment import LogSegment
 from tests.sim import views
 from tests.sim.ledger import Violation
 

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import methods
-from node.metadata_node import MetadataNode
-from node.methods import Answer, Method, Request
-from replication.quorum import Quorum
-from replication.quorum_epochs import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
-from replication.quorum_events import BeginEpochAsked
+from node.process.metadata_node import MetadataNode
+from node.runtime import methods
+from node.runtime.methods import Answer, Method, Request
+from replication.raft.epoch_limits import EPOCH_JUMP, EPOCH_LAST, EPOCH_MAX
+from replication.raft.events import BeginEpochAsked
+from replication.raft.quorum import Quorum
 from tests.sim.machine import endpoint_of
 from tests.sim.quorum_stories import active, core, wait_active
 from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, held, write
 from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
+from tidelog.protocol.v1 import data_pb2, quorum_pb2
 from tidelog.types import NodeId
-from tidelog.v1 import data_pb2, quorum_pb2
 
 STRANGER = 3
 """A number that no voter has, and a node of some stories."""

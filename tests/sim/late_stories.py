@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.image import ClusterImage
+from replication.controller.image import ClusterImage
 from tests.sim import views
 from tests.sim.network import Envelope, Held
 from tests.sim.quorum_stories import active, voters_but

@@ -17,8 +17,8 @@ from tests.sim.loop import SimulationError
 from tests.sim.unclean import Loss
 from tests.sim.workload import IDENTITY, Sent
 from tidelog.records import RecordBatch, iter_batches
-from tidelog.records.control import EndTxnMarker, decode_control
-from tidelog.records.record import Record
+from tidelog.records.v2.control import EndTxnMarker, decode_control
+from tidelog.records.v2.record import Record
 
 DAY_MS: Final = 86_400_000
 CLOCKS_DIFFER_MS: Final = 3_600_000

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from storage.config import INT64_MAX
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.log import Log
-from storage.log_cleaner import LogCleaner
+from storage.directory.log_cleaner import LogCleaner
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim.controller_stories import eligible, on_two_nodes
 from tests.sim.healing import rotten_segments
 from tests.sim.replication_stories import away_from_the_voter

@@ -2,7 +2,7 @@
 
 Kept true: a killed process leaves its page cache to the next one, a machine without power loses what was not synced;
 in both cases no callback of the process runs again and its open files and connections are dead.
-The node is node/node.py's own `Node`, given a virtual clock, disk, executors and transport.
+The node is node/process/node.py's own `Node`, given a virtual clock, disk, executors and transport.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
-from node.node import Node
-from storage.executor import Executor
-from storage.fake_disk import FakeDisk
-from storage.folder_identity import CLEAN_SHUTDOWN
-from storage.log import Log
-from storage.upkeep_config import UpkeepConfig
+from node.process.node import Node
+from storage.checkpoints.folder_identity import CLEAN_SHUTDOWN
+from storage.directory.maintenance_config import UpkeepConfig
+from storage.files.executor import Executor
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim import executor, on_the_loop, views
 from tests.sim.checkers import ReplicaView
 from tests.sim.clock import SimClock
@@ -198,7 +198,7 @@ class Machine:
         return isinstance(failure, DiskFull) and starting and was_full
 
     def _executor(self, name: str, workers: int = 1) -> Executor:
-        """An executor of this life, as node/node.py asks for one."""
+        """An executor of this life, as node/process/node.py asks for one."""
         process = self.process
         assert process is not None
         made = SimExecutor(self._loop, self._rng, process, self.pace, workers)

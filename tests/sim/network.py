@@ -16,18 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from node import status
-from node.methods import Answer, Kind, Method, Request, WireMessage
-from node.transport import Caller, MessageStream
+from node.runtime import status
+from node.runtime.methods import Answer, Kind, Method, Request, WireMessage
+from node.runtime.transport import Caller, MessageStream
 from tests.sim.loop import MICROS, SimLoop
 from tests.sim.process import Process, current_process
 from tests.sim.streams import Connection
 from tidelog.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, TidelogError, UnknownServerError
+from tidelog.protocol.v1 import common_pb2
 from tidelog.types import Endpoint
-from tidelog.v1 import common_pb2
 
 CONNECT_TIMEOUT_US = (1 * MICROS, 3 * MICROS)
-KEEPALIVE_US = (3 * MICROS, 8 * MICROS)  # as tidelog/_transport.py pings
+KEEPALIVE_US = (3 * MICROS, 8 * MICROS)  # as tidelog/protocol/grpc_transport.py pings
 LATE_US = (1 * MICROS, 8 * MICROS)
 
 
@@ -303,7 +303,7 @@ class SimTransport:
         self._machine = machine
 
     async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
-        """See node/transport.py."""
+        """See node/runtime/transport.py."""
         assert method.kind is Kind.UNARY, f"{method} is a stream"
         loop = self._network.loop
         exchange = Exchange(self._network, self._machine, to, method, bytes(request.SerializeToString()), timeout_ms)
@@ -317,7 +317,7 @@ class SimTransport:
         return method.answer.FromString(answer)
 
     async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
-        """See node/transport.py."""
+        """See node/runtime/transport.py."""
         assert method.kind is Kind.STREAM, f"{method} is a unary call"
         connection = Connection(
             self._network, self._network.next_number(), self._machine, to, method, current_process()

@@ -44,25 +44,41 @@ DISK: Final = "write rename remove sync sync_folder"
 
 ALLOWED: Final[dict[str, Allowed]] = {
     # Into the page cache, as fast as memory.
-    "storage/segment:LogSegment.append": _may("write", "an append, of which a flush beside the loop makes more"),
-    "storage/transaction_index:TransactionIndex.append": _may("write", "the same, of an aborted transaction"),
-    "storage/held_marks:HeldMarks.put": _may("write", "a mark of what has been made durable; not fsynced as it rises"),
-    "storage/log_writer:LogWriter.roll": _may(
+    "storage/segment/segment:LogSegment.append": _may(
+        "write", "an append, of which a flush beside the loop makes more"
+    ),
+    "storage/segment/transaction_index:TransactionIndex.append": _may("write", "the same, of an aborted transaction"),
+    "storage/checkpoints/held_marks:HeldMarks.put": _may(
+        "write", "a mark of what has been made durable; not fsynced as it rises"
+    ),
+    "storage/log/log_writer:LogWriter.roll": _may(
         "write rename remove", "once a segment: snapshots, which are not fsynced"
     ),
-    "storage/aborted_transactions:AbortedTransactions._put_right": _may("write rename", "an index that has rotted"),
+    "storage/producers/aborted_transactions:AbortedTransactions._put_right": _may(
+        "write rename", "an index that has rotted"
+    ),
     # Seldom, and of few files.
-    "storage/log_cut:LogCutter._shorten": _may("write rename remove", "the index of aborted transactions, after a cut"),
-    "node/metadata_log:MetadataLog.truncate_to": _may(DISK, "a voter's own log: nothing goes on before it is cut"),
-    "node/metadata_log:MetadataLog.install_snapshot": _may(DISK, "the same, where the leader's log begins later"),
-    "storage/scrub:Scrub._end": _may("rename remove", "an index that was built anew to compare with"),
-    "storage/cleaning:Cleaning.remove_files": _may("remove", "a cleaning that is given up"),
-    "storage/log:Log.truncate_fully_and_start_at": _may(
+    "storage/log/log_truncation:LogCutter._shorten": _may(
+        "write rename remove", "the index of aborted transactions, after a cut"
+    ),
+    "node/metadata/metadata_log:MetadataLog.truncate_to": _may(
+        DISK, "a voter's own log: nothing goes on before it is cut"
+    ),
+    "node/metadata/metadata_log:MetadataLog.install_snapshot": _may(
+        DISK, "the same, where the leader's log begins later"
+    ),
+    "storage/directory/scrub:Scrub._end": _may("rename remove", "an index that was built anew to compare with"),
+    "storage/compaction/cleaning:Cleaning.remove_files": _may("remove", "a cleaning that is given up"),
+    "storage/log/log:Log.truncate_fully_and_start_at": _may(
         DISK, "an empty log takes the batch that its start lies within"
     ),
-    "storage/log_start:LogStart.replace": _may(DISK, "cleaned segments take the place of others, between two reads"),
-    "storage/folder_claims:FolderClaims.note_cleaned": _may(DISK, "the end of that: how far a log is cleaned"),
-    "storage/log_writer:LogWriter.write": _may(
+    "storage/log/log_start:LogStart.replace": _may(
+        DISK, "cleaned segments take the place of others, between two reads"
+    ),
+    "storage/directory/folder_claims:FolderClaims.note_cleaned": _may(
+        DISK, "the end of that: how far a log is cleaned"
+    ),
+    "storage/log/log_writer:LogWriter.write": _may(
         "write rename sync sync_folder", "the epoch file, before messages of v0 or v1"
     ),
 }

@@ -11,15 +11,15 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from node import methods
-from replication.image import PartitionState, TopicState
+from node.runtime import methods
+from replication.controller.image import PartitionState, TopicState
 from tests.sim import views
 from tests.sim.loop import MICROS
 from tests.sim.plan import Fault
 from tests.sim.process import ProcessState
 from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
-from tidelog.v1 import admin_pb2
+from tidelog.protocol.v1 import admin_pb2
 
 ATTEMPTS_MAX: Final = 5
 PARTITIONS_MAX: Final = 4

@@ -12,9 +12,9 @@ from typing import Any
 from tests.sim.checkers import Checkers
 from tests.sim.clock import SimClock
 from tests.sim.workload import Client, Fate, Sent
-from tidelog.delivery import Delivery
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
 from tidelog.errors import TidelogError
-from tidelog.producer import Producer
 
 
 class SimProducer:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from storage.fake_disk import FakeDisk
-from storage.log import Log
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim import views
 from tests.sim.checkers import ReadableLog
 from tests.sim.ledger import Ledger, Violation

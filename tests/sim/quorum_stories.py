@@ -6,8 +6,8 @@ committed. Each story ends with a cluster that heals.
 
 from __future__ import annotations
 
-from replication.quorum import Quorum
-from replication.quorum_roles import Role
+from replication.raft.quorum import Quorum
+from replication.raft.roles import Role
 from tests.sim import views
 from tests.sim.stories import TOPIC, write
 from tests.sim.world import Simulation

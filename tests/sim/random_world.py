@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim.availability import Availability
 from tests.sim.consumers import SimConsumer
 from tests.sim.loop import MICROS, SimulationError

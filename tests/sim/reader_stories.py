@@ -14,7 +14,7 @@ from tests.sim.stories import TOPIC, asks_for, committed, end, epoch, held, lead
 from tests.sim.workload import Client
 from tests.sim.world import Simulation
 from tidelog.errors import FencedLeaderEpoch, OffsetNotAvailable, TidelogError
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 
 RACKS = ("a", "b", "c", "d")
 

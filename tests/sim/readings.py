@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.sim.ledger import Ledger, Violation, identity
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 
 
 @dataclass(slots=True)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.data_folder import DataFolder
-from storage.log import Log
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.network import Envelope, Held
 from tests.sim.quorum_stories import active
 from tests.sim.stories import TOPIC, admits, end, fenced, held, leads, with_records_of, write
 from tests.sim.world import Simulation
+from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NodeId
-from tidelog.v1 import data_pb2
 
 
 def says_it_has(count: int) -> Callable[[Envelope], bool]:

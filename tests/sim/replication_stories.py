@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import methods, status
-from node.methods import DATA_FETCH
-from storage.fake_disk import FakeDisk
-from storage.log import Log
+from node.runtime import methods, status
+from node.runtime.methods import DATA_FETCH
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim.machine import endpoint_of
 from tests.sim.network import Envelope
 from tests.sim.quorum_stories import wait_active
@@ -32,7 +32,6 @@ from tests.sim.stories import (
 )
 from tests.sim.workload import Client, Fate
 from tests.sim.world import Simulation
-from tidelog._wire import PartitionFetched
 from tidelog.errors import (
     DiskFull,
     FencedLeaderEpoch,
@@ -41,8 +40,9 @@ from tidelog.errors import (
     OffsetNotAvailable,
     StaleNodeEpoch,
 )
+from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.protocol.wire import PartitionFetched
 from tidelog.types import Millis
-from tidelog.v1 import admin_pb2, data_pb2
 
 
 def away_from_the_voter(sim: Simulation) -> tuple[int, list[int]]:

@@ -20,11 +20,11 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from replication.image import PartitionState
-from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
-from storage.fake_tree import Inode
-from storage.files import read_file
-from storage.held_marks import HELD_MARKS, parse_marks
+from replication.controller.image import PartitionState
+from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
+from storage.checkpoints.held_marks import HELD_MARKS, parse_marks
+from storage.files.file_system import read_file
+from tests.fakes.fake_tree import Inode
 from tests.sim import views
 from tests.sim.loop import MICROS
 from tests.sim.machine import Machine

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from node.metadata_log import MetadataLog
-from node.metadata_node import MetadataNode
-from node.node import Node
-from node.partition import Partition
-from node.quorum_state import QuorumView
-from storage.data_folder import DataFolder
-from storage.flush import FlushState
-from storage.log import Log
+from node.metadata.metadata_log import MetadataLog
+from node.process.metadata_node import MetadataNode
+from node.process.node import Node
+from node.quorum.state import QuorumView
+from node.replicas.partition import Partition
+from storage.directory.log_directory import DataFolder
+from storage.log.flush import FlushState
+from storage.log.log import Log
 from tests.sim.process import CURRENT, Process
 
 WATCHED: Final[Mapping[type, frozenset[str]]] = {

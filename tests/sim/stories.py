@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from storage.files import read_file, write_file
-from storage.log import Log
+from storage.files.file_system import read_file, write_file
+from storage.log.log import Log
 from tests.sim import views
 from tests.sim.network import Envelope
 from tests.sim.world import Simulation

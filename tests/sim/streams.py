@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from node.methods import Method
-from node.transport import Caller
+from node.runtime.methods import Method
+from node.runtime.transport import Caller
 from tests.sim.loop import MICROS
 from tests.sim.process import Process
 from tidelog.errors import ConnectionFailed, ConnectionLost, TidelogError, UnknownServerError
@@ -82,7 +82,7 @@ class Pipe:
 
 
 class SimStream:
-    """One end of a stream: see MessageStream in node/transport.py."""
+    """One end of a stream: see MessageStream in node/runtime/transport.py."""
 
     def __init__(self, connection: Connection, process: Process, out: Pipe, inbound: Pipe, receives: Any) -> None:
         self.process = process

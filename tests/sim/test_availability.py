@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim.availability import BOUND_S, Availability
 from tests.sim.loop import Defect
 from tests.sim.mutants import disks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
+from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from tests.sim.caches import Caches
 from tidelog.types import (
     FolderId,

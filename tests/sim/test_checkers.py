@@ -14,8 +14,8 @@ from tests.sim.clock import WORLD_BEGAN_MS, SimClock
 from tests.sim.ledger import Violation
 from tests.sim.workload import Fate, Sent, Transaction
 from tidelog.records import build_batch
-from tidelog.records.control import EndTxnMarker, control_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.control import EndTxnMarker, control_batch
+from tidelog.records.v2.record import Record
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset, PartitionIndex, PartitionKey, TopicId
 
 TOPIC = TopicId(UUID(int=7))

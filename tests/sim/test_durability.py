@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from storage.fake_disk import FakeDisk
-from storage.files import File
+from storage.files.file_system import File
+from tests.fakes.fake_disk import FakeDisk
 
 PATH = "/data/log"
 

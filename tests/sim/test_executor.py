@@ -7,8 +7,8 @@ import random
 from contextlib import suppress
 from functools import partial
 
-from storage.fake_disk import FakeDisk
-from storage.files import write_file
+from storage.files.file_system import write_file
+from tests.fakes.fake_disk import FakeDisk
 from tests.sim import executor
 from tests.sim.executor import DiskPace, JobLock, SimExecutor
 from tests.sim.loop import SimLoop

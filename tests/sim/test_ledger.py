@@ -10,9 +10,9 @@ from tests.sim.ledger import Cleanup, Ledger, Violation
 from tests.sim.readings import Reading
 from tests.sim.workload import IDENTITY
 from tidelog.records import RecordBatch, build_batch, iter_batches
-from tidelog.records.builder import empty_batch
-from tidelog.records.control import EndTxnMarker, control_batch
-from tidelog.records.record import Record
+from tidelog.records.v2.builder import empty_batch
+from tidelog.records.v2.control import EndTxnMarker, control_batch
+from tidelog.records.v2.record import Record
 from tidelog.types import Millis, Offset
 
 COMPACTED = {"cleanup.policy": "compact"}

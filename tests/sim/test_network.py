@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from node import methods
-from node.transport import Caller, MessageStream
+from node.runtime import methods
+from node.runtime.transport import Caller, MessageStream
 from tests.sim.loop import SimLoop
 from tests.sim.network import LinkFaults, Network
 from tests.sim.process import Process, ProcessState
-from tidelog._wire import PartitionProduce, ProduceRequest
 from tidelog.errors import ConnectionFailed, RequestTimedOut, TidelogError, TopicExists
+from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.protocol.wire import PartitionProduce, ProduceRequest
 from tidelog.types import Endpoint
-from tidelog.v1 import admin_pb2, data_pb2
 
 HERE = Endpoint("node-1", 9092)
 STEADY = LinkFaults(delay_us=(1_000, 1_000), spike=0)

@@ -30,7 +30,7 @@ def test_what_is_allowed_names_functions_that_are_there() -> None:
 
 
 def test_a_world_in_which_the_loop_writes_where_it_may_not_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ALLOWED, "storage/held_marks:HeldMarks.put")
+    monkeypatch.delitem(ALLOWED, "storage/checkpoints/held_marks:HeldMarks.put")
     monkeypatch.setattr(on_the_loop, "_names", {})
     refused = r"a write of .*held-offset-marks on the event loop, by .*HeldMarks\.put"
     with Simulation(1) as sim, pytest.raises(Defect, match=refused):

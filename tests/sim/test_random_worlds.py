@@ -17,7 +17,7 @@ from tests.sim.shrink import shrink
 WORLDS = 150
 """Some 1.5 s each on one idle core; `make sim` runs others, and more."""
 
-SOURCES = ("node", "replication", "storage", "tests/sim", "tidelog")
+SOURCES = ("node", "replication", "storage", "tests/fakes", "tests/sim", "tidelog")
 """What decides how a world goes."""
 
 

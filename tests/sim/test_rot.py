@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim import random_world
 from tests.sim.controller_stories import on_two_nodes
 from tests.sim.plan import Fault, Kind, make_plan
@@ -16,7 +16,7 @@ from tests.sim.rot import Rot
 from tests.sim.stories import TOPIC, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptRecord
-from tidelog.records.header import LEADER_EPOCH_AT
+from tidelog.records.v2.header import LEADER_EPOCH_AT
 from tidelog.types import Offset
 
 

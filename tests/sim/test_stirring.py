@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.log import Log
+from storage.log.log import Log
 from tests.sim import random_world, views
 from tests.sim.loop import SimLoop
 from tests.sim.plan import make_plan

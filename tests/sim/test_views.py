@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from storage.loaded import Damage
-from storage.log import Log
+from storage.log.log import Log
+from storage.recovery.loaded import Damage
 from tests.sim.stories import TOPIC, write
 from tests.sim.views import Places
 from tests.sim.world import Simulation

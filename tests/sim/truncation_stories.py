@@ -7,7 +7,7 @@ from tests.sim.replication_stories import away_from_the_voter
 from tests.sim.stories import TOPIC, committed, end, epoch, fenced, leads, write
 from tests.sim.workload import Client
 from tests.sim.world import Simulation
-from tidelog.consumer import Consumer, ConsumerRecord
+from tidelog.client.consumer import Consumer, ConsumerRecord
 from tidelog.errors import LogTruncated
 from tidelog.types import EpochEnd, Offset
 

@@ -6,23 +6,23 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from node.metadata_log import METADATA, METADATA_KEY
-from node.metadata_node import MetadataNode
-from node.node import Node
-from node.own_bytes import damage_at
-from node.partition import Partition
-from replication.image import EMPTY, ClusterImage
-from replication.leader_events import Appended
+from node.metadata.metadata_log import METADATA, METADATA_KEY
+from node.process.metadata_node import MetadataNode
+from node.process.node import Node
+from node.replicas.own_log_check import damage_at
+from node.replicas.partition import Partition
+from replication.controller.image import EMPTY, ClusterImage
+from replication.partition.leader_events import Appended
 from storage.append_info import Origin
-from storage.fake_disk import FakeDisk
-from storage.fake_tree import Inode
-from storage.log import Log
-from storage.segment import LogSegment
+from storage.log.log import Log
+from storage.segment.segment import LogSegment
+from tests.fakes.fake_disk import FakeDisk
+from tests.fakes.fake_tree import Inode
 from tests.sim.checkers import READ_BYTES, ReadableLog, ReplicaView
 from tests.sim.ledger import Ledger
 from tidelog.errors import CorruptRecord, TidelogError
 from tidelog.records import walk_headers
-from tidelog.records.control import EndTxnMarker, control_batch
+from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.types import Acks, Durability, Offset, PartitionKey
 
 Position = tuple[int, bool, object, int, int, int, int]

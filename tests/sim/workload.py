@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from node import methods, status
-from node.methods import Answer, Method, Request
-from node.transport import MessageStream
+from node.runtime import methods, status
+from node.runtime.methods import Answer, Method, Request
+from node.runtime.transport import MessageStream
 from tests.sim.clock import WORLD_BEGAN_MS
 from tests.sim.loop import SimLoop
 from tests.sim.network import Network, SimTransport
 from tests.sim.process import Process
-from tidelog._wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.errors import (
     ConnectionLost,
     CorruptLog,
@@ -36,10 +35,11 @@ from tidelog.errors import (
     TopicExists,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol.v1 import admin_pb2, data_pb2
+from tidelog.protocol.wire import PartitionFetched, PartitionProduce, ProduceRequest
 from tidelog.records import build_batch, iter_batches
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Endpoint, Millis, Offset
-from tidelog.v1 import admin_pb2, data_pb2
 
 RETRY_MS = (20, 250)
 BUSY_S = 0.2  # how long a reader may be busy with what it was given

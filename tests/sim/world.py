@@ -17,14 +17,16 @@ from typing import Any, Self
 
 import pytest
 
-from node import methods
 from node.config import SNAPSHOT_BYTES, ReplicationConfig
-from node.methods import Answer, Method, Request
-from node.status import from_proto
-from replication.image import EMPTY, ClusterImage, PartitionState, TopicState
-from storage import epoch_cache, flush, offset_checkpoint
+from node.runtime import methods
+from node.runtime.methods import Answer, Method, Request
+from node.runtime.status import from_proto
+from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
+from storage.checkpoints import offset_checkpoint
 from storage.isolation import FetchIsolation
-from storage.log import Log
+from storage.log import flush
+from storage.log.log import Log
+from storage.segment import epoch_cache
 from tests.sim import views
 from tests.sim.caches import Caches
 from tests.sim.checkers import Checkers, ReadableLog, ReplicaView
@@ -42,8 +44,8 @@ from tests.sim.trace import Trace, TraceHandler
 from tests.sim.transactions import append_marker, unmarked
 from tests.sim.workload import ANSWER_MS, Client, Sent, Transaction
 from tidelog.errors import LeadershipLost
+from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import Acks, NodeId, PartitionKey
-from tidelog.v1 import admin_pb2
 
 announce_writes()
 

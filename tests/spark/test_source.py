@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 import tidelog
-from node.local_cluster import LocalCluster
+from node.process.local_cluster import LocalCluster
 from tidelog import sync
 from tidelog.errors import UnsupportedVersion
 from tidelog.spark import TidelogDataSource

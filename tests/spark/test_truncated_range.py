@@ -12,7 +12,7 @@ import pytest
 from tests.client.memory_cluster import MemoryCluster, memory_cluster, run
 from tidelog.errors import LogTruncated
 from tidelog.records import build_batch, iter_batches
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.spark.options import parse_options
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import RangeReader

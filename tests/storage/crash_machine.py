@@ -17,24 +17,24 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from storage.append_info import Origin
-from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
+from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_epochs
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk, SimulatedCrash
-from storage.flush import FlushTicket
-from storage.log import Log
-from storage.log_cleaner import LogCleaner, Piece, measure_log
-from storage.retention import count_deletable
+from storage.directory.log_cleaner import LogCleaner, Piece, measure_log
+from storage.directory.log_directory import DataFolder
+from storage.log.flush import FlushTicket
+from storage.log.log import Log
+from storage.log.retention import count_deletable
+from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.cleaning_bench import make_cleaner
 from tests.storage.crash_runs import Machine, booleans, floats, integers, lists, one_of, rule
 from tests.storage.log_model import LogModel, Stored, decisions_end, is_new, present_offsets, read_all
 from tests.storage.workbench import SMALL, TP, Bench, SetClock
 from tidelog.errors import TidelogError
 from tidelog.records.batches import iter_batches
-from tidelog.records.builder import RecordBatchBuilder
-from tidelog.records.control import EndTxnMarker, control_batch
-from tidelog.records.message_builder import MessageSetBuilder
-from tidelog.records.message_set import stamp_message
+from tidelog.records.legacy.message_builder import MessageSetBuilder
+from tidelog.records.legacy.message_set import stamp_message
+from tidelog.records.v2.builder import RecordBatchBuilder
+from tidelog.records.v2.control import EndTxnMarker, control_batch
 from tidelog.types import Codec, Durability, EpochStart, LeaderEpoch, Millis, Offset
 
 HARMLESS = frozenset({"read", "map"})

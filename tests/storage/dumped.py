@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from storage.dump import main
-from storage.dump_events import Event, Finding, Severity
-from storage.dump_folder import dump
-from storage.os_files import OsFiles
+from storage.dump.command import main
+from storage.dump.events import Event, Finding, Severity
+from storage.dump.walk import dump
+from storage.files.os_files import OsFiles
 
 T = TypeVar("T")
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from storage.config import LogConfig
-from storage.data_folder import ConfigOf, DataFolder
+from storage.directory.log_directory import ConfigOf, DataFolder
+from storage.files.os_files import OsFiles
 from storage.isolation import FetchIsolation
-from storage.log import Log
-from storage.log_reader import LogRead
-from storage.os_files import OsFiles
-from storage.producer_snapshot import decode_snapshot
-from storage.time_lookup import TimestampedOffset
+from storage.log.log import Log
+from storage.log.log_reader import LogRead
+from storage.producers.producer_snapshot import decode_snapshot
+from storage.segment.time_lookup import TimestampedOffset
 from tests.storage.workbench import SetClock
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.records import EndTxnMarker, decode_control, iter_batches

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from storage.log import Log
-from storage.transaction_index import AbortedTransaction
-from tidelog.records.batch import RecordBatch
+from storage.log.log import Log
+from storage.segment.transaction_index import AbortedTransaction
 from tidelog.records.batches import batch_at, iter_batches
-from tidelog.records.control import EndTxnMarker, decode_control
-from tidelog.records.record import Record
+from tidelog.records.v2.batch import RecordBatch
+from tidelog.records.v2.control import EndTxnMarker, decode_control
+from tidelog.records.v2.record import Record
 from tidelog.types import LeaderEpoch, Offset, ProducerId
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.agreed_indexes import AGREEMENT_FILE, Agreement, read_agreements, remove_agreements, write_agreements
-from storage.fake_disk import FakeDisk
-from storage.files import read_file, write_file
+from storage.files.file_system import read_file, write_file
+from storage.segment.agreed_indexes import (
+    AGREEMENT_FILE,
+    Agreement,
+    read_agreements,
+    remove_agreements,
+    write_agreements,
+)
+from tests.fakes.fake_disk import FakeDisk
 from tidelog.types import Offset
 
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -20,12 +20,13 @@ from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
 from tests.storage.workbench import NOW, Bench, batch, stamped
 from tidelog.errors import InvalidRecord, InvalidTimestamp, TidelogError
-from tidelog.records import RecordBatchBuilder, fast_paths, iter_batches, record
-from tidelog.records.checksum import crc32c
-from tidelog.records.compression import compress, decompress
-from tidelog.records.control import EndTxnMarker, control_batch
-from tidelog.records.header import HEADER, HEADER_BYTES, BatchHeader
-from tidelog.records.message_builder import MessageSetBuilder
+from tidelog.records import RecordBatchBuilder, iter_batches
+from tidelog.records.legacy.message_builder import MessageSetBuilder
+from tidelog.records.v2 import fast_paths, record
+from tidelog.records.v2.checksum import crc32c
+from tidelog.records.v2.compression import compress, decompress
+from tidelog.records.v2.control import EndTxnMarker, control_batch
+from tidelog.records.v2.header import HEADER, HEADER_BYTES, BatchHeader
 from tidelog.types import Codec, LeaderEpoch, Millis, TimestampType
 
 CONFIG: Final = LogConfig(index_interval_bytes=100)

@@ -16,8 +16,8 @@ from tidelog.errors import (
     RecordTooLarge,
     TidelogError,
 )
-from tidelog.records.batch import RecordBatch
-from tidelog.records.builder import RecordBatchBuilder
+from tidelog.records.v2.batch import RecordBatch
+from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, TimestampType
 
 EPOCH = LeaderEpoch(3)

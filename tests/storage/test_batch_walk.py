@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.batch_walk import BrokenChain, scan_file, walk_file
-from storage.fake_disk import FakeDisk
-from storage.files import File
+from storage.files.file_system import File
+from storage.segment.batch_walk import BrokenChain, scan_file, walk_file
+from tests.fakes.fake_disk import FakeDisk
 from tidelog.records import Record, build_batch, build_message_set
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.log_cleaner import LogCleaner, measure_log
-from storage.throttle import Throttle
+from storage.directory.log_cleaner import LogCleaner, measure_log
+from storage.directory.throttle import Throttle
 from tests.storage.cleaning_bench import COMPACTED, DAY, CleaningBench, clean, make_cleaner, records_of
 from tests.storage.workbench import NOW
 from tidelog.types import Millis, Offset

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.log_cleaner import measure_log
+from storage.directory.log_cleaner import measure_log
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -24,7 +24,7 @@ from tests.storage.cleaning_bench import (
 )
 from tests.storage.workbench import NOW, stamped
 from tidelog.records import build_message_set, iter_batches
-from tidelog.records.record import Record
+from tidelog.records.v2.record import Record
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, TimestampType
 
 A, B, C = b"a", b"b", b"c"

@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from storage.fake_disk import SimulatedCrash
 from storage.isolation import FetchIsolation
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,

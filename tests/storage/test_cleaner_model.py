@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from storage.fake_disk import SimulatedCrash
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from storage.cleaning import CleaningCancelled
-from storage.loaded import Damage
-from storage.log_cleaner import PIECE_BYTES, LogCleaner, Piece, begin_cleaning, measure_log
+from storage.compaction.cleaning import CleaningCancelled
+from storage.directory.log_cleaner import PIECE_BYTES, LogCleaner, Piece, begin_cleaning, measure_log
+from storage.recovery.loaded import Damage
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -28,7 +28,7 @@ from tests.storage.cleaning_bench import (
 from tests.storage.workbench import NOW, TP
 from tidelog.errors import TidelogError
 from tidelog.records import iter_batches
-from tidelog.records.header import LEADER_EPOCH_AT
+from tidelog.records.v2.header import LEADER_EPOCH_AT
 from tidelog.types import Millis, Offset
 
 A, B, C = b"a", b"b", b"c"

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from storage.aborted_transactions import AbortedTransactions
-from storage.agreed_indexes import AGREEMENT_FILE
-from storage.batch_walk import BrokenChain
-from storage.cold_read import BytesRead, ReadTicket, TransactionsRead
 from storage.isolation import FetchIsolation
-from storage.log import Log
-from storage.log_reader import LogRead
-from storage.segment import INDEX_SUFFIX, LogSegment, segment_path
-from storage.segments import LogSegments
-from storage.transaction_index import TransactionIndex
+from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
+from storage.log.log import Log
+from storage.log.log_reader import LogRead
+from storage.producers.aborted_transactions import AbortedTransactions
+from storage.segment.agreed_indexes import AGREEMENT_FILE
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.segment import INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.segments import LogSegments
+from storage.segment.transaction_index import TransactionIndex
 from tests.storage.cleaning_bench import CleaningBench, clean
 from tests.storage.test_log_producers import eventful
 from tests.storage.workbench import NOW, SMALL, Bench, stamped

@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from storage import cleaning, log_writer
-from storage.aborted_transactions import AbortedTransactions
-from storage.data_folder import DataFolder
-from storage.epoch_cache import EpochFile
-from storage.flush import FlushState, FlushTicket
-from storage.folder_claims import FolderClaims
-from storage.log_cut import LogCutter
-from storage.log_producers import LogProducers
-from storage.log_start import LogStart
-from storage.producer_state import ProducerStateManager
-from storage.recovery import Recovery
-from storage.segments import LogSegments
+from storage.compaction import cleaning
+from storage.directory.folder_claims import FolderClaims
+from storage.directory.log_directory import DataFolder
+from storage.log import log_writer
+from storage.log.flush import FlushState, FlushTicket
+from storage.log.log_producers import LogProducers
+from storage.log.log_start import LogStart
+from storage.log.log_truncation import LogCutter
+from storage.producers.aborted_transactions import AbortedTransactions
+from storage.producers.producer_state import ProducerStateManager
+from storage.recovery.recovery import Recovery
+from storage.segment.epoch_cache import EpochFile
+from storage.segment.segments import LogSegments
 from tests.storage.crash_machine import BASE, CrashMachine
 from tests.storage.crash_runs import draw_example
 from tidelog.types import Durability

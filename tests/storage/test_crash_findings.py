@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import pytest
 
-from storage.checkpoints import LEADER_EPOCH_CHECKPOINT, read_epochs
+from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_epochs
 from storage.config import LogConfig
-from storage.fake_disk import FakeDisk, SimulatedCrash
-from storage.files import sync_paths
-from storage.log import Log
-from storage.producer_snapshot import snapshot_path
-from storage.segment import ALL_SUFFIXES
+from storage.files.file_system import sync_paths
+from storage.log.log import Log
+from storage.producers.producer_snapshot import snapshot_path
+from storage.segment.segment import ALL_SUFFIXES
+from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.cleaning_bench import COMPACTED, CleaningBench, clean, table, visible
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, Deferred, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
-from tidelog.records.message_builder import MessageSetBuilder
+from tidelog.records.legacy.message_builder import MessageSetBuilder
 from tidelog.types import Durability, EpochStart, LeaderEpoch, Millis, Offset, PartitionIndex, TopicPartition
 
 

@@ -16,12 +16,12 @@ from functools import cache
 import pytest
 
 from storage.append_info import Origin
-from storage.checkpoints import RECOVERY_POINT_CHECKPOINT
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.files import read_file, write_file
-from storage.held_marks import HELD_MARKS
-from storage.log import Log
+from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT
+from storage.checkpoints.held_marks import HELD_MARKS
+from storage.directory.log_directory import DataFolder
+from storage.files.file_system import read_file, write_file
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.kafka_vectors import READ_COMMITTED, consume
 from tests.storage.workbench import NOW, SMALL, TP, Bench, SetClock, batch
 from tidelog.errors import CorruptLog, CorruptRecord

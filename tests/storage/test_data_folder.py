@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.files import read_file, write_file
-from storage.loaded import Damage
-from storage.os_files import OsFiles
+from storage.directory.log_directory import DataFolder
+from storage.files.file_system import read_file, write_file
+from storage.files.os_files import OsFiles
+from storage.recovery.loaded import Damage
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, NodeId, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition

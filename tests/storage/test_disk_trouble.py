@@ -8,7 +8,7 @@ import random
 import pytest
 
 from storage.config import LogConfig
-from storage.fake_disk import SimulatedCrash
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Offset, PartitionIndex, TopicPartition

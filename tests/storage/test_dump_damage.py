@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints import encode_topic_id
-from storage.data_folder import DataFolder
-from storage.dump_events import (
+from storage.checkpoints.checkpoint_file import encode_topic_id
+from storage.directory.log_directory import DataFolder
+from storage.dump.events import (
     BatchFound,
     Event,
     Finding,
@@ -29,11 +29,11 @@ from storage.dump_events import (
     Severity,
     TimeEntryFound,
 )
-from storage.dump_folder import dump
-from storage.dump_log import LogReader, Read
-from storage.dump_text import bytes_text, size_text, time_text
-from storage.fake_disk import FakeDisk
-from storage.os_files import OsFiles
+from storage.dump.log_file import LogReader, Read
+from storage.dump.text import bytes_text, size_text, time_text
+from storage.dump.walk import dump
+from storage.files.os_files import OsFiles
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.dumped import command, damage, events, of
 from tests.storage.kafka_vectors import unpack
 from tests.storage.workbench import SMALL, TOPIC_ID, Bench, stamped

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from storage.dump_events import (
+from storage.dump.events import (
     AbortedFound,
     BatchFound,
     EpochFound,

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.checkpoints import encode_epochs, read_epochs
-from storage.epoch_cache import EpochFile, LeaderEpochCache
-from storage.fake_disk import FakeDisk
-from storage.files import write_file
+from storage.checkpoints.checkpoint_file import encode_epochs, read_epochs
+from storage.files.file_system import write_file
+from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
+from tests.fakes.fake_disk import FakeDisk
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Offset
 

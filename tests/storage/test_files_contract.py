@@ -1,4 +1,4 @@
-"""One contract, two disks: the operating system's files and the fake ones behave alike. Source: storage/files.py."""
+"""One contract, two disks: the operating system and the fake disk act alike. Source: storage/files/file_system.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.fake_disk import FakeDisk
-from storage.files import Files, WouldBlock, read_file, write_file
-from storage.os_files import OsFiles
+from storage.files.file_system import Files, WouldBlock, read_file, write_file
+from storage.files.os_files import OsFiles
+from tests.fakes.fake_disk import FakeDisk
 
 
 @pytest.fixture(params=["os", "fake"])

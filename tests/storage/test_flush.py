@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.log import Log
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, stamped
 from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Durability, LeaderEpoch, Offset, PartitionIndex, TopicPartition

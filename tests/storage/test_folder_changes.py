@@ -16,10 +16,10 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk, SimulatedCrash
-from storage.folder_claims import FolderClaims
-from storage.log import Log
+from storage.directory.folder_claims import FolderClaims
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.records import iter_batches

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from storage.files import read_file
+from storage.files.file_system import read_file
 from tests.storage.workbench import SMALL, Bench, stamped
 from tidelog.errors import CorruptLog
-from tidelog.records.header import LEADER_EPOCH_AT, MAGIC_AT, walk_headers
+from tidelog.records.v2.header import LEADER_EPOCH_AT, MAGIC_AT, walk_headers
 from tidelog.types import Durability, Offset
 
 ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.abstract_index import By
-from storage.fake_disk import FakeDisk
-from storage.index_errors import (
+from storage.files.os_files import OsFiles
+from storage.segment.abstract_index import By
+from storage.segment.index_errors import (
     CorruptIndex,
     IndexFull,
     IndexOffsetOverflow,
     InvalidIndexOffset,
     InvalidIndexTimestamp,
 )
-from storage.lazy_index import LazyIndex
-from storage.offset_index import OffsetIndex
-from storage.os_files import OsFiles
-from storage.time_index import TimeIndex
+from storage.segment.lazy_index import LazyIndex
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.time_index import TimeIndex
+from tests.fakes.fake_disk import FakeDisk
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
 

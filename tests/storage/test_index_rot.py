@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.segment import segment_path
+from storage.segment.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.types import Millis, Offset
 

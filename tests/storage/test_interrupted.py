@@ -10,9 +10,9 @@ import random
 
 import pytest
 
-from storage.fake_disk import FakeDisk, SimulatedCrash
-from storage.files import write_file
-from storage.interrupted import finish_interrupted
+from storage.files.file_system import write_file
+from storage.recovery.interrupted import finish_interrupted
+from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import stamped
 
 FOLDER = "/data/t-0"

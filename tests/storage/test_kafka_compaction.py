@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from storage.config import LogConfig
-from storage.log import Log
+from storage.log.log import Log
 from tests.storage.cleaning_bench import (
     COMPACTED,
     DAY,
@@ -31,8 +31,8 @@ from tests.storage.kafka_vectors import log_of, open_folder, producer_states, to
 from tests.storage.workbench import NOW
 from tidelog.errors import TidelogError
 from tidelog.records import RecordBatchBuilder, build_message_set, empty_batch, iter_batches
-from tidelog.records.header import HEADER_BYTES
-from tidelog.records.record import Record
+from tidelog.records.v2.header import HEADER_BYTES
+from tidelog.records.v2.record import Record
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset
 
 NEW = ["compacted-0", "compacted-lz4-0", "compacted-txn-0", "compacted-gone-0"]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from storage.data_folder import DataFolder
-from storage.epoch_cache import ensure_agreed
-from storage.log import Log
-from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
+from storage.segment.epoch_cache import ensure_agreed
+from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from tests.storage.kafka_vectors import (
     READ_COMMITTED,
     READ_UNCOMMITTED,

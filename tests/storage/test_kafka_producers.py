@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.files import read_file
+from storage.directory.log_directory import DataFolder
+from storage.files.file_system import read_file
 from storage.isolation import FetchIsolation
-from storage.log import Log
-from storage.producer_snapshot import decode_snapshot
+from storage.log.log import Log
+from storage.producers.producer_snapshot import decode_snapshot
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.kafka_producers import files_of, told_of
 from tests.storage.workbench import NOW, TOPIC_ID, SetClock
 from tidelog.records import iter_batches

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from storage.data_folder import DataFolder
-from storage.log import Log
+from storage.directory.log_directory import DataFolder
+from storage.log.log import Log
 from tests.storage.kafka_vectors import (
     READ_COMMITTED,
     READ_UNCOMMITTED,

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from storage.data_folder import DataFolder
-from storage.log import Log
-from storage.os_files import OsFiles
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
 from tests.storage.kafka_vectors import config_of, partition_of, snapshot, snapshot_told, told, unpack
 from tests.storage.workbench import TOPIC_ID, SetClock
 from tidelog.records import iter_batches, stamp

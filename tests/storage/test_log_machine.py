@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from storage.fake_disk import SimulatedCrash
-from storage.flush import FlushTicket
+from storage.log.flush import FlushTicket
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import SMALL, Bench, batch, contents, stamped
 from tidelog.errors import CorruptLog
-from tidelog.records.batch import RecordBatch
+from tidelog.records.v2.batch import RecordBatch
 from tidelog.types import LeaderEpoch, Offset
 
 SEEDS = st.integers(0, 2**32 - 1)

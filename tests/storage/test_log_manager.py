@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.data_folder import DataFolder, LoadProgress
-from storage.executor import Executor, InlineExecutor
-from storage.fake_disk import FakeDisk
-from storage.log import Log
-from storage.log_manager import LogManager
+from storage.directory.log_directory import DataFolder, LoadProgress
+from storage.directory.log_manager import LogManager
+from storage.files.executor import Executor, InlineExecutor
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
 from tidelog.types import Durability, FolderId, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from storage.agreed_indexes import AGREEMENT_FILE, read_agreements
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
-from storage.files import read_file, write_file
+from storage.files.file_system import read_file, write_file
 from storage.isolation import FetchIsolation
-from storage.log import Log
-from storage.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
-from storage.segment import segment_path
+from storage.log.log import Log
+from storage.producers.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, snapshot_path
+from storage.segment.agreed_indexes import AGREEMENT_FILE, read_agreements
+from storage.segment.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, Bench
 from tidelog.errors import (
     CorruptLog,

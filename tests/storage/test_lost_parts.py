@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from storage.checkpoints import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
+from storage.checkpoints.checkpoint_file import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.config import LogConfig
-from storage.data_folder import LoadProgress
-from storage.files import read_file, write_file
-from storage.segment import segment_path
+from storage.directory.log_directory import LoadProgress
+from storage.files.file_system import read_file, write_file
+from storage.segment.segment import segment_path
 from tests.storage.workbench import NOW, SMALL, TP, Bench, stamped
 from tidelog.errors import CorruptLog
 from tidelog.types import Durability, LeaderEpoch, Offset

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.offset_map import BUCKET_BYTES, OffsetMap
+from storage.compaction.offset_map import BUCKET_BYTES, OffsetMap
 
 KEYS = st.binary(max_size=8)
 

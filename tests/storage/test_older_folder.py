@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from storage.checkpoints import read_partition_metadata
+from storage.checkpoints.checkpoint_file import read_partition_metadata
+from storage.checkpoints.older_folder import topic_id_of
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk, SimulatedCrash
-from storage.files import read_file, write_file
-from storage.older_folder import topic_id_of
+from storage.directory.log_directory import DataFolder
+from storage.files.file_system import read_file, write_file
+from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SetClock
 from tidelog.errors import InvalidConfig
 from tidelog.types import PartitionIndex, TopicPartition

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from storage.open_segments import OpenSegments
-from storage.os_files import OsFiles
-from storage.segment import LogSegment
+from storage.files.os_files import OsFiles
+from storage.segment.open_segments import OpenSegments
+from storage.segment.segment import LogSegment
 from tests.storage.workbench import NOW, SMALL, Bench, contents
 from tidelog.types import Durability, LeaderEpoch, Offset
 

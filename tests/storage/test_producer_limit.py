@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage.config import LogConfig
-from storage.log import Log
+from storage.log.log import Log
 from tests.storage.test_upkeep import CONFIG, World
 from tests.storage.workbench import NOW
-from tidelog.records.builder import RecordBatchBuilder
+from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import LeaderEpoch, Millis, ProducerId
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.producer_snapshot import (
+from storage.producers.producer_snapshot import (
     ProducerSnapshot,
     decode_snapshot,
     encode_snapshot,

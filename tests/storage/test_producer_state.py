@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage.append_info import Origin
-from storage.fake_disk import FakeDisk
-from storage.files import write_file
-from storage.producer_entry import SEQUENCE_MAX, ProducerBatch, ProducerState, read_marker
-from storage.producer_snapshot import snapshot_path
-from storage.producer_state import Duplicate, ProducerStateManager
-from storage.transaction_index import AbortedTransaction
+from storage.files.file_system import write_file
+from storage.producers.producer_entry import SEQUENCE_MAX, ProducerBatch, ProducerState, read_marker
+from storage.producers.producer_snapshot import snapshot_path
+from storage.producers.producer_state import Duplicate, ProducerStateManager
+from storage.segment.transaction_index import AbortedTransaction
+from tests.fakes.fake_disk import FakeDisk
 from tidelog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber, TransactionCoordinatorFenced
 from tidelog.records import (
     EndTxnMarker,

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.batch_walk import BrokenChain
 from storage.config import LogConfig
-from storage.log_reader import LogReader
-from storage.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
+from storage.log.log_reader import LogReader
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.time_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import CorruptLog, CorruptRecord, InvalidRequest, OffsetOutOfRange, UnsupportedForMessageFormat
-from tidelog.records.batch import stamp
-from tidelog.records.builder import RecordBatchBuilder
-from tidelog.records.checksum import crc32c
-from tidelog.records.header import HEADER_BYTES, walk_headers
+from tidelog.records.v2.batch import stamp
+from tidelog.records.v2.builder import RecordBatchBuilder
+from tidelog.records.v2.checksum import crc32c
+from tidelog.records.v2.header import HEADER_BYTES, walk_headers
 from tidelog.types import Codec, EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
 ALL = Offset(10**9)

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
-from storage.fake_disk import SimulatedCrash
-from storage.files import read_file, write_file
-from storage.segment import segment_path
+from storage.files.file_system import read_file, write_file
+from storage.segment.segment import segment_path
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, Offset, PartitionKey

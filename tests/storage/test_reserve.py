@@ -8,12 +8,12 @@ import pytest
 
 from storage.append_info import Origin
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.files import Room
-from storage.log import Log
-from storage.os_files import OsFiles
-from storage.reserve import AUTOMATIC, AUTOMATIC_MAX, Reserve
+from storage.directory.log_directory import DataFolder
+from storage.directory.reserve import AUTOMATIC, AUTOMATIC_MAX, Reserve
+from storage.files.file_system import Room
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import TOPIC_ID, TP, SetClock, batch, stamped
 from tidelog.errors import DiskFull
 from tidelog.types import METADATA_TOPIC, LeaderEpoch, Offset, PartitionIndex, TopicPartition

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
-from storage.deleted_files import DeletedFiles, remove_files
-from storage.fake_disk import SimulatedCrash
+from storage.files.deleted_files import DeletedFiles, remove_files
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, batch, contents
 from tidelog.errors import DiskFull, KafkaStorageError, OffsetOutOfRange
 from tidelog.types import Durability, LeaderEpoch, Millis, Offset

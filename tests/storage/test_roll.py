@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
-from storage.fake_disk import FakeDisk
-from storage.files import read_file, write_file
-from storage.segment import segment_path
-from storage.segments import make_segment
+from storage.files.file_system import read_file, write_file
+from storage.segment.segment import segment_path
+from storage.segment.segments import make_segment
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import NOW, SMALL, Bench, batch, stamped
 from tidelog.errors import DiskFull, RecordListTooLarge
 from tidelog.types import Durability, LeaderEpoch, Offset

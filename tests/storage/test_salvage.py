@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.dump_events import BatchFound
-from storage.dump_folder import dump
-from storage.giving_up import give_up_lost
-from storage.log import Log
-from storage.os_files import OsFiles
+from storage.directory.giving_up import give_up_lost
+from storage.dump.events import BatchFound
+from storage.dump.walk import dump
+from storage.files.os_files import OsFiles
+from storage.log.log import Log
 from tests.storage.test_folder_changes import Elsewhere
 from tests.storage.workbench import SMALL, Bench, Deferred, batch
 from tidelog.errors import DiskFull, TidelogError

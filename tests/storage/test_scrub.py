@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from storage.data_folder import DataFolder
-from storage.fake_disk import FakeDisk
-from storage.files import read_file
-from storage.loaded import Damage
-from storage.log import Log
-from storage.scrub import Scrub
-from storage.scrub_segment import Finding, FindingKind
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from storage.directory.log_directory import DataFolder
+from storage.directory.scrub import Scrub
+from storage.directory.scrub_segment import Finding, FindingKind
+from storage.files.file_system import read_file
+from storage.log.log import Log
+from storage.recovery.loaded import Damage
+from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.kafka_vectors import open_folder, unpack
 from tests.storage.workbench import NOW, SMALL, TP, Bench, Deferred
 from tidelog.errors import TidelogError
-from tidelog.records.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
+from tidelog.records.v2.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
 from tidelog.types import Millis, Offset
 
 WEEK = 604_800_000

@@ -12,7 +12,7 @@ import pytest
 
 from storage.append_info import LogAppendInfo, Origin
 from storage.config import LogConfig
-from storage.fake_disk import SimulatedCrash
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, TOPIC_ID, Bench, batch
 from tidelog.errors import (
     InvalidRecord,

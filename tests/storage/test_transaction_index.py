@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.fake_disk import FakeDisk
-from storage.files import read_file, write_file
-from storage.index_errors import CorruptIndex
-from storage.transaction_index import AbortedTransaction, TransactionIndex, encode_transactions
+from storage.files.file_system import read_file, write_file
+from storage.segment.index_errors import CorruptIndex
+from storage.segment.transaction_index import AbortedTransaction, TransactionIndex, encode_transactions
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.kafka_producers import files_of, told_of
 from tidelog.types import Offset, ProducerId
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.fake_disk import SimulatedCrash
+from tests.fakes.fake_disk import SimulatedCrash
 from tests.storage.workbench import NOW, SMALL, Bench, Deferred, stamped
 from tidelog.errors import CorruptLog, KafkaStorageError
 from tidelog.types import Durability, EpochStart, LeaderEpoch, Offset

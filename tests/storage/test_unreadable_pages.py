@@ -21,12 +21,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import guard
 from storage.config import LogConfig
-from storage.log import Log
+from storage.files import guard
+from storage.log.log import Log
 from tests.storage.workbench import NOW, Bench
 from tidelog.errors import KafkaStorageError
-from tidelog.records import fast_paths
+from tidelog.records.v2 import fast_paths
 from tidelog.types import Millis, Offset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,8 +51,8 @@ def run(script: str, *arguments: object, pure: bool = False) -> subprocess.Compl
 FOLDER = """
 import errno, os, random, sys
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.os_files import OsFiles
+from storage.directory.log_directory import DataFolder
+from storage.files.os_files import OsFiles
 from tests.storage.workbench import NOW, TOPIC_ID, TP, SetClock, batch
 from tidelog.errors import KafkaStorageError
 from tidelog.records import fast_paths
@@ -123,8 +123,8 @@ def test_a_disk_that_fails_under_a_mapping_is_an_error(tmp_path: Path) -> None:
     """Where root can make a disk; elsewhere the file cut above stands for it."""
     script = """
 import errno, os, sys
-from storage.offset_index import OffsetIndex
-from storage.os_files import OsFiles
+from storage.segment.offset_index import OffsetIndex
+from storage.files.os_files import OsFiles
 from tidelog.types import Offset
 
 mounted, image = sys.argv[1:]
@@ -156,7 +156,7 @@ def test_a_signal_from_elsewhere_still_ends_the_process() -> None:
     """Only accesses to indexes are guarded: a fault anywhere else is not hidden."""
     fault = """
 import ctypes, mmap, tempfile
-import storage.os_files
+import storage.files.os_files
 with tempfile.TemporaryFile() as file:
     file.truncate(8192)
     mapped = mmap.mmap(file.fileno(), 8192)
@@ -164,7 +164,10 @@ with tempfile.TemporaryFile() as file:
     ctypes.string_at(ctypes.addressof(ctypes.c_char.from_buffer(mapped)), 4)
 """
     assert run(fault).returncode == -signal.SIGBUS
-    assert run("import os, signal, storage.os_files; os.kill(os.getpid(), signal.SIGBUS)").returncode == -signal.SIGBUS
+    assert (
+        run("import os, signal, storage.files.os_files; os.kill(os.getpid(), signal.SIGBUS)").returncode
+        == -signal.SIGBUS
+    )
 
 
 # --- the compiled guard and its reference ---

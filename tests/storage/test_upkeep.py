@@ -9,20 +9,20 @@ from uuid import UUID
 import pytest
 
 from storage.append_info import Origin
-from storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
+from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.executor import Executor, InlineExecutor
-from storage.fake_disk import FakeDisk
-from storage.log import Log
-from storage.log_cleaner import Cleaned
-from storage.log_manager import LogManager
-from storage.scrub_segment import Finding
-from storage.upkeep import Upkeep
-from storage.upkeep_config import UpkeepConfig
+from storage.directory.log_cleaner import Cleaned
+from storage.directory.log_directory import DataFolder
+from storage.directory.log_manager import LogManager
+from storage.directory.maintenance import Upkeep
+from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.scrub_segment import Finding
+from storage.files.executor import Executor, InlineExecutor
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import NOW, SMALL, Deferred, SetClock, batch
 from tidelog.errors import DiskFull, TidelogError
-from tidelog.records.builder import RecordBatchBuilder
+from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import (
     METADATA_TOPIC,
     LeaderEpoch,
@@ -238,7 +238,7 @@ def test_trouble_with_one_log_does_not_keep_the_others_waiting() -> None:
 
 
 def test_many_logs_are_looked_at_a_few_with_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.upkeep._LOGS_AT_ONCE", 16)
+    monkeypatch.setattr("storage.directory.maintenance._LOGS_AT_ONCE", 16)
     world = World()
     logs = [world.make(f"t{number}", replace(ROLLING, retention_bytes=1_000)) for number in range(40)]
     for log in logs:

@@ -8,12 +8,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from storage.config import LogConfig
-from storage.data_folder import DataFolder
-from storage.executor import Executor
-from storage.fake_disk import FakeDisk
-from storage.files import Files
-from storage.log import Log
-from tidelog.records.builder import RecordBatchBuilder
+from storage.directory.log_directory import DataFolder
+from storage.files.executor import Executor
+from storage.files.file_system import Files
+from storage.log.log import Log
+from tests.fakes.fake_disk import FakeDisk
+from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import Codec, LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
 
 T = TypeVar("T")

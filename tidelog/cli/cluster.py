@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from tidelog.admin import Admin, ClusterDescription
 from tidelog.cli.output import (
     DEFAULT_BOOTSTRAP,
     PATIENCE_MS,
@@ -19,6 +18,7 @@ from tidelog.cli.output import (
     print_table,
     say,
 )
+from tidelog.client.admin import Admin, ClusterDescription
 
 app = typer.Typer(help="The state of the cluster.", no_args_is_help=True)
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.admin import Admin, RestartExplanation
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, say
+from tidelog.client.admin import Admin, RestartExplanation
 
 app = typer.Typer(help="Single nodes.", no_args_is_help=True)
 

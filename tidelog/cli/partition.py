@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.admin import Admin, PartitionExplanation, PartitionOutcome, ReassignmentDescription
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, print_table, say
+from tidelog.client.admin import Admin, PartitionExplanation, PartitionOutcome, ReassignmentDescription
 from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.types import PartitionIndex, TopicPartition
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tidelog.admin import Admin
 from tidelog.cli.lines import Read, lines, opened
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, counted, print_json, say
-from tidelog.consumer import Consumer, ConsumerRecord, Place
-from tidelog.delivery import Delivery
+from tidelog.client.admin import Admin
+from tidelog.client.consumer import Consumer, ConsumerRecord, Place
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
 from tidelog.errors import InvalidConfig, InvalidRequest, OffsetOutOfRange, TidelogError
-from tidelog.producer import Producer
 from tidelog.types import TopicPartition
 
 BUFFER_BYTES = 64 * 1024 * 1024

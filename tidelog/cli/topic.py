@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from tidelog.admin import Admin, TopicSettingWarning
 from tidelog.cli.output import DEFAULT_BOOTSTRAP, PATIENCE_MS, Bootstrap, Json, print_json, print_table, say
+from tidelog.client.admin import Admin, TopicSettingWarning
 from tidelog.errors import InvalidConfig
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from tidelog.records.analysis import Analysis, analyze
 from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
-from tidelog.records.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
 from tidelog.records.batches import batch_at, iter_batches, iter_records, view
-from tidelog.records.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
-from tidelog.records.checksum import crc32c
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
-from tidelog.records.control import (
+from tidelog.records.legacy.message_builder import MessageSetBuilder, build_message_set
+from tidelog.records.legacy.message_check import check_messages
+from tidelog.records.legacy.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
+from tidelog.records.producer_numbers import set_producer
+from tidelog.records.v2.batch import RecordBatch, set_log_append_time, set_max_timestamp, stamp
+from tidelog.records.v2.builder import RecordBatchBuilder, build_batch, empty_batch, record_bytes_max
+from tidelog.records.v2.checksum import crc32c
+from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from tidelog.records.v2.control import (
     ControlType,
     EndTxnMarker,
     LeaderChange,
@@ -23,14 +27,10 @@ from tidelog.records.control import (
     decode_control,
     encode_control,
 )
-from tidelog.records.fast_paths import RecordsBuffer, check_records, implementation
-from tidelog.records.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
-from tidelog.records.message_builder import MessageSetBuilder, build_message_set
-from tidelog.records.message_check import check_messages
-from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
-from tidelog.records.producer_numbers import set_producer
-from tidelog.records.record import Header, Record
-from tidelog.records.record_check import Problem, ProblemKind, RecordFacts, Rules
+from tidelog.records.v2.fast_paths import RecordsBuffer, check_records, implementation
+from tidelog.records.v2.header import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, walk_headers
+from tidelog.records.v2.record import Header, Record
+from tidelog.records.v2.record_check import Problem, ProblemKind, RecordFacts, Rules
 from tidelog.records.validation import ensure_producible
 
 __all__ = [

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.errors import RecordTooLarge
-from tidelog.records.batch import CODEC_BITS, CODECS, RecordBatch
 from tidelog.records.batches import view
-from tidelog.records.header import LOG_OVERHEAD, UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
+from tidelog.records.v2.batch import CODEC_BITS, CODECS, RecordBatch
+from tidelog.records.v2.header import LOG_OVERHEAD, UNKNOWN_COUNT, BatchHeader, ByteBuffer, walk_headers
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Millis, Offset
 
 

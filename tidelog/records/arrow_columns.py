@@ -12,26 +12,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.errors import InvalidRecord, InvalidTimestamp
-from tidelog.records import columns as reference
-from tidelog.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
 from tidelog.records.batches import view
-from tidelog.records.builder import RecordBatchBuilder
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX
-from tidelog.records.control import EndTxnMarker, decode_control
-from tidelog.records.fast_paths import pure_python_asked_for
-from tidelog.records.header import ByteBuffer, walk_headers
-from tidelog.records.varint import INT64_MAX
+from tidelog.records.v2 import columns as reference
+from tidelog.records.v2.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, RecordBatch
+from tidelog.records.v2.builder import RecordBatchBuilder
+from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX
+from tidelog.records.v2.control import EndTxnMarker, decode_control
+from tidelog.records.v2.fast_paths import pure_python_asked_for
+from tidelog.records.v2.header import ByteBuffer, walk_headers
+from tidelog.records.v2.varint import INT64_MAX
 from tidelog.types import Offset, ProducerId
 
 if TYPE_CHECKING:
-    from tidelog.records.columns import ColumnsBuffer
+    from tidelog.records.v2.columns import ColumnsBuffer
 else:
     try:
         if pure_python_asked_for():
             raise ImportError
-        from tidelog.records._columns import ColumnsBuffer
+        from tidelog.records.v2._columns import ColumnsBuffer
     except ImportError:
-        from tidelog.records.columns import ColumnsBuffer
+        from tidelog.records.v2.columns import ColumnsBuffer
 
 
 class AbortedTransaction(NamedTuple):

@@ -30,12 +30,16 @@ from tidelog.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.records.analysis import Analysis
-from tidelog.records.batch import RecordBatch, stamped_header
 from tidelog.records.batches import iter_batches
-from tidelog.records.builder import RecordBatchBuilder, recompressed
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX, checked_codec
-from tidelog.records.fast_paths import check_records, decode_records
-from tidelog.records.header import (
+from tidelog.records.legacy.message import ATTRIBUTES_AT, InnerMessage
+from tidelog.records.legacy.message_builder import MessageSetBuilder
+from tidelog.records.legacy.message_check import check_messages
+from tidelog.records.legacy.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
+from tidelog.records.v2.batch import RecordBatch, stamped_header
+from tidelog.records.v2.builder import RecordBatchBuilder, recompressed
+from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX, checked_codec
+from tidelog.records.v2.fast_paths import check_records, decode_records
+from tidelog.records.v2.header import (
     HEADER,
     HEADER_BYTES,
     RESERVED_ATTRIBUTES,
@@ -44,20 +48,10 @@ from tidelog.records.header import (
     read_header,
     walk_headers,
 )
-from tidelog.records.message import ATTRIBUTES_AT, InnerMessage
-from tidelog.records.message_builder import MessageSetBuilder
-from tidelog.records.message_check import check_messages
-from tidelog.records.message_set import LegacyRecordBatch, set_message_timestamp, stamp_message
-from tidelog.records.record import Record
-from tidelog.records.record_check import (
-    PROBLEMS_MAX,
-    Problem,
-    ProblemKind,
-    RecordFacts,
-    Rules,
-)
+from tidelog.records.v2.record import Record
+from tidelog.records.v2.record_check import PROBLEMS_MAX, Problem, ProblemKind, RecordFacts, Rules
+from tidelog.records.v2.varint import INT64_MAX
 from tidelog.records.validation import ensure_producible
-from tidelog.records.varint import INT64_MAX
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Codec, Millis, Offset, RecordError, TimestampType
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.records.batch import RecordBatch
-from tidelog.records.compression import DECOMPRESSED_BYTES_MAX
-from tidelog.records.header import BatchHeader, ByteBuffer, PartialTail, read_header, walk_headers
-from tidelog.records.message_set import LegacyRecordBatch
-from tidelog.records.record import Record
+from tidelog.records.legacy.message_set import LegacyRecordBatch
+from tidelog.records.v2.batch import RecordBatch
+from tidelog.records.v2.compression import DECOMPRESSED_BYTES_MAX
+from tidelog.records.v2.header import BatchHeader, ByteBuffer, PartialTail, read_header, walk_headers
+from tidelog.records.v2.record import Record
 
 
 def view(buffer: ByteBuffer, header: BatchHeader) -> RecordBatch:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 
 from tidelog.errors import UnsupportedForMessageFormat
-from tidelog.records.checksum import crc32c
-from tidelog.records.header import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PRODUCER_AT, read_header
+from tidelog.records.v2.checksum import crc32c
+from tidelog.records.v2.header import ATTRIBUTES_AT, CRC_AT, MAGIC_AT, PRODUCER_AT, read_header
 
 
 def set_producer(

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog._wire import Buffer
 from tidelog.errors import InvalidTimestamp
+from tidelog.protocol.wire import Buffer
 from tidelog.records import iter_batches
 from tidelog.records.arrow_columns import ColumnDecoder
 from tidelog.spark.planning import OffsetRange

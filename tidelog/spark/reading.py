@@ -12,11 +12,7 @@ from contextlib import aclosing
 from random import Random
 from typing import Final
 
-from tidelog import _methods as methods
-from tidelog._network import Clock, MessageStream, Transport
-from tidelog._service import Service
-from tidelog._status import from_proto
-from tidelog._wire import Buffer, FetchResponse
+from tidelog.client.connection import Service
 from tidelog.errors import (
     InconsistentTopicId,
     LogTruncated,
@@ -26,10 +22,14 @@ from tidelog.errors import (
     TidelogError,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol import methods
+from tidelog.protocol.network import Clock, MessageStream, Transport
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import Buffer, FetchResponse
 from tidelog.records import walk_headers
 from tidelog.spark.planning import OffsetRange
 from tidelog.types import NO_LEADER_EPOCH, Endpoint, LeaderEpoch, Offset
-from tidelog.v1 import data_pb2
 
 FETCH_WAIT_MS: Final = 500
 """How long a node may hold a fetch that finds nothing: a new leader may not know yet that all is committed."""

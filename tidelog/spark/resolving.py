@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidelog.admin import Admin, TopicDescription
+from tidelog.client.admin import Admin, TopicDescription
 from tidelog.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from tidelog.spark.options import EARLIEST, LATEST, Bound, SourceOptions
 from tidelog.spark.planning import OffsetRange, PartitionBounds, offset_range, require_all, split_ranges

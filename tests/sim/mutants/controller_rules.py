@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from node.log_shelf import LogShelf
-from node.replica_manager import ReplicaManager
-from replication import alter_partition, controller, elections, reassignment, registration, topics, unclean
-from replication.controller_events import HeartbeatAnswer
-from replication.metadata import PartitionChangeRecord
-from storage import log as storage_log
+from node.replicas.log_shelf import LogShelf
+from node.replicas.replica_manager import ReplicaManager
+from replication.controller import alter_partition, controller, elections, reassignment, registration, topics, unclean
+from replication.controller.events import HeartbeatAnswer
+from replication.controller.metadata import PartitionChangeRecord
+from storage.log import log as storage_log
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import TidelogError
 from tidelog.types import NO_NODE

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from node import registration as node_registration
-from replication import alter_partition, controller, elections, registration, sessions
-from replication.registration import Judged
+from node.controller import registration as node_registration
+from replication.controller import alter_partition, controller, elections, registration, sessions
+from replication.controller.registration import Judged
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import KafkaStorageError
 from tidelog.types import NO_NODE

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node import log_dirs, own_bytes
-from storage import folder_identity, kept_copy, salvage
+from node.replicas import own_log_check as own_bytes
+from node.requests import log_dirs
+from storage.checkpoints import folder_identity
+from storage.directory import kept_copy, salvage
 from tests.sim import damage_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 

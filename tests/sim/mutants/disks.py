@@ -6,25 +6,16 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from node import partition as node_partition
-from node import replica_manager
-from storage import (
-    cleanable,
-    data_folder,
-    epoch_recovery,
-    fake_disk,
-    flush,
-    folder_claims,
-    loading_site,
-    log_cleaner,
-    log_cut,
-    log_start,
-    log_writer,
-    recovery,
-    retention,
-)
-from storage import log as storage_log
-from storage.files import sync_all
+from node.replicas import partition as node_partition
+from node.replicas import replica_manager
+from storage.directory import cleanable, folder_claims, log_cleaner
+from storage.directory import log_directory as data_folder
+from storage.files.file_system import sync_all
+from storage.log import flush, log_start, log_writer, retention
+from storage.log import log as storage_log
+from storage.log import log_truncation as log_cut
+from storage.recovery import epoch_recovery, loading_site, recovery
+from tests.fakes import fake_disk
 from tests.sim.mutants.mutant import Patch
 from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset, PartitionKey

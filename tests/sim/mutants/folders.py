@@ -6,13 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from replication import partition_leader
-from replication.leader_events import Acknowledge
-from storage import cold_read, data_folder, epoch_recovery, folder_changes, group_commit
-from storage import log as storage_log
-from storage.batch_walk import BrokenChain
-from storage.executor import InlineExecutor
-from storage.segment import LogSegment
+from replication.partition import leader as partition_leader
+from replication.partition.leader_events import Acknowledge
+from storage.directory import folder_changes, group_commit
+from storage.directory import log_directory as data_folder
+from storage.files.executor import InlineExecutor
+from storage.log import cold_read
+from storage.log import log as storage_log
+from storage.recovery import epoch_recovery
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.segment import LogSegment
 from tests.sim import disk_stories
 from tests.sim.mutants import disks
 from tests.sim.mutants.mutant import Mutant, Patch

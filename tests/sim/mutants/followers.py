@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import fetch_answers, follower_log, methods, replica_fetcher, replica_manager
-from node import partition as node_partition
-from node.duplex import run_duplex
-from replication import epochs, follower, partition_leader
-from replication.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
-from replication.follower_states import FollowerCause, FollowerState
-from storage import log as storage_log
-from storage import validation
+from node.replicas import fetch_answers, follower_log, replica_fetcher, replica_manager
+from node.replicas import partition as node_partition
+from node.runtime import methods
+from node.runtime.duplex import run_duplex
+from replication import epochs
+from replication.partition import follower
+from replication.partition import leader as partition_leader
+from replication.partition.follower_events import AdvanceWatermark, AppendRecords, RestartAt, Waited, WantFetch
+from replication.partition.follower_states import FollowerCause, FollowerState
+from storage.log import log as storage_log
+from storage.log import validation
 from tests.sim.mutants.mutant import Patch
 from tidelog.types import Offset
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from node import quorum_codec, quorum_driver, quorum_service
-from replication import partition_leader, quorum
+from node.listeners.grpc import quorum_service
+from node.quorum import codec as quorum_codec
+from node.quorum import driver as quorum_driver
 from replication.epochs import divergence
-from replication.quorum_events import Answer, Standing
+from replication.partition import leader as partition_leader
+from replication.raft import quorum
+from replication.raft.events import Answer, Standing
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import LeaderEpoch, Offset

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from node import partition as node_partition
-from node import replica_manager
-from replication import isr, partition_leader
-from replication.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
-from storage import log as storage_log
+from node.replicas import partition as node_partition
+from node.replicas import replica_manager
+from replication.partition import isr
+from replication.partition import leader as partition_leader
+from replication.partition.leader_events import Acknowledge, FetchAgreed, FetchDiverged, FetchRefused
+from storage.log import log as storage_log
 from tests.sim.mutants.mutant import Patch
 from tidelog.types import Acks, Millis, Offset
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from replication import controller
-from replication.controller_events import ProducerIdBlock
-from storage import log as storage_log
-from storage import log_producers, producer_entry
+from replication.controller import controller
+from replication.controller.events import ProducerIdBlock
+from storage.log import log as storage_log
+from storage.log import log_producers
+from storage.producers import producer_entry
 from tests.sim.mutants.mutant import Patch
-from tidelog import _producer_core
-from tidelog.producer import Producer
+from tidelog.client import producer_core as _producer_core
+from tidelog.client.producer import Producer
 
 
 def _sequences_are_not_checked(patch: Patch) -> None:

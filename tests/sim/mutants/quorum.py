@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from node import cluster_formation, metadata_log, metadata_node, quorum_addresses, quorum_driver, quorum_fetcher
-from replication import ballot, quorum, quorum_books, quorum_log_view, voter_changes
-from replication.quorum_roles import Cause, Role
-from replication.voters import ReplicaKey, VoterSet
+from node.controller import cluster_formation
+from node.metadata import metadata_log
+from node.process import metadata_node
+from node.quorum import addresses as quorum_addresses
+from node.quorum import driver as quorum_driver
+from node.quorum import fetcher as quorum_fetcher
+from replication.controller import voter_changes
+from replication.raft import ballot, quorum
+from replication.raft import log_view as quorum_log_view
+from replication.raft import progress as quorum_books
+from replication.raft.roles import Cause, Role
+from replication.raft.voters import ReplicaKey, VoterSet
 from tests.sim import quorum_stories, stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import LeaderEpoch

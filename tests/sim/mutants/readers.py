@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.sim.mutants.mutant import Patch
-from tidelog import _fetch_core
+from tidelog.client import fetch_core as _fetch_core
 
 
 def an_epoch_end_counts_by_its_offset_alone(patch: Patch) -> None:

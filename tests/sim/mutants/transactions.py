@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage import log_cleaner, producer_entry, producer_state
-from storage.cleanable import measure
+from storage.directory import log_cleaner
+from storage.directory.cleanable import measure
+from storage.producers import producer_entry, producer_state
 from tests.sim.mutants.mutant import Patch
 
 

@@ -1,0 +1,1 @@
+"""The controller's driver, its clients, and this node's membership of the cluster."""

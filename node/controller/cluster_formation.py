@@ -1,0 +1,113 @@
+"""Forming a cluster, once: by the node told to, after all nodes of its list have said that they belong to none.
+
+Kept true (scenario 16): where any folder of the list ever belonged to a cluster, no other cluster is formed; an emptied
+folder does not make one anew. Where another node's log names voters already, this node joins them.
+Left to others: the election and the first records of the log (driver.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from node.quorum.codec import folder_id_of, key_from_proto
+from node.runtime import methods
+from node.runtime.clock import Clock
+from node.runtime.transport import Transport
+from replication.raft.voters import ReplicaKey, Voter, VoterSet
+from tidelog.errors import CorruptLog, InconsistentClusterId, InvalidConfig, TidelogError
+from tidelog.protocol.v1 import quorum_pb2
+from tidelog.types import Endpoint, NodeId
+
+_log = logging.getLogger("node.quorum")
+
+ASK_TIMEOUT_MS = 2_000
+ASK_AGAIN_MS = 200
+
+
+class ClusterFormation:
+    """Asks every node of the initial list until all have answered."""
+
+    def __init__(
+        self, node_id: NodeId, nodes: Sequence[Endpoint], *, listener: str, clock: Clock, transport: Transport
+    ) -> None:
+        """nodes: addresses of the initial list; this node's own may be among them. listener: by which nodes reach each
+        other."""
+        self._me, self._nodes, self._listener = node_id, tuple(dict.fromkeys(nodes)), listener
+        self._clock, self._transport = clock, transport
+
+    async def choose_voters(self, me: Voter, own_cluster: str | None, count: int) -> tuple[Voter, ...]:
+        """The voters of the new cluster, this node one of them, once every node has answered that it never belonged to
+        a cluster; none where this node has only to join: its own cluster was formed already, or it was emptied and a
+        majority of the voters are other nodes.
+
+        own_cluster: the cluster that this node belongs to, or began to form before it stopped; None: none. Raises
+        InconsistentClusterId where a node belongs to another one that this node cannot just join, InvalidConfig where
+        two have one number, CorruptLog where this node alone had the cluster's log, and has it no more.
+        """
+        others: dict[NodeId, Voter] = {}
+        async with asyncio.TaskGroup() as asking:
+            tasks = {asking.create_task(self._ask(endpoint)): endpoint for endpoint in self._nodes}
+            waiting = set(tasks)
+            while waiting:
+                answered, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(answered, key=lambda task: str(tasks[task])):
+                    if self._has_only_to_join(me, own_cluster, tasks[task], task.result()):
+                        for late in waiting:
+                            late.cancel()
+                        return ()
+                    self._enter(tasks[task], task.result(), others)
+        return (me, *(others[node_id] for node_id in sorted(others)[: count - 1]))
+
+    def _has_only_to_join(
+        self, me: Voter, own_cluster: str | None, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse
+    ) -> bool:
+        if answer.node_id == self._me:
+            return False
+        voters = VoterSet(tuple(key_from_proto(voter) for voter in answer.voters))
+        if voters.members == (ReplicaKey(me.node_id, me.folder_id),):
+            raise CorruptLog(
+                f"node {self._me} is the only voter of cluster {answer.cluster_id}, and its metadata log is gone: give "
+                "its metadata folder back"
+            )
+        elsewhere = [voter for voter in voters.members if voter.node_id != self._me]
+        if voters.is_majority(elsewhere) and own_cluster in (None, answer.cluster_id):
+            return True
+        if answer.cluster_id and answer.cluster_id != own_cluster:
+            raise self._belongs(endpoint, answer, own_cluster)
+        return False
+
+    def _enter(self, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse, others: dict[NodeId, Voter]) -> None:
+        node_id = NodeId(answer.node_id)
+        if node_id == self._me:
+            return
+        if node_id in others:
+            raise InvalidConfig(f"two nodes of [quorum] nodes have the id {node_id}: give each one of its own")
+        others[node_id] = Voter(node_id, folder_id_of(answer.folder_id), {self._listener: endpoint})
+
+    def _belongs(
+        self, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse, own_cluster: str | None
+    ) -> InconsistentClusterId:
+        own = f"its own began to form cluster {own_cluster}" if own_cluster else "its own belongs to none"
+        return InconsistentClusterId(
+            f"node {self._me} was told to form a cluster, but node {answer.node_id} at {endpoint} belongs to "
+            f"cluster {answer.cluster_id} already, and {own}: the metadata folder of node {self._me} was "
+            "emptied or replaced. Give it back; or, to begin anew, empty the folders of all nodes"
+        )
+
+    async def _ask(self, endpoint: Endpoint) -> quorum_pb2.IntroduceResponse:
+        said = ""
+        while True:
+            try:
+                return await self._transport.call(
+                    endpoint,
+                    methods.QUORUM_INTRODUCE,
+                    quorum_pb2.IntroduceRequest(node_id=self._me),
+                    timeout_ms=ASK_TIMEOUT_MS,
+                )
+            except TidelogError as error:
+                if error.message != said:
+                    said = error.message
+                    _log.info("forming a cluster waits for %s: %s", endpoint, said)
+                await self._clock.sleep_ms(ASK_AGAIN_MS)

@@ -1,0 +1,278 @@
+"""Joins the pure controller to the metadata log: requests in, batches appended, answers once they are committed.
+
+Kept true:
+  1. Events are handled one after the other, and each one's effects are carried out before the next.
+  2. A batch lies in the log where the controller decided that it would; where the log refuses it, this node stops
+     being the active controller, since its controller has decided what is not there.
+  3. No request ends the node: one that the controller could not take is answered so, and nothing is decided by it.
+     Where anything else fails by a defect, this node stops being the active controller.
+
+Left to others: deciding (replication/controller/controller.py), committing (driver.py), the wire
+(controller_service.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeVar
+from uuid import UUID
+
+from node.config import CLIENT_LISTENER
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.state import QuorumView
+from node.runtime import methods
+from node.runtime.clock import Clock
+from node.runtime.transport import Transport
+from replication.controller.controller import Controller
+from replication.controller.events import (
+    Activated,
+    Append,
+    AskLogEnds,
+    Committed,
+    Effect,
+    Event,
+    LogEndsTold,
+    NodeHeard,
+    ReplicaEnd,
+    Reply,
+    Report,
+    Resigned,
+    Result,
+    Ticked,
+    UncleanlyElected,
+    VotersReviewed,
+)
+from replication.controller.image import ClusterImage
+from replication.raft.voters import ReplicaKey
+from tidelog.errors import NotController, TidelogError, UnknownServerError
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset
+
+_log = logging.getLogger("node.controller")
+
+TICK_MS: Final = 100
+"""How exactly sessions end. Well below half a session, by which the controller notices that it stood still itself."""
+
+LISTEN_MS: Final = 200
+"""As long as it is not the active one: what it hears meanwhile tells it the time too. Below half a session likewise."""
+
+ASK_MS: Final = 1_000
+"""How long a replica may take to say how much it has, before others are elected without it."""
+
+LOOK_MS: Final = 8_000
+"""How much longer it may read a damaged log where an operator waits for the answer."""
+
+R = TypeVar("R")
+
+
+class ControllerDriver:
+    """The active controller while this node leads the metadata quorum; else it refuses."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        metadata: MetadataLog,
+        view: QuorumView,
+        node_id: NodeId,
+        incarnation: Incarnation,
+        *,
+        clock: Clock,
+        transport: Transport,
+    ) -> None:
+        self._controller, self._metadata, self._view = controller, metadata, view
+        self._me, self._incarnation = node_id, incarnation
+        self._clock, self._transport = clock, transport
+        self.unclean_elections = 0
+        """Held by this process's controller: records may have been lost by each."""
+        self._questions: asyncio.Queue[AskLogEnds] = asyncio.Queue()
+        self.on_refused: Callable[[TidelogError], None] = _ignore
+        """Told why the log refused a batch."""
+        self._epoch = LeaderEpoch(-1)
+        self._requests = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Result]] = {}
+        self._events: deque[Event] = deque()
+        self._handling = False
+        metadata.subscribe(self._on_committed)
+
+    async def run(self) -> None:
+        """Let the controller see time pass."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tick())
+            while True:
+                tasks.create_task(self._ask_log_ends(await self._questions.get()))
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep_ms(TICK_MS if self._controller.active else LISTEN_MS)
+            self._handle(Ticked(self.now()))
+
+    async def _ask_log_ends(self, question: AskLogEnds) -> None:
+        """Ask every node at once; whoever has answered in time counts."""
+        ends: list[ReplicaEnd] = []
+        async with asyncio.TaskGroup() as asking:
+            for node_id in question.nodes:
+                asking.create_task(self._ask_log_end(node_id, question, ends))
+        told = tuple(sorted(ends, key=lambda end: end.node_id))
+        self._handle(LogEndsTold(question.number, told))
+
+    async def _ask_log_end(self, node_id: NodeId, question: AskLogEnds, ends: list[ReplicaEnd]) -> None:
+        key, look_ms = question.key, LOOK_MS if question.commanded else ASK_MS // 2
+        request = data_pb2.GetReplicaLogInfoRequest(
+            topic_id=key.topic_id.bytes, partition=key.partition, look_ms=look_ms
+        )
+        node = self._metadata.image.nodes.get(node_id)
+        endpoint = None if node is None else node.listeners.get(CLIENT_LISTENER)
+        if endpoint is None:
+            return
+        try:
+            answer = await self._transport.call(
+                endpoint, methods.DATA_GET_REPLICA_LOG_INFO, request, timeout_ms=ASK_MS + look_ms
+            )
+        except TidelogError as error:
+            _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
+            return
+        folder_id = FolderId(UUID(bytes=answer.folder_id)) if answer.folder_id else None
+        end = LeaderEpoch(answer.last_epoch), Offset(answer.log_end_offset)
+        ends.append(ReplicaEnd(node_id, *end, folder_id, answer.lost))
+
+    def now(self) -> Millis:
+        """Monotonic time, for events."""
+        return self._clock.monotonic_ms()
+
+    # --- leading ----------------------------------------------------------------------------------------------------
+
+    def activate(self, image: ClusterImage) -> None:
+        """This node leads the quorum. image: of the whole log, its end is where the next batch goes."""
+        self._epoch = self._view.leader_epoch
+        self._handle(Activated(self.now(), image, self._me, self._incarnation))
+        self._handle(Committed(self._metadata.high_watermark))
+
+    def resign(self) -> None:
+        """This node does not lead any more."""
+        if self._controller.active:
+            self._handle(Resigned())
+
+    def _on_committed(self, image: ClusterImage) -> None:
+        if self._controller.active:
+            self._handle(Committed(image.offset))
+
+    def review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
+        """See whether the voter set should change. caught_up: who could count at once."""
+        if self._controller.active:
+            self._handle(VotersReviewed(self.now(), caught_up))
+
+    def heard(self, node_id: NodeId, node_epoch: NodeEpoch) -> None:
+        """The process of this registration is alive: noted for the case that this controller becomes the active one. An
+        earlier process, or another node that uses this number, does not keep the present one's session."""
+        node = self._metadata.image.nodes.get(node_id)
+        if not self._controller.active and node is not None and node.node_epoch == node_epoch:
+            self._handle(NodeHeard(self.now(), node_id))
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def ask(self, request: Callable[[int], Event], expected: type[R]) -> R:
+        """Hand a request to the controller and wait for its answer.
+
+        request: makes the event, given the number of the request. Raises the refusal, NotController where this node
+        is not the active controller.
+        """
+        if not self._controller.active:
+            raise NotController(
+                f"node {self._me} is not the active controller"
+                + (f", node {self._view.leader_id} is" if self._view.endpoint is not None else "; none is known now"),
+                leader=self._view.address(),
+            )
+        number = next(self._requests)
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self._handle(request(number))
+            result = await answer
+        finally:
+            del self._answers[number]
+        assert isinstance(result, expected), f"the controller answered {result}"
+        return result
+
+    # --- carrying out -----------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        """Handle the event, and whatever comes up meanwhile, in order."""
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events:
+                event = self._events.popleft()
+                try:
+                    effects = self._controller.handle(event)
+                except Exception as defect:  # noqa: BLE001 - whatever it is: nothing is decided by that event
+                    self._refuse(event, _told(f"taking {type(event).__name__}", defect))
+                else:
+                    self._carry_out(effects)
+        finally:
+            self._handling = False
+
+    def _refuse(self, event: Event, error: TidelogError) -> None:
+        number = getattr(event, "request_id", None)
+        if number is not None:
+            self._reply(number, error)
+        elif not isinstance(event, Resigned):
+            self._step_down(error)
+
+    def _step_down(self, error: TidelogError) -> None:
+        self._events.clear()
+        self._events.append(Resigned())
+        self.on_refused(error)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        refused: TidelogError | None = None
+        for effect in effects:
+            match effect:
+                case Append() if refused is None:
+                    refused = self._append(effect)
+                case Reply(number, result):
+                    self._reply(number, result)
+                case Report(text):
+                    _log.warning("%s", text)
+                case UncleanlyElected(_, _, text):
+                    self.unclean_elections += 1
+                    _log.error("%s", text)
+                case AskLogEnds():
+                    self._questions.put_nowait(effect)
+        if refused is not None:
+            self._step_down(refused)
+
+    def _append(self, effect: Append) -> TidelogError | None:
+        try:
+            assert effect.base_offset == self._metadata.end, "nobody else appends while this node leads"
+            self._metadata.append(effect.records, self._epoch)
+        except TidelogError as error:
+            return error
+        except Exception as defect:  # noqa: BLE001 - what was decided is not in the log: another is to decide
+            return _told("appending what was decided", defect)
+        return None
+
+    def _reply(self, number: int, result: Result | TidelogError) -> None:
+        answer = self._answers.get(number)
+        if answer is None or answer.done():  # whoever asked has gone
+            return
+        if isinstance(result, TidelogError):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
+
+
+def _told(doing: str, defect: Exception) -> UnknownServerError:
+    """Log a defect, with its cause. Returns what to tell a caller."""
+    text = f"{doing} failed by a defect ({type(defect).__name__}: {defect})"
+    _log.error("controller: %s", text, exc_info=defect)
+    return UnknownServerError(text)
+
+
+def _ignore(_: TidelogError) -> None:
+    """Nobody has asked to be told yet."""

@@ -1,0 +1,1 @@
+"""Where requests reach a node: one package for each wire protocol."""

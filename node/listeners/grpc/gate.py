@@ -1,0 +1,44 @@
+"""A service from before it can answer on: listeners are open while a node still recovers its logs.
+
+Kept true: until the gate is opened every call is refused with NodeNotAvailable, from then on it reaches the service.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node.runtime.methods import Kind, Method, WireMessage, of_service
+from node.runtime.transport import Caller
+from tidelog.errors import NodeNotAvailable
+
+
+class Gate:
+    """Has the methods of a service; `open` gives it the object that serves them."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+        self._inner: object | None = None
+        for method in of_service(service):
+            setattr(self, method.attribute, self._pass_on(method))
+
+    def open(self, inner: object) -> None:
+        """Pass on what comes from now on."""
+        self._inner = inner
+
+    def _pass_on(self, method: Method[WireMessage, WireMessage]) -> Any:
+        attribute = method.attribute
+
+        async def call(request: Any, caller: Caller) -> Any:
+            return await getattr(self._served(method), attribute)(request, caller)
+
+        async def stream(stream: Any, caller: Caller) -> None:
+            await getattr(self._served(method), attribute)(stream, caller)
+
+        return call if method.kind is Kind.UNARY else stream
+
+    def _served(self, method: object) -> object:
+        if self._inner is None:
+            raise NodeNotAvailable(
+                f"{method}: the node is starting and still recovers its logs; ask another node, or later"
+            )
+        return self._inner

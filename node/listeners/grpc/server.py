@@ -1,0 +1,302 @@
+"""One listener of a node: a gRPC server made from the table of RPCs and the node's services.
+
+Kept true: a `TidelogError` that a service raises reaches the caller as that error; any other exception is a defect,
+logged, and reaches the caller as UnknownServerError; bytes that are no message of the method are an InvalidRequest; a
+caller that goes away cancels the method that serves it.
+Stopping takes two steps, because the streams between nodes and clients never end by themselves: `refuse` takes no new
+calls, `stop` ends what is still open with NodeShuttingDown.
+Left to others: what the services do; when the node counts as ready (`node/listeners/grpc/health.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, NoReturn, Protocol
+
+import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from node.listeners.grpc.connections import shut_down_connection
+from node.runtime import methods
+from node.runtime.limits import ensure_few_fields
+from node.runtime.methods import Kind, Method, WireMessage
+from node.runtime.status import as_tidelog_error
+from node.runtime.transport import Caller
+from tidelog.errors import ConnectionLost, InvalidConfig, InvalidRequest, NodeShuttingDown, TidelogError
+from tidelog.protocol import status as _status
+from tidelog.protocol.grpc_transport import KEEPALIVE_MS, MESSAGE_BYTES_MAX
+from tidelog.types import Endpoint
+
+_log = logging.getLogger("node.grpc")
+
+CONCURRENT_STREAMS_MAX: Final = 10_000
+"""Calls and streams open at once on one connection. A stream costs some KiB; a client opens a handful."""
+
+
+class RequestMeter(Protocol):
+    """Who counts requests (`node/observability/metrics.py`)."""
+
+    def answered(self, method: str, seconds: float, outcome: str) -> None:
+        """A unary call was answered. outcome: "ok" or the error's name."""
+        ...
+
+    def stream_opened(self, method: str) -> None: ...
+
+    def stream_closed(self, method: str, outcome: str) -> None: ...
+
+
+class GrpcServer:
+    """A listener. Made and bound first, so that its port is known; then given the services and started."""
+
+    def __init__(self, listener: str, *, meter: RequestMeter, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self.listener = listener
+        self._meter = meter
+        self._server = grpc.aio.server(options=_server_options(message_bytes_max))
+        self._streams: set[ServerStream] = set()
+        self._refusing = False
+        self._names: list[str] = []
+
+    def bind(self, address: Endpoint) -> Endpoint:
+        """Take the address (port 0: the system chooses one). Returns what was taken. Raises InvalidConfig."""
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        try:
+            port = self._server.add_insecure_port(f"{host}:{address.port}")
+        except RuntimeError as error:
+            raise InvalidConfig(
+                f"listener {self.listener!r}: {address} cannot be bound ({error}). Is another process listening there, "
+                "or is the address none of this machine's? Change `bind`, or use port 0."
+            ) from None
+        return Endpoint(address.host, port)
+
+    def serve(self, services: Mapping[str, object]) -> None:
+        """Add services by their full names (`tidelog.v1.Data`): objects with one async method for each RPC."""
+        for name, service in services.items():
+            handlers = {method.name: self._handler(method, service) for method in methods.of_service(name)}
+            assert handlers, f"the table of RPCs knows no service {name}"
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+            self._names.append(name)
+
+    def serve_health(self, servicer: health_pb2_grpc.HealthServicer) -> None:
+        """Add gRPC's own health service."""
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, self._server)
+        self._names.append(health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+
+    async def start(self) -> None:
+        """Begin to answer. From here on reflection tells which services there are."""
+        reflection.enable_server_reflection((*self._names, reflection.SERVICE_NAME), self._server)
+        await self._server.start()
+
+    def refuse(self) -> None:
+        """Answer every new call with NodeShuttingDown; what is open goes on."""
+        self._refusing = True
+
+    async def stop(self, grace_ms: int) -> None:
+        """End all streams with NodeShuttingDown, give unary calls `grace_ms` to finish, close all connections."""
+        self._refusing = True
+        for stream in list(self._streams):
+            stream.end()
+        await self._server.stop(grace_ms / 1000)
+
+    def _handler(self, method: Method[WireMessage, WireMessage], service: object) -> grpc.RpcMethodHandler[Any, Any]:
+        serve = getattr(service, method.attribute)
+        make: Callable[..., grpc.RpcMethodHandler[Any, Any]]
+        if method.kind is Kind.UNARY:
+            make, handle = grpc.unary_unary_rpc_method_handler, self._unary(method, serve)
+        else:
+            make, handle = grpc.stream_stream_rpc_method_handler, self._stream(method, serve)
+        return make(
+            handle,
+            request_deserializer=_reader(method),
+            response_serializer=method.answer.SerializeToString,
+        )
+
+    def _unary(
+        self, method: Method[WireMessage, WireMessage], serve: Callable[[Any, Caller], Awaitable[WireMessage]]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        name, now = str(method), asyncio.get_running_loop().time
+
+        async def handle(request: Any, context: Any) -> WireMessage:
+            began = now()
+            try:
+                if self._refusing:
+                    raise self._shutting_down()
+                if isinstance(request, InvalidRequest):
+                    raise request
+                answer = await serve(request, Caller(self.listener, context.peer()))
+            except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
+                error = as_tidelog_error(cause, doing=method)
+                self._meter.answered(name, now() - began, _outcome(error))
+                await _abort(context, error)
+            self._meter.answered(name, now() - began, "ok")
+            return answer
+
+        return handle
+
+    def _stream(
+        self, method: Method[WireMessage, WireMessage], serve: Callable[[Any, Caller], Coroutine[Any, Any, None]]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        name = str(method)
+
+        async def handle(_requests: Any, context: Any) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            caller = Caller(self.listener, context.peer())
+            stream = ServerStream(context, task, caller.peer)
+            self._streams.add(stream)
+            self._meter.stream_opened(name)
+            outcome = "ok"
+            try:
+                error = await self._serve_stream(serve(stream, caller), method, stream)
+                await stream.settle()
+                if error is not None:
+                    outcome = _outcome(error)
+                    await _abort(context, error)
+            except asyncio.CancelledError:  # the caller went away
+                outcome = "ended"
+                raise
+            finally:
+                self._streams.discard(stream)
+                self._meter.stream_closed(name, outcome)
+
+        return handle
+
+    async def _serve_stream(
+        self, serving: Coroutine[Any, Any, None], method: object, stream: ServerStream
+    ) -> TidelogError | None:
+        """Run the service's method to its end. Returns the error to end the stream with, None for a good end."""
+        if self._refusing:
+            serving.close()
+            return self._shutting_down()
+        try:
+            await serving
+        except asyncio.CancelledError:
+            if not stream.end_wanted:
+                raise
+            stream.take_back_cancel()
+            return None if stream.closed else self._shutting_down()
+        except Exception as cause:  # noqa: BLE001 (the boundary: everything becomes a status)
+            return as_tidelog_error(cause, doing=method)
+        return None
+
+    def _shutting_down(self) -> NodeShuttingDown:
+        return _status.shutting_down("the node")
+
+
+class ServerStream:
+    """The serving side of an open stream; see `node.runtime.transport.MessageStream`. Several tasks may send."""
+
+    def __init__(self, context: Any, task: asyncio.Task[Any], peer: str) -> None:
+        self._context = context
+        self._peer = peer  # known from the start: asking gRPC once the caller has gone ends the process (SIGSEGV)
+        self._serving = task
+        self._lock = asyncio.Lock()
+        self._last_write: asyncio.Task[None] | None = None
+        self.closed = False
+        self.end_wanted = False
+
+    async def send(self, message: WireMessage, /) -> None:
+        """Send one answer; waits while the caller does not keep up. Once begun, it is sent whole."""
+        # gRPC cannot take a write back, and cannot end a stream during one: a cancelled sender leaves it running.
+        self._last_write = asyncio.get_running_loop().create_task(self._write(message))
+        del message  # it goes when it is written, whatever keeps the frame of a sender that was cancelled
+        self._last_write.add_done_callback(_seen)
+        await asyncio.shield(self._last_write)
+
+    async def receive(self) -> Any:
+        """The next request; None once the caller sends no more."""
+        try:
+            message = await self._context.read()
+        except grpc.aio.BaseError as error:
+            raise self._lost(error) from None
+        if isinstance(message, InvalidRequest):
+            raise message
+        return None if message is grpc.aio.EOF else message
+
+    def close(self) -> None:
+        """End the stream: cancels the method that serves it. Where a message is being written, the caller's connection
+        is closed with it: gRPC has no other way to give the message up, and would keep it as long as the caller does
+        not read."""
+        self.closed = True
+        if self._last_write is not None and not self._last_write.done():
+            shut_down_connection(self._peer)
+        self.end()
+
+    def end(self) -> None:
+        """End the stream because the node stops."""
+        if not self.end_wanted:
+            self.end_wanted = True
+            self._serving.cancel()
+
+    def take_back_cancel(self) -> None:
+        """The cancellation was ours and has done its work: what follows may wait again."""
+        self._serving.uncancel()
+
+    async def settle(self) -> None:
+        """Wait until nothing is being written any more, so that the stream can be ended."""
+        if self._last_write is not None:
+            await asyncio.wait((self._last_write,))
+
+    async def _write(self, message: WireMessage) -> None:
+        async with self._lock:
+            try:
+                await self._context.write(message)
+            except grpc.aio.BaseError as error:
+                raise self._lost(error) from None
+            finally:
+                del message  # the task keeps the error, the error this frame
+
+    def _lost(self, error: Exception) -> ConnectionLost:
+        return ConnectionLost(f"the caller at {self._peer} went away ({error})")
+
+
+def _reader(method: Method[WireMessage, WireMessage]) -> Callable[[bytes], WireMessage | InvalidRequest]:
+    """Reads the method's requests. What cannot be read becomes the error to answer: gRPC knows no other answer to an
+    exception here than a traceback in the log."""
+
+    kind = descriptor_pool.Default().FindMessageTypeByName(f"tidelog.v1.{method.request.__name__}")
+
+    def read(data: bytes) -> WireMessage | InvalidRequest:
+        try:
+            ensure_few_fields(data, kind)
+            return method.request.FromString(data)
+        except InvalidRequest as error:
+            return error
+        except DecodeError as error:
+            return InvalidRequest(f"the {len(data)} bytes sent to {method} are no {method.request.__name__}: {error}")
+
+    return read
+
+
+def _seen(write: asyncio.Task[None]) -> None:
+    """A failed write is its sender's to notice; where that is gone, nobody has to."""
+    if not write.cancelled():
+        write.exception()
+
+
+def _server_options(message_bytes_max: int) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_send_message_length", message_bytes_max),
+        ("grpc.max_receive_message_length", message_bytes_max),
+        ("grpc.max_concurrent_streams", CONCURRENT_STREAMS_MAX),
+        ("grpc.so_reuseport", 0),  # two nodes on one port must fail, not share it
+        ("grpc.keepalive_time_ms", 2 * KEEPALIVE_MS),  # so that a client that vanished is noticed
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),  # our clients ping while a fetch waits
+    ]
+
+
+def _outcome(error: TidelogError) -> str:
+    return error.kafka_name or type(error).__name__
+
+
+async def _abort(context: Any, error: TidelogError) -> NoReturn:
+    details: Iterable[tuple[str, bytes]] = ((_status.DETAILS_KEY, _status.to_details(error)),)
+    await context.abort(_status.status_code(error), error.message, details)
+    raise AssertionError("abort raises")

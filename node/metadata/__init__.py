@@ -1,0 +1,1 @@
+"""This node's replica of the metadata log, its snapshots, and their bytes."""

@@ -1,9 +1,0 @@
-"""The table of all RPCs, under the name by which the node knows it: `methods.DATA_FETCH_STREAM`.
-
-The client sends the same calls and must not import `node`, so the table itself is `tidelog/_methods.py`.
-"""
-
-from tidelog._methods import *  # noqa: F403
-from tidelog._methods import ALL, Answer, Kind, Method, Request, WireMessage, of_service
-
-__all__ = ["ALL", "Answer", "Kind", "Method", "Request", "WireMessage", "of_service"]

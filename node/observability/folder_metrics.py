@@ -1,0 +1,117 @@
+"""A node's data folders in Prometheus' terms: room, loading, the scrub, what is open.
+
+Left to others: partitions (metrics.py), what is done about what is seen here (docs/operations.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from storage.directory.log_directory import DataFolder, LoadProgress
+from storage.directory.maintenance import Upkeep
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFigures:
+    """One data folder that works, as it is now. Sizes in bytes."""
+
+    path: str
+    logs: int
+    free: int
+    reserve: int
+    below_reserve: bool
+    loaded: int
+    to_load: int
+    open_segments: int
+    missing: int
+    """Logs that had held something, of which no folder was found."""
+    damaged: int
+    """Open logs of which something is lost."""
+    scrubbed_bytes: int = 0
+    scrubbed_segments: int = 0
+    scrub_waiting: int = 0
+    findings: Mapping[str, int] = field(default_factory=dict)
+    """By kind, since the process began."""
+    cleaned_bytes: int = 0
+    cleaner_rounds: int = 0
+    dirty_share: float = 0.0
+    """The largest of a compacted log."""
+    uncleanable: int = 0
+
+
+def figures_of(folder: DataFolder, upkeep: Upkeep | None, progress: LoadProgress | None) -> FolderFigures:
+    """The folder as it is now. upkeep, progress: None where there is none yet."""
+    reserve = folder.reserve
+    figures = FolderFigures(
+        path=folder.path,
+        logs=len(folder.logs),
+        free=reserve.free,
+        reserve=reserve.wanted,
+        below_reserve=reserve.low,
+        loaded=0 if progress is None else progress.done,
+        to_load=0 if progress is None else progress.total,
+        open_segments=len(folder.open_segments),
+        missing=len(folder.missing),
+        damaged=sum(log.damage is not None for log in list(folder.logs.values())),
+    )
+    if upkeep is None:
+        return figures
+    scrub, cleaning = upkeep.scrubs[folder], upkeep.cleanings[folder]
+    return replace(
+        figures,
+        scrubbed_bytes=scrub.bytes_read,
+        scrubbed_segments=scrub.segments_read,
+        scrub_waiting=scrub.waiting,
+        findings={kind.value: count for kind, count in scrub.findings.items()},
+        cleaned_bytes=cleaning.bytes_worked,
+        cleaner_rounds=cleaning.rounds,
+        dirty_share=cleaning.cleaner.dirty_share,
+        uncleanable=len(cleaning.cleaner.uncleanable),
+    )
+
+
+def collect(folders: Iterable[FolderFigures]) -> Iterator[Metric]:
+    """All metrics of all folders."""
+    folders = list(folders)
+    named: tuple[tuple[str, str, Callable[[FolderFigures], float]], ...] = (
+        ("tidelog_folder_logs", "Logs in the folder", lambda figures: figures.logs),
+        ("tidelog_folder_free_bytes", "Room on the folder's file system", lambda figures: figures.free),
+        ("tidelog_folder_reserve_bytes", "Room that appends leave alone", lambda figures: figures.reserve),
+        (
+            "tidelog_folder_below_reserve",
+            "1 while appends are refused for want of room",
+            lambda figures: float(figures.below_reserve),
+        ),
+        ("tidelog_folder_logs_loaded", "Logs loaded at the start, so far", lambda figures: figures.loaded),
+        ("tidelog_folder_logs_to_load", "Logs to be loaded at the start", lambda figures: figures.to_load),
+        ("tidelog_folder_open_segments", "Closed segments that are open", lambda figures: figures.open_segments),
+        ("tidelog_folder_logs_missing", "Logs that had held records and are gone", lambda figures: figures.missing),
+        ("tidelog_folder_logs_damaged", "Logs that have lost records", lambda figures: figures.damaged),
+        ("tidelog_cleaner_dirty_share", "Largest dirty share of a log", lambda figures: figures.dirty_share),
+        ("tidelog_cleaner_uncleanable", "Logs that cannot be compacted", lambda figures: figures.uncleanable),
+        ("tidelog_scrub_segments_waiting", "Segments to be read again", lambda figures: figures.scrub_waiting),
+    )
+    for name, words, value in named:
+        gauge = GaugeMetricFamily(name, words, labels=("folder",))
+        for figures in folders:
+            gauge.add_metric((figures.path,), value(figures))
+        yield gauge
+    counted: tuple[tuple[str, str, Callable[[FolderFigures], int]], ...] = (
+        ("tidelog_cleaner_bytes", "Read and written by compaction", lambda figures: figures.cleaned_bytes),
+        ("tidelog_cleaner_rounds", "Rounds of compaction that ended well", lambda figures: figures.cleaner_rounds),
+        ("tidelog_scrub_bytes", "Bytes read again", lambda figures: figures.scrubbed_bytes),
+        ("tidelog_scrub_segments", "Segments read again", lambda figures: figures.scrubbed_segments),
+    )
+    for name, words, count in counted:
+        counter = CounterMetricFamily(name, words, labels=("folder",))
+        for figures in folders:
+            counter.add_metric((figures.path,), count(figures))
+        yield counter
+    findings = CounterMetricFamily("tidelog_scrub_findings", "Rot found, by kind", labels=("folder", "kind"))
+    for figures in folders:
+        for kind, number in figures.findings.items():
+            findings.add_metric((figures.path, kind), number)
+    yield findings

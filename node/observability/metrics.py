@@ -1,0 +1,141 @@
+"""What a node counts, in Prometheus' terms: kept in a registry of its own, so that several nodes fit in one process.
+
+Two kinds: what happens (requests, bytes, disk work) is counted when it happens; what is (in-sync sets, watermarks, the
+state of folders) is asked for when somebody reads the metrics, and costs nothing in between. Everything happens on the
+node's loop. docs/operations.md lists the names.
+Left to others: serving them (`node/observability/metrics_server.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from node.observability import folder_metrics
+from node.observability.folder_metrics import FolderFigures
+from node.observability.partition_metrics import PartitionFigures, partition_text
+from node.runtime.memory_budget import MemoryFigures
+
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """One node, as it is now."""
+
+    ready: bool
+    metadata_offset: int
+    is_controller: bool
+    offline_folders: tuple[str, ...]
+    folders: tuple[str, ...]
+    working_folders: tuple[FolderFigures, ...] = ()
+    unclean_elections: int = 0
+    memory: MemoryFigures | None = None
+    """None while the node starts."""
+    producers_forgotten: int = 0
+
+
+class NodeMetrics:
+    """The figures of one node; also the `RequestMeter` of its listeners."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._partitions: Callable[[], Iterator[PartitionFigures]] = lambda: iter(())
+        self._requests = Counter("tidelog_requests", "Calls answered", ("method", "outcome"), registry=self.registry)
+        self._request_seconds = Histogram(
+            "tidelog_request_seconds",
+            "Time to the answer of a call",
+            ("method",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._streams = Gauge("tidelog_streams_open", "Streams open now", ("method",), registry=self.registry)
+        self._streams_ended = Counter(
+            "tidelog_streams_ended", "Streams that ended", ("method", "outcome"), registry=self.registry
+        )
+        self._disk_seconds = Histogram(
+            "tidelog_folder_work_seconds",
+            "Time of one piece of work on a data folder's writer; with ' sync' behind its name: of one fsync of a log; "
+            "with ' quorum': of one of the metadata log",
+            ("folder",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
+    def answered(self, method: str, seconds: float, outcome: str) -> None:
+        """A unary call was answered after so long."""
+        self._requests.labels(method, outcome).inc()
+        self._request_seconds.labels(method).observe(seconds)
+
+    def stream_opened(self, method: str) -> None:
+        self._streams.labels(method).inc()
+
+    def stream_closed(self, method: str, outcome: str) -> None:
+        self._streams.labels(method).dec()
+        self._streams_ended.labels(method, outcome).inc()
+
+    def folder_worker(self, folder: str) -> Callable[[float], None]:
+        """What to tell how long each piece of work on that folder's threads took (seconds)."""
+        return self._disk_seconds.labels(folder).observe
+
+    def watch(self, look: Callable[[], NodeFigures], partitions: Callable[[], Iterator[PartitionFigures]]) -> None:
+        """Ask for the node's state, and for its partitions one by one, whenever somebody reads the metrics."""
+        self.registry.register(_NodeCollector(look))
+        self._partitions = partitions
+
+    async def text(self, turn: Callable[[], Awaitable[None]]) -> bytes:
+        """All metrics in Prometheus' text format. turn: lets everything else on the loop go on."""
+        return generate_latest(self.registry) + await partition_text(self._partitions(), turn)
+
+
+class _NodeCollector(Collector):
+    def __init__(self, look: Callable[[], NodeFigures]) -> None:
+        self._look = look
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # registering must not look: the node may not be there yet
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._look()
+        yield _gauge("tidelog_ready", "1 while registered, unfenced and caught up", float(now.ready))
+        yield _gauge("tidelog_metadata_offset", "How far the metadata log is applied", now.metadata_offset)
+        yield _gauge("tidelog_active_controller", "1 on the active controller", float(now.is_controller))
+        yield CounterMetricFamily(
+            "tidelog_unclean_elections",
+            "Elections of a leader that may lack committed records, by this node's controller",
+            value=now.unclean_elections,
+        )
+        offline = GaugeMetricFamily("tidelog_folder_offline", "1 where a data folder is offline", labels=("folder",))
+        for folder in now.folders:
+            offline.add_metric((folder,), float(folder in now.offline_folders))
+        yield offline
+        yield from folder_metrics.collect(now.working_folders)
+        yield from _memory(now)
+
+
+def _memory(now: NodeFigures) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "tidelog_producers_forgotten",
+        "States of producers forgotten before their time, since there were too many",
+        value=now.producers_forgotten,
+    )
+    if now.memory is None:
+        return
+    yield _gauge("tidelog_memory_limit_bytes", "Memory for records on their way", now.memory.limit)
+    used = GaugeMetricFamily("tidelog_memory_used_bytes", "Of that, in use", labels=("kind",))
+    for kind, size in now.memory.used.items():
+        used.add_metric((kind.value,), size)
+    yield used
+    waiting = GaugeMetricFamily("tidelog_memory_waiting", "Who wait for memory", labels=("kind",))
+    for kind, count in now.memory.waiting.items():
+        waiting.add_metric((kind.value,), count)
+    yield waiting
+
+
+def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, words, value=value)

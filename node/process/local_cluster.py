@@ -1,0 +1,465 @@
+"""Several real nodes on this machine, on loopback: for `tidelog up`, the demo, the bench and the tests.
+
+Each node has a folder `FOLDER/node-N` with its configuration, its data and what it logs. Addresses are chosen once and
+kept in the configuration, so a cluster stopped and started again in the same folder is the same cluster.
+
+Kept true: no node outlives the process that started it (it stops when its standard input ends); waiting means asking
+the nodes, and ends early, with the last lines of its log, when a node dies that should run. Nothing is started where
+somebody else listens already, so that no other cluster is taken for this one.
+`python -m node.process.local_cluster --nodes 3 --folder FOLDER` runs one until it is interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc
+
+from tidelog.errors import TidelogError
+from tidelog.protocol import methods, status
+from tidelog.protocol.v1 import admin_pb2
+from tidelog.types import Endpoint
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(18_000, 32_000)
+"""Ports are chosen below the system's range for outgoing connections (32768 on Linux), which would else take the port
+of a node that is down for a moment."""
+
+_POLL_S: Final = 0.05
+_SHORT_LIFE_S: Final = 10.0
+"""A node that was started again and lived no longer would only be started again and again."""
+_CALL_S: Final = 2.0
+
+
+class ClusterFailed(Exception):
+    """A node died that should run, or what was waited for did not come in time."""
+
+
+@dataclass(slots=True)
+class LocalNode:
+    """One node: its folder and, while it runs, its process."""
+
+    node_id: int
+    folder: Path
+    address: Endpoint
+    metrics: Endpoint
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    wrapper: tuple[str, ...] = ()
+    """A command that runs the node's own command, given as its last arguments (`nice`, `unshare ...`)."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self.process is not None, f"node {self.node_id} does not run"
+        return self.process.pid
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "tidelog.toml"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "node.log"
+
+    def how_it_ended(self) -> str:
+        """Of a node that ended by itself."""
+        assert self.process is not None, f"node {self.node_id} was never started"
+        return f"node {self.node_id} {_manner(self.process.returncode)}:\n{self.log_tail()}"
+
+    def log_tail(self, lines: int = 15) -> str:
+        """The last lines that it logged."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+
+class LocalCluster:
+    """Nodes 0 to N-1; node 0 forms the cluster. A context manager that starts all and leaves nothing running."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        nodes: int = 3,
+        *,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        environment: Mapping[str, str] | None = None,
+        first_port: int = 0,
+    ) -> None:
+        """folder: made where missing; used on where a cluster was there. settings: more of the configuration, by
+        section and key (`{"replication": {"session_ms": 1000}}`). first_port: of node 0, the others follow; 0: any."""
+        self.folder = Path(folder).resolve()
+        self._environment = dict(environment or {})
+        self.nodes = self._prepare(nodes, settings or {}, first_port)
+
+    # --- lives ---
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop() if kind is None else self.kill_all()
+
+    def start(self) -> None:
+        """Start all nodes that do not run. Raises ClusterFailed where somebody else has one of their addresses."""
+        resting = [node for node in self.nodes if not node.running]
+        for node in resting:
+            _ensure_free(node)
+        for node in resting:
+            self.start_node(node.node_id)
+
+    def run(self, *, ready: Callable[[], None], say: Callable[[str], None]) -> None:
+        """Start all, call `ready` once all have joined, and keep them running until SIGINT or SIGTERM; then stop all.
+
+        A node that dies is started again on its data, as Kubernetes would. Raises ClusterFailed where one cannot run.
+        """
+        told: list[int] = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda received, _frame: told.append(received))
+        try:
+            self.start()
+            what = f"all {len(self.nodes)} nodes have joined the cluster"
+            self.wait_until(lambda: told or self._joined(), within_s=60, what=what)
+            if not told:
+                ready()
+            started_again: dict[int, float] = {}
+            while not told:
+                for node in self.nodes:
+                    if not node.running:
+                        self._start_again(node, started_again, say)
+                time.sleep(_POLL_S)
+            say("stopping")
+            self.stop()
+        finally:
+            self.kill_all()
+
+    def _start_again(self, node: LocalNode, started_again: dict[int, float], say: Callable[[str], None]) -> None:
+        now = time.monotonic()
+        if now < started_again.get(node.node_id, -_SHORT_LIFE_S) + _SHORT_LIFE_S:
+            raise ClusterFailed(node.how_it_ended())
+        assert node.process is not None, "it ran before"
+        say(f"node {node.node_id} {_manner(node.process.returncode)}: it is started again; it logs to {node.log}")
+        started_again[node.node_id] = now
+        self._end(node, signal.SIGKILL)
+        self.start_node(node.node_id)
+
+    def start_node(self, node_id: int) -> None:
+        """Start one node, on whatever its folder holds."""
+        node = self.nodes[node_id]
+        assert not node.running, f"node {node_id} runs already"
+        home = Path(__file__).resolve().parent.parent  # the folder that holds `node`, `storage` and `replication`
+        path = os.pathsep.join([str(home), *(entry for entry in sys.path if entry and Path(entry).is_dir())])
+        with node.log.open("ab") as log:
+            node.process = subprocess.Popen(
+                [*node.wrapper, sys.executable, "-m", "node", "--config", str(node.config), "--until-stdin-ends"],
+                cwd=node.folder,
+                env={**os.environ, "PYTHONPATH": path, **self._environment},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # an interrupt at the terminal is ours to hand on
+            )
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._end(self.nodes[node_id], signal.SIGKILL)
+
+    def kill_all(self) -> None:
+        """SIGKILL to all at once."""
+        for node in self.nodes:
+            if node.running:
+                os.kill(node.pid, signal.SIGKILL)
+        for node in self.nodes:
+            self._end(node, signal.SIGKILL)
+
+    def stop_node(self, node_id: int, timeout_s: float = 45) -> int:
+        """Stop one node gracefully. Returns its exit code."""
+        return self._end(self.nodes[node_id], signal.SIGTERM, timeout_s)
+
+    def stop(self, timeout_s: float = 45) -> None:
+        """Stop all gracefully, all at once; what does not end in time is killed, and ClusterFailed says so."""
+        running = [node for node in self.nodes if node.running]
+        for node in running:
+            os.kill(node.pid, signal.SIGTERM)
+        deadline = time.monotonic() + timeout_s
+        stuck = []
+        for node in running:
+            assert node.process is not None
+            try:
+                node.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                stuck.append(node)
+        for node in self.nodes:
+            self._end(node, signal.SIGKILL)
+        if stuck:
+            names = ", ".join(f"node {node.node_id}" for node in stuck)
+            raise ClusterFailed(f"{names} did not stop within {timeout_s:g} s:\n{stuck[0].log_tail()}")
+
+    @staticmethod
+    def _end(node: LocalNode, number: signal.Signals, timeout_s: float = 45) -> int:
+        process, node.process = node.process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ClusterFailed(
+                f"node {node.node_id} did not stop within {timeout_s:g} s:\n{node.log_tail()}"
+            ) from None
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+        return code
+
+    # --- asking ---
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all nodes, as clients take them."""
+        return ",".join(str(node.address) for node in self.nodes)
+
+    def describe(self, node_id: int) -> admin_pb2.DescribeClusterResponse:
+        """What one node says of the cluster. Raises the error of the answer, or ConnectionFailed."""
+        answer: admin_pb2.DescribeClusterResponse = self._ask(
+            node_id, methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest()
+        )
+        return answer
+
+    def metadata(self, node_id: int, *topics: str) -> admin_pb2.GetMetadataResponse:
+        """Topics, leaders and in-sync sets, as one node knows them; all topics where none is named."""
+        request = admin_pb2.GetMetadataRequest(topics=topics, all_topics=not topics)
+        answer: admin_pb2.GetMetadataResponse = self._ask(node_id, methods.ADMIN_GET_METADATA, request)
+        return answer
+
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> bytes:
+        """Create a topic (configs with `_` for `.`), wait until all replicas are in sync. Returns its id."""
+        request = admin_pb2.CreateTopicRequest(
+            name=name,
+            partitions=partitions,
+            replication_factor=replicas,
+            configs={key.replace("_", "."): value for key, value in configs.items()},
+        )
+        answer: admin_pb2.CreateTopicResponse = self._ask(self._any().node_id, methods.ADMIN_CREATE_TOPIC, request, 10)
+        self.wait_until(
+            lambda: self._in_sync(name, partitions), within_s=20, what=f"topic {name} is in sync everywhere"
+        )
+        return answer.topic_id
+
+    def wait_healthy(self, within_s: float = 30, *, in_sync: bool = True) -> None:
+        """Until every running node says that all running nodes are unfenced, every partition has a leader and, unless
+        `in_sync` is false, every replica on a running node is in sync."""
+        self.wait_until(lambda: self._healthy(in_sync=in_sync), within_s=within_s, what="the cluster is healthy")
+
+    def wait_until(self, reached: Callable[[], object], *, within_s: float, what: str) -> None:
+        """Ask until the answer is true; a node that cannot answer yet means no. Raises ClusterFailed."""
+        deadline = time.monotonic() + within_s
+        last: TidelogError | None = None
+        while True:
+            try:
+                if reached():
+                    return
+                last = None
+            except TidelogError as error:
+                last = error
+            self._all_alive()
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"node {node.node_id}:\n{node.log_tail()}" for node in self.nodes)
+                raise ClusterFailed(f"not within {within_s:g} s: {what} (last answer: {last})\n{logs}")
+            time.sleep(_POLL_S)
+
+    def _healthy(self, *, in_sync: bool) -> bool:
+        running = {node.node_id for node in self.nodes if node.running}
+        for node_id in sorted(running):
+            said = self.describe(node_id)
+            unfenced = {node.address.node_id for node in said.nodes if not node.fenced}
+            if said.controller_id < 0 or unfenced != running or said.leaderless_partitions:
+                return False
+            if in_sync and len(running) == len(self.nodes) and said.under_replicated_partitions:
+                return False
+        return bool(running)
+
+    def _joined(self) -> bool:
+        """Whether every node says that all are unfenced."""
+        return all(
+            len([known for known in self.describe(node.node_id).nodes if not known.fenced]) >= len(self.nodes)
+            for node in self.nodes
+        )
+
+    def _in_sync(self, name: str, partitions: int) -> bool:
+        for node in self.nodes:
+            if node.running:
+                (topic,) = self.metadata(node.node_id, name).topics
+                whole = [
+                    state for state in topic.partitions if state.leader >= 0 and set(state.isr) == set(state.replicas)
+                ]
+                if len(whole) != partitions:
+                    return False
+        return True
+
+    def _all_alive(self) -> None:
+        for node in self.nodes:
+            if node.process is not None and node.process.poll() is not None:
+                raise ClusterFailed(node.how_it_ended())
+
+    def _any(self) -> LocalNode:
+        return next(node for node in self.nodes if node.running)
+
+    def _ask(self, node_id: int, method: methods.Method[Any, Any], request: Any, timeout_s: float = _CALL_S) -> Any:
+        address = self.nodes[node_id].address
+        with grpc.insecure_channel(str(address), options=[("grpc.enable_http_proxy", 0)]) as channel:
+            call = channel.unary_unary(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.answer.FromString,
+            )
+            try:
+                return call(request, timeout=timeout_s)
+            except grpc.RpcError as error:
+                raise status.from_rpc_error(error, address=address, phase=str(method)) from None
+
+    # --- folders and addresses ---
+
+    def _prepare(self, count: int, settings: Mapping[str, Mapping[str, Any]], first_port: int) -> list[LocalNode]:
+        nodes = []
+        ports = _free_ports(2 * count)
+        for node_id in range(count):
+            folder = self.folder / f"node-{node_id}"
+            known = _known_addresses(folder / "tidelog.toml")
+            chosen = Endpoint(HOST, first_port + node_id if first_port else next(ports))
+            address, metrics = known or (chosen, Endpoint(HOST, next(ports)))
+            nodes.append(LocalNode(node_id, folder, address, metrics))
+        for node in nodes:
+            node.folder.mkdir(parents=True, exist_ok=True)
+            node.config.write_text(_toml(_config_of(node, nodes, settings)), encoding="utf-8")
+        return nodes
+
+
+def _config_of(
+    node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    config: dict[str, dict[str, Any]] = {
+        "node": {"id": node.node_id, "data_folders": [str(node.data)]},
+        "listeners.client": {"bind": str(node.address)},
+        "quorum": {"bootstrap_node": 0, "nodes": [str(each.address) for each in nodes]},
+        "metrics": {"bind": str(node.metrics)},
+    }
+    for section, keys in settings.items():
+        config.setdefault(section, {}).update(keys)
+    return config
+
+
+def _toml(config: Mapping[str, Mapping[str, Any]]) -> str:
+    # JSON's text, numbers, booleans and lists of these are TOML's as well.
+    return "\n".join(
+        f"[{section}]\n" + "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in keys.items())
+        for section, keys in config.items()
+    )
+
+
+def _known_addresses(config: Path) -> tuple[Endpoint, Endpoint] | None:
+    """Client and metrics address of a node that was here before."""
+    try:
+        tables = tomllib.loads(config.read_text(encoding="utf-8"))
+        texts = tables["listeners"]["client"]["bind"], tables["metrics"]["bind"]
+        client, metrics = (Endpoint(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ClusterFailed(
+            f"{config} does not say where the node listens ({error!r}): it is not as it was written here. Remove it, "
+            "and the node gets new addresses"
+        ) from error
+    return client, metrics
+
+
+def _manner(code: int) -> str:
+    """How a process ended, in words."""
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended by itself with exit code {code}"
+
+
+def _ensure_free(node: LocalNode) -> None:
+    """Raise ClusterFailed where the node could not listen."""
+    for address in (node.address, node.metrics):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that lingers is no listener
+            try:
+                probe.bind((address.host, address.port))
+            except OSError as error:
+                raise ClusterFailed(
+                    f"node {node.node_id} cannot listen at {address} ({error.strerror}): is a cluster running there "
+                    "already? End it, or choose another folder and other ports"
+                ) from None
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    """Ports on which nobody listens, different ones, at random so that clusters side by side do not meet."""
+    found = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            found.append(port)
+        if len(found) == count:
+            return iter(found)
+    raise ClusterFailed(f"no {count} free ports from {PORTS.start} to {PORTS.stop}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a local cluster until interrupted."""
+    parser = argparse.ArgumentParser(
+        prog="python -m node.process.local_cluster", description="Run a Tidelog cluster on loopback."
+    )
+    parser.add_argument("--nodes", type=int, default=3, help="how many (3)")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("tidelog-data"), help="where everything is kept (tidelog-data)"
+    )
+    parser.add_argument("--port", type=int, default=0, help="of the first node, the others follow (any free ones)")
+    options = parser.parse_args(arguments)
+    try:
+        cluster = LocalCluster(options.folder, options.nodes, first_port=options.port)
+        cluster.run(
+            ready=lambda: print(f"ready bootstrap={cluster.bootstrap} folder={cluster.folder}", flush=True),
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+    except ClusterFailed as error:
+        sys.stderr.write(f"tidelog: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

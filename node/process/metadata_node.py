@@ -1,0 +1,302 @@
+"""A node's part in the metadata: its replica of the log, a voter or an observer, the controller, its membership.
+
+Everything of this side of a node is assembled here; `node.py` gives it folders, clock, chance and transport.
+
+Order of a start: the services answer (others ask whether this folder belongs to a cluster); `run_quorum` forms the
+cluster, or leads, or fetches; recovery of the partitions' logs runs meanwhile; then `run_membership` registers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from node.config import CLIENT_LISTENER, NodeConfig
+from node.controller.cluster_formation import ClusterFormation
+from node.controller.controller_client import ControllerClient
+from node.controller.controller_driver import ControllerDriver
+from node.controller.registration import Damaged, Identity, MembershipTimes, Registration
+from node.listeners.grpc.controller_service import ControllerService
+from node.listeners.grpc.quorum_service import QuorumService
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.addresses import QuorumAddresses
+from node.quorum.driver import QuorumDriver
+from node.quorum.fetcher import QuorumFetcher
+from node.quorum.state import QuorumView, new_cluster_id, note_lost
+from node.requests.admin_service import AdminService
+from node.requests.log_dirs import LogDirs
+from node.requests.topic_settings import TopicSettings
+from node.runtime import methods
+from node.runtime.clock import Clock
+from node.runtime.transport import Transport
+from node.runtime.work import run_in
+from replication.controller.controller import Controller, ControllerConfig
+from replication.controller.image import ClusterImage
+from replication.raft.quorum import QuorumTimes
+from replication.raft.voters import ReplicaKey, Voter, VoterSet
+from storage.directory.log_directory import DataFolder
+from storage.files.executor import Executor
+from storage.files.file_system import Files
+from storage.log.log import Log
+from tidelog.errors import CorruptLog, DiskFull, NodeNotAvailable
+from tidelog.protocol.v1 import controller_pb2
+from tidelog.types import Endpoint, Incarnation, NodeId
+
+_log = logging.getLogger("node.metadata")
+
+ALTER_PARTITION_MS: Final = 3_000
+ALLOCATE_MS: Final = 3_000
+
+SNAPSHOT_AGAIN_MS: Final = 10_000
+"""Pause after a snapshot for which there was no room."""
+
+REVIEW_MS: Final = 1_000
+"""How often it is looked whether to add or remove a voter; a replica that fetched within that time is there."""
+
+
+class MetadataNode:
+    """One life of one node, as the metadata quorum and the controller see it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        identity: Identity,
+        folders: Sequence[tuple[DataFolder, Executor]],
+        log: Log,
+        *,
+        quorum: Executor,
+        files: Files,
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+    ) -> None:
+        """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
+        log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are
+        fsynced. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
+        """
+        self._config, self._identity, self._folders, self._home = config, identity, tuple(folders), folders[0][0]
+        self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
+        node_id, times = identity.node_id, config.replication
+        settings = TopicSettings(config.log_defaults)
+        self.metadata = MetadataLog(log, clock=clock, executor=quorum, snapshot_bytes=config.quorum.snapshot_bytes)
+        self.view = QuorumView(node_id)
+        self._controller = ControllerDriver(
+            Controller(
+                rng=rng,
+                check_configs=settings.check,
+                config=_controller_config(config),
+            ),
+            self.metadata,
+            self.view,
+            node_id,
+            identity.incarnation,
+            clock=clock,
+            transport=transport,
+        )
+        self._addresses = QuorumAddresses(
+            node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
+        )
+        self._quorum = QuorumDriver(
+            ReplicaKey(node_id, self._home.folder_id),
+            self.metadata,
+            self.view,
+            self._addresses,
+            times=QuorumTimes(),
+            files=files,
+            executor=quorum,
+            clock=clock,
+            rng=rng,
+            transport=transport,
+            on_lead=self._controller.activate,
+            on_resign=self._controller.resign,
+        )
+        self._controller.on_refused = self._quorum.refused
+        controller_service = ControllerService(self._controller, settings)
+        self.client = ControllerClient(
+            self.view, controller_service, self._addresses.of_voters, clock=clock, transport=transport
+        )
+        self.registration = Registration(
+            identity,
+            self._folders,
+            self.metadata,
+            self.client,
+            clock=clock,
+            times=MembershipTimes(times.heartbeat_ms, times.session_ms, times.drain_ms_max),
+        )
+        self._services: dict[str, object] = {
+            methods.QUORUM: QuorumService(
+                self._quorum,
+                self.metadata,
+                self.view,
+                clock=clock,
+                cluster_id=lambda: self._home.cluster_id,
+            ),
+            methods.CONTROLLER: controller_service,
+            methods.ADMIN: AdminService(self.metadata, self.view, self.client, settings, self._log_dirs()),
+        }
+
+    def _log_dirs(self) -> LogDirs:
+        return LogDirs(self._identity.node_id, [folder for folder, _ in self._folders], self._transport)
+
+    def services(self) -> Mapping[str, object]:
+        """The services Quorum, Controller and Admin by their full names."""
+        return self._services
+
+    @property
+    def unclean_elections(self) -> int:
+        """How many this node's controller has held: each may have lost records."""
+        return self._controller.unclean_elections
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest committed image."""
+        return self.metadata.image
+
+    def subscribe(self, on_image: Callable[[ClusterImage], None]) -> None:
+        """Call with each new committed image, on the loop."""
+        self.metadata.subscribe(on_image)
+
+    async def alter_partition(
+        self, request: controller_pb2.AlterPartitionRequest
+    ) -> controller_pb2.AlterPartitionResponse:
+        """Pass a leader's proposals to the active controller."""
+        return await self.client.call(methods.CONTROLLER_ALTER_PARTITION, request, timeout_ms=ALTER_PARTITION_MS)
+
+    async def allocate_producer_ids(self) -> controller_pb2.AllocateProducerIdsResponse:
+        """A block of producer ids for this process to give away. Raises NodeNotAvailable before it is registered."""
+        number = self.registration.node_epoch
+        if number < 0:
+            raise NodeNotAvailable("the node is not registered yet, so that it has no producer ids: ask another node")
+        request = controller_pb2.AllocateProducerIdsRequest(node_id=self._identity.node_id, node_epoch=number)
+        return await self.client.call(methods.CONTROLLER_ALLOCATE_PRODUCER_IDS, request, timeout_ms=ALLOCATE_MS)
+
+    async def run_controller(self) -> None:
+        """Let the controller see time pass. Runs for as long as the node does."""
+        await self._controller.run()
+
+    async def run_quorum(self) -> None:
+        """Vote or observe, for as long as the node runs; form the cluster first where this node was told to.
+
+        Raises InconsistentClusterId where no cluster may be formed, CorruptLog, KafkaStorageError.
+        """
+        await self._mend_damage()
+        form = None
+        if self._config.quorum.bootstrap and not self.metadata.voters:
+            form = await self._form_cluster()
+        fetcher = QuorumFetcher(
+            self._quorum,
+            self.metadata,
+            self._addresses,
+            adopt=self._adopt,
+            clock=self._clock,
+            rng=self._rng,
+            transport=self._transport,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._quorum.run(cluster_id=lambda: self._home.cluster_id or "", form=form))
+            tasks.create_task(fetcher.run(self._home.cluster_id))
+            tasks.create_task(self._review_voters())
+            tasks.create_task(self._write_snapshots())
+
+    async def _write_snapshots(self) -> None:
+        """Whenever the log has grown enough; on a full disk, later."""
+        while True:
+            await self.metadata.wait_until(lambda: self.metadata.wants_snapshot)
+            try:
+                await self.metadata.write_snapshot()
+            except DiskFull as error:
+                _log.warning("no snapshot of the metadata was written: %s", error.message)
+                await self._clock.sleep_ms(SNAPSHOT_AGAIN_MS)
+
+    async def _review_voters(self) -> None:
+        """While this node is the active controller, see now and then whether the voter set should change."""
+        while True:
+            await self._clock.sleep_ms(REVIEW_MS)
+            if self._quorum.core is not None and self._quorum.core.active:
+                now = self._clock.monotonic_ms()
+                self._controller.review_voters(self._quorum.core.caught_up(now, REVIEW_MS))
+
+    async def run_membership(self, damaged: Damaged, found_later: Damaged = tuple) -> None:
+        """Register this process and keep its session; to be run once recovery is over. Ends when drained."""
+        await self.registration.run(damaged, found_later)
+
+    async def drain(self) -> None:
+        """Let the leaderships move away before the node stops, that of the quorum last."""
+        await self.registration.drain()
+        await self._quorum.resign()
+
+    # --- beginning ------------------------------------------------------------------------------------------------
+
+    async def _mend_damage(self) -> None:
+        """A voter has promised what its damaged log had, so nobody may take it for whole; others fetch it anew. What is
+        lost may have made this node a voter: it is noted how far the log went, and no vote given before it is there."""
+        log, me = self.metadata.log, self._quorum.me
+        damage = log.damage
+        if damage is None:
+            return
+        if me in VoterSet.of(self.metadata.voters) or not self.metadata.voters:
+            raise CorruptLog(
+                f"the metadata log of node {me.node_id}, a voter, lost {damage}: give back its folder "
+                f"{self.metadata.log.path}, or start the node with an empty data folder: then it joins anew"
+            )
+        _log.warning("the metadata log lost %s: it is fetched anew", damage)
+        end = max(damage.end_offset, log.log_end_offset)
+        try:
+            await run_in(self._executor, lambda: note_lost(log.files, log.path, end))
+        except OSError as error:
+            raise log.folder.fail(f"noting in {log.path} what is lost of the log", error) from error
+        self.metadata.empty()
+
+    async def _form_cluster(self) -> tuple[str, tuple[Voter, ...]] | None:
+        """Id and voters of the cluster that this node forms; None where that was done before."""
+        own, me = self._home.cluster_id, self._quorum.me
+        formation = ClusterFormation(
+            me.node_id,
+            self._config.quorum.nodes,
+            listener=CLIENT_LISTENER,
+            clock=self._clock,
+            transport=self._transport,
+        )
+        voter = Voter(me.node_id, me.folder_id, self._identity.listeners)
+        voters = await formation.choose_voters(voter, own, self._config.quorum.voters)
+        if not voters:
+            return None
+        cluster_id = own or new_cluster_id(self._rng.getrandbits(128))
+        await self._adopt(cluster_id)
+        _log.info("forms cluster %s, voters %s", cluster_id, [voter.node_id for voter in voters])
+        return cluster_id, voters
+
+    async def _adopt(self, cluster_id: str) -> None:
+        """Let every folder belong to the cluster; the metadata's own last, since its word is what others ask for."""
+        for folder, executor in reversed(self._folders):
+            await run_in(executor, lambda folder=folder: folder.adopt(cluster_id, self._identity.node_id))  # type: ignore[misc]
+
+
+def _controller_config(config: NodeConfig) -> ControllerConfig:
+    times = config.replication
+    return ControllerConfig(
+        times.session_ms,
+        times.drain_ms_max,
+        config.quorum.voters,
+        times.imbalance_check_ms,
+        times.imbalance_percent,
+    )
+
+
+def new_incarnation(rng: random.Random) -> Incarnation:
+    """The identity of one life of a process."""
+    return Incarnation(UUID(int=rng.getrandbits(128), version=4))
+
+
+def listeners_of(config: NodeConfig) -> dict[str, Endpoint]:
+    """The listeners as they are registered."""
+    return {listener.name: listener.advertised or listener.bind for listener in config.listeners}
+
+
+def identity_of(config: NodeConfig, incarnation: Incarnation, boot_id: bytes) -> Identity:
+    """What a process of this configuration says of itself."""
+    return Identity(NodeId(config.node_id), incarnation, listeners_of(config), config.rack, boot_id)

@@ -1,0 +1,54 @@
+"""`python -m node.process.probe [--ready] ADDRESS`: is that node alive, or ready? Exit code 0 or 1, a sentence.
+
+For machines without a gRPC health probe of their own: scripts, `docker exec`, Kubernetes before 1.24.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import grpc
+from grpc_health.v1 import health_pb2
+
+from node.listeners.grpc.health import READY
+from tidelog.errors import TidelogError
+from tidelog.protocol import status
+
+
+def ask(address: str, service: str, timeout_ms: int) -> bool:
+    """Does the node call this service healthy? Raises ConnectionFailed or RequestTimedOut where it does not answer."""
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        try:
+            answer = check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_ms / 1000)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return False
+            raise status.from_rpc_error(error, address=address, phase="Health.Check") from None
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m node.process.probe", description=__doc__.split(":", 1)[1].strip())
+    parser.add_argument("address", metavar="ADDRESS", help="HOST:PORT of any listener of the node")
+    parser.add_argument("--ready", action="store_true", help="ask whether it is ready, not only alive")
+    parser.add_argument("--timeout-ms", type=int, default=2_000, help="how long to wait for the answer")
+    options = parser.parse_args(arguments)
+    wanted = "ready" if options.ready else "alive"
+    try:
+        healthy = ask(options.address, READY if options.ready else "", options.timeout_ms)
+    except TidelogError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 1
+    verdict = "is" if healthy else "is not"
+    (sys.stdout if healthy else sys.stderr).write(f"the node at {options.address} {verdict} {wanted}\n")
+    return 0 if healthy else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

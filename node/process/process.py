@@ -1,0 +1,303 @@
+"""A node as a real process: everything that touches this machine is built here and handed to `Node`.
+
+What happens: the listeners are bound first, so that their ports are known; the node is assembled; the listeners answer
+from then on (health: alive); once the controller has unfenced the node it is ready and says so in one line on standard
+output: `ready node=0 client=127.0.0.1:9092`. SIGTERM or SIGINT stops it gracefully: leaderships are moved away, nothing
+new is taken, the logs are closed clean. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from prometheus_client import ProcessCollector
+
+from node import config as configuration
+from node.config import NodeConfig
+from node.listeners.grpc.health import Health
+from node.listeners.grpc.server import GrpcServer
+from node.listeners.grpc.transport import GrpcTransport
+from node.observability import logs
+from node.observability.metrics import NodeMetrics
+from node.observability.metrics_server import MetricsServer
+from node.process.node import Node
+from node.runtime.clock import MachineClock
+from node.runtime.executor import ThreadExecutor
+from storage.files.os_files import OsFiles
+from tidelog.errors import InvalidConfig, TidelogError
+
+_log = logging.getLogger("node.process")
+
+ANSWER_GRACE_MS: Final = 1_000
+"""Calls that are being worked on when the node stops get so long to end."""
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2
+EXIT_AT_ONCE: Final = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a node until it is told to stop. Returns the process's exit code."""
+    options = _options(arguments)
+    try:
+        config = _read_config(options.config)
+    except InvalidConfig as error:
+        sys.stderr.write(f"tidelog: {error.message}\n")
+        return EXIT_CONFIG
+    logs.configure(style=config.log_format, level=config.log_level, node_id=config.node_id)
+    _tune_memory()
+    _raise_file_limit()
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(NodeProcess(config, until_stdin_ends=options.until_stdin_ends).run())
+    except TidelogError as error:
+        _log.error("the node cannot run: %s", error.message)
+        return EXIT_CONFIG if isinstance(error, InvalidConfig) else EXIT_FAILED
+    except Exception:  # noqa: BLE001 (a defect: said in one line of the log, with its traceback)
+        _log.critical("a defect ends the node; its next start recovers", exc_info=True)
+        return EXIT_FAILED
+    return 0
+
+
+class NodeProcess:
+    """One run of one node on this machine."""
+
+    def __init__(self, config: NodeConfig, *, until_stdin_ends: bool = False) -> None:
+        self._config = config
+        self._until_stdin_ends = until_stdin_ends
+        self._clock = MachineClock()
+        self._metrics = NodeMetrics()
+        ProcessCollector(registry=self._metrics.registry)
+        self._executors: list[ThreadExecutor] = []
+        self._servers: list[GrpcServer] = []
+        self._defect: asyncio.Future[Exception]
+
+    async def run(self) -> None:
+        """Serve until told to stop, then stop gracefully. Raises what makes running impossible."""
+        self._defect = asyncio.get_running_loop().create_future()
+        async with AsyncExitStack() as stack:
+            transport = GrpcTransport(message_bytes_max=self._config.message_bytes_max)
+            stack.push_async_callback(transport.close)
+            stack.callback(self._close_executors)
+            config = self._bind()
+            stack.push_async_callback(self._stop_serving)
+            node = Node(
+                config,
+                clock=self._clock,
+                rng=random.SystemRandom(),
+                files=OsFiles(),
+                executors=self._executor,
+                transport=transport,
+                boot_id=_boot_id(),
+                before_close=self._stop_serving,
+            )
+            self._metrics.watch(node.figures, node.partition_figures)
+            await self._serve(node, config, stack)
+            self._listen_to_signals(node)
+            await self._run_unless_defect(node)
+            _log.info("stopped")
+
+    async def _run_unless_defect(self, node: Node) -> None:
+        """A belief of ours that broke in a callback ends the node, as one that breaks in a task does: what it was about
+        to do would else be waited for, for ever. The next start recovers."""
+        running = asyncio.ensure_future(node.run())
+        await asyncio.wait((running, self._defect), return_when=asyncio.FIRST_COMPLETED)
+        if self._defect.done() and not running.done():
+            running.cancel()
+            await asyncio.wait((running,))
+            raise self._defect.result()
+        await running
+
+    def _bind(self) -> NodeConfig:
+        """Take the listeners' addresses. Returns the configuration with the ports that were taken."""
+        taken = []
+        for listener in self._config.listeners:
+            server = GrpcServer(listener.name, meter=self._metrics, message_bytes_max=self._config.message_bytes_max)
+            self._servers.append(server)
+            bound = server.bind(listener.bind)
+            taken.append(replace(listener, bind=bound, advertised=listener.advertised or bound))
+        return replace(self._config, listeners=tuple(taken))
+
+    async def _serve(self, node: Node, config: NodeConfig, stack: AsyncExitStack) -> None:
+        services = node.services()
+        health = Health(services)
+        await health.alive()
+        for server in self._servers:
+            server.serve(services)
+            server.serve_health(health.servicer)
+            await server.start()
+        if config.metrics_bind is not None:
+            metrics_server = MetricsServer(self._scraped)
+            address = await metrics_server.start(config.metrics_bind)
+            stack.push_async_callback(metrics_server.stop)
+            _log.info("metrics are served", extra={"address": address})
+        announce = _announcement(config)
+
+        async def ready_changed(is_ready: bool) -> None:
+            nonlocal announce
+            await health.ready(is_ready=is_ready)
+            if is_ready and announce:
+                _settle_garbage_collector()
+                sys.stdout.write(announce)
+                sys.stdout.flush()
+                announce = ""
+
+        node.on_ready(ready_changed)
+
+    async def _scraped(self) -> bytes:
+        return await self._metrics.text(lambda: self._clock.sleep_ms(0))
+
+    async def _stop_serving(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            await server.stop(ANSWER_GRACE_MS)
+
+    def _executor(self, name: str, workers: int = 1) -> ThreadExecutor:
+        """The executor of that name: a data folder's writer, or what syncs its logs."""
+        executor = ThreadExecutor(
+            name, workers=workers, observe=self._metrics.folder_worker(name), on_defect=self._defect_found
+        )
+        self._executors.append(executor)
+        return executor
+
+    def _defect_found(self, defect: Exception) -> None:
+        if not self._defect.done():
+            self._defect.set_result(defect)
+
+    def _close_executors(self) -> None:
+        for executor in self._executors:
+            executor.close()
+
+    def _listen_to_signals(self, node: Node) -> None:
+        loop = asyncio.get_running_loop()
+        told = False
+
+        def stop(why: str) -> None:
+            nonlocal told
+            if told:
+                _log.warning("told a second time to stop (%s): ending at once", why)
+                os._exit(EXIT_AT_ONCE)
+            told = True
+            _log.info("told to stop (%s): moving leaderships away", why)
+            node.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop, number.name)
+        if self._until_stdin_ends:
+            loop.add_reader(sys.stdin.fileno(), self._stdin_readable, loop, stop)
+
+    @staticmethod
+    def _stdin_readable(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            stop("standard input ended")
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m node", description="Run one node of a Tidelog cluster.")
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="TOML; TIDELOG_* variables override it"
+    )
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="stop when standard input ends: with whoever started it"
+    )
+    return parser.parse_args(arguments)
+
+
+def _read_config(path: Path) -> NodeConfig:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"{path}: cannot be read ({error}). Name a TOML file with --config.") from None
+    return configuration.parse(
+        text, os.environ, source=str(path), host_name=socket.gethostname(), memory_bytes=_memory_for_records()
+    )
+
+
+def _announcement(config: NodeConfig) -> str:
+    addresses = " ".join(f"{listener.name}={listener.advertised or listener.bind}" for listener in config.listeners)
+    return f"ready node={config.node_id} {addresses}\n"
+
+
+def _boot_id() -> bytes:
+    """Which boot of this machine this is: after another one, pages that were not synced are gone."""
+    try:
+        return UUID(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()).bytes
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(
+            f"/proc/sys/kernel/random/boot_id: {error}. A node must know whether its machine was rebooted; it runs on "
+            "Linux with /proc mounted."
+        ) from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed: a message on a stream costs a third less (docs/performance.md)."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _raise_file_limit() -> None:
+    """Open as many files as the machine allows: each log and each connection is one, and a log that cannot open its
+    files takes its data folder offline. Many systems begin a process with 1,024 and allow far more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Of the container that the process is in (cgroup v2, v1)."""
+_MEMORY_BYTES_MIN: Final = 32 << 20
+
+
+def _memory_for_records() -> int:
+    """A quarter of the memory of the container, or of the machine, within bounds: the node itself, what malloc keeps,
+    and the page cache in a container need the rest."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CGROUP_LIMITS:
+        with suppress(OSError, ValueError):  # not this version of cgroups; or "max"
+            limits.append(int(Path(path).read_text(encoding="ascii")))
+    return max(_MEMORY_BYTES_MIN, min(min(limits) // 4, configuration.MEMORY_BYTES))
+
+
+_M_MMAP_THRESHOLD: Final = -3
+_M_TRIM_THRESHOLD: Final = -1
+_M_ARENA_MAX: Final = -8
+
+
+def _tune_memory() -> None:
+    """Let malloc keep buffers of some hundred KiB instead of asking the kernel for each anew, and all of them in one
+    arena: gRPC's threads would each keep their own, 230 MiB instead of 160 MiB under 40 producers (mallopt(3))."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # not glibc
+    mallopt(_M_MMAP_THRESHOLD, 16 << 20)
+    mallopt(_M_TRIM_THRESHOLD, 64 << 20)
+    mallopt(_M_ARENA_MAX, 1)
+
+
+def _settle_garbage_collector() -> None:
+    """What is there once the node is ready stays there: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)

@@ -1,0 +1,145 @@
+"""The quorum's messages on the wire and as values."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from replication.raft.epoch_limits import EPOCH_LAST
+from replication.raft.events import BeginEpoch, EndEpoch, Fetch, Standing, VoteAnswer, VoteRequest
+from replication.raft.log_view import SnapshotId
+from replication.raft.voters import ReplicaKey
+from tidelog.errors import InvalidRequest
+from tidelog.protocol.v1 import quorum_pb2 as pb
+from tidelog.types import NO_LEADER_EPOCH, FolderId, LeaderEpoch, NodeId, Offset
+
+
+def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
+    """A replica's identity."""
+    return pb.ReplicaKey(node_id=key.node_id, folder_id=key.folder_id.bytes)
+
+
+def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
+    """Raises InvalidRequest."""
+    return key_of(message.node_id, message.folder_id)
+
+
+def key_of(node_id: int, folder_id: bytes) -> ReplicaKey:
+    """Raises InvalidRequest."""
+    if node_id < 0:
+        raise InvalidRequest(f"{node_id} is no number of a node")
+    return ReplicaKey(NodeId(node_id), folder_id_of(folder_id))
+
+
+def folder_id_of(raw: bytes) -> FolderId:
+    """Raises InvalidRequest."""
+    if len(raw) != 16:
+        raise InvalidRequest(f"the id of a folder has 16 bytes, this one {len(raw)}")
+    return FolderId(UUID(bytes=raw))
+
+
+def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
+    """An epoch that a request names. Raises InvalidRequest for one that no node may be in."""
+    if not least <= number <= EPOCH_LAST:
+        raise InvalidRequest(
+            f"{number} is no epoch of the metadata quorum: epochs are {least} to {EPOCH_LAST}; the sender is faulty"
+        )
+    return LeaderEpoch(number)
+
+
+def offset_of(number: int) -> Offset:
+    """An offset that a request names. Raises InvalidRequest."""
+    if number < 0:
+        raise InvalidRequest(f"{number} is no offset of the metadata log: the sender is faulty")
+    return Offset(number)
+
+
+def vote_to_proto(request: VoteRequest, cluster_id: str) -> pb.VoteRequest:
+    """A vote request."""
+    return pb.VoteRequest(
+        cluster_id=cluster_id,
+        epoch=request.epoch,
+        candidate=key_to_proto(request.candidate),
+        voter=key_to_proto(request.voter),
+        last_epoch=request.last_epoch,
+        log_end=request.log_end,
+        pre_vote=request.pre_vote,
+    )
+
+
+def vote_from_proto(message: pb.VoteRequest) -> VoteRequest:
+    """Raises InvalidRequest."""
+    return VoteRequest(
+        epoch_of(message.epoch),
+        key_from_proto(message.candidate),
+        key_from_proto(message.voter),
+        epoch_of(message.last_epoch, NO_LEADER_EPOCH),
+        offset_of(message.log_end),
+        message.pre_vote,
+    )
+
+
+def vote_answer_to_proto(answer: VoteAnswer) -> pb.VoteResponse:
+    """The answer to a vote request."""
+    return pb.VoteResponse(epoch=answer.epoch, leader_id=answer.leader_id, granted=answer.granted)
+
+
+def vote_answer_from_proto(message: pb.VoteResponse) -> VoteAnswer:
+    """The answer to a vote request."""
+    return VoteAnswer(LeaderEpoch(message.epoch), NodeId(message.leader_id), message.granted)
+
+
+def begin_to_proto(request: BeginEpoch, to: ReplicaKey, cluster_id: str) -> pb.BeginQuorumEpochRequest:
+    """What a new leader tells a voter."""
+    return pb.BeginQuorumEpochRequest(
+        cluster_id=cluster_id, leader_id=request.leader_id, epoch=request.epoch, receiver=key_to_proto(to)
+    )
+
+
+def begin_from_proto(message: pb.BeginQuorumEpochRequest) -> BeginEpoch:
+    """Raises InvalidRequest."""
+    return BeginEpoch(epoch_of(message.epoch), NodeId(message.leader_id))
+
+
+def end_to_proto(request: EndEpoch, to: ReplicaKey, cluster_id: str) -> pb.EndQuorumEpochRequest:
+    """A leader's farewell to a voter."""
+    return pb.EndQuorumEpochRequest(
+        cluster_id=cluster_id,
+        leader_id=request.leader_id,
+        epoch=request.epoch,
+        successors=[key_to_proto(key) for key in request.successors],
+        receiver=key_to_proto(to),
+    )
+
+
+def end_from_proto(message: pb.EndQuorumEpochRequest) -> EndEpoch:
+    """Raises InvalidRequest."""
+    successors = tuple(key_from_proto(key) for key in message.successors)
+    return EndEpoch(epoch_of(message.epoch), NodeId(message.leader_id), successors)
+
+
+def standing_to_proto(standing: Standing) -> pb.QuorumStanding:
+    """Epoch and leader."""
+    return pb.QuorumStanding(epoch=standing.epoch, leader_id=standing.leader_id)
+
+
+def fetch_from_proto(message: pb.FetchMetadataRequest) -> Fetch:
+    """A fetch as the leader's rules see it. A reader without a folder has one of its own that never votes. Raises
+    InvalidRequest."""
+    folder = folder_id_of(message.folder_id) if message.folder_id else FolderId(UUID(int=0))
+    return Fetch(
+        ReplicaKey(NodeId(message.node_id), folder),
+        epoch_of(message.current_leader_epoch, NO_LEADER_EPOCH),
+        offset_of(message.fetch_offset),
+        epoch_of(message.last_fetched_epoch, NO_LEADER_EPOCH),
+        offset_of(message.held_offset),
+    )
+
+
+def snapshot_to_proto(snapshot: SnapshotId) -> pb.SnapshotId:
+    """A snapshot's identity."""
+    return pb.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+
+
+def snapshot_from_proto(message: pb.SnapshotId) -> SnapshotId:
+    """A snapshot's identity."""
+    return SnapshotId(Offset(message.end_offset), LeaderEpoch(message.epoch))

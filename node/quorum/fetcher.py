@@ -1,0 +1,326 @@
+"""Fetches the metadata log from the quorum's leader into this node's replica, and looks for the leader where none is
+known: voters and all other nodes alike.
+
+Kept true:
+  1. Only the log of one cluster is ever appended: a folder that belongs to none is given to the leader's first.
+  2. What an answer does to the log is for the rules to say (replication/raft/quorum.py): an old leader's does nothing.
+  3. A voter reports what is on its disk: it waits for its fsync before it asks again, though not for long.
+  4. Where the logs disagree the replica is cut by epoch, never below what is committed.
+  5. A replica is asked by its own key, which it names first. Only what the leader itself answers is taken, and nothing
+     of a later epoch than its own; an answer that makes no sense is logged, and another replica is asked.
+
+Left to others: serving fetches (quorum_service.py), what is done with the images (metadata_log.py's subscribers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from node.metadata.metadata_log import MetadataLog
+from node.quorum.addresses import QuorumAddresses
+from node.quorum.codec import epoch_of, key_to_proto, offset_of, snapshot_from_proto, snapshot_to_proto
+from node.quorum.driver import QuorumDriver
+from node.runtime import methods, status
+from node.runtime.clock import Clock
+from node.runtime.transport import Transport
+from node.runtime.work import run_unless
+from replication.raft.events import (
+    BelowLogStart,
+    CutLog,
+    FetchAnswered,
+    FetchResult,
+    Heard,
+    LogsDiverge,
+    NewRecords,
+    TakeRecords,
+    TakeSnapshot,
+)
+from replication.raft.log_view import SnapshotId
+from replication.raft.quorum import Quorum
+from replication.raft.voters import ReplicaKey
+from tidelog.errors import (
+    ConnectionFailed,
+    InconsistentClusterId,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidVoterKey,
+    KafkaStorageError,
+    TidelogError,
+    UnsupportedVersion,
+)
+from tidelog.protocol.v1 import quorum_pb2
+from tidelog.types import Endpoint, EpochEnd, EpochStart, LeaderEpoch, NodeId, Offset
+
+_log = logging.getLogger("node.metadata")
+
+FETCH_BYTES: Final = 1 << 20
+FETCH_WAIT_MS: Final = 500
+ANSWER_MS: Final = 1_000
+"""Beyond its wait an answer may take so long: the quorum fetch timeout of the design."""
+
+HELD_MS: Final = 200
+"""A voter waits so long for its own fsync before it fetches again: a leader that hears nothing would give it up."""
+
+SLOW_WAIT_MS: Final = 50
+"""While its fsync is under way, a voter's fetch waits no longer than this for news: it has news itself soon."""
+
+RETRY_MS: Final = 100
+"""Pause after every address has been tried, and up to as much again by chance."""
+
+FATAL: Final = (InconsistentClusterId, InvalidConfig, KafkaStorageError, UnsupportedVersion)
+"""What of this node's own no other leader and no waiting mends."""
+
+SNAPSHOT_BYTES_MAX: Final = 1 << 30
+"""No larger snapshot is fetched: it is put together in memory."""
+
+Adopt = Callable[[str], Awaitable[None]]
+"""Lets all data folders of this node belong to the cluster, durably."""
+
+
+class QuorumFetcher:
+    """Fetches for as long as it runs, except while this node leads."""
+
+    def __init__(
+        self,
+        driver: QuorumDriver,
+        metadata: MetadataLog,
+        addresses: QuorumAddresses,
+        *,
+        adopt: Adopt,
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+    ) -> None:
+        self._driver, self._metadata, self._addresses = driver, metadata, addresses
+        self._adopt = adopt
+        self._clock, self._rng, self._transport = clock, rng, transport
+        self._cluster_id = ""
+        self._in_touch = False
+        self._said: set[str] = set()
+
+    async def run(self, cluster_id: str | None) -> None:
+        """Keep the replica up to date. cluster_id: the cluster of this node's folders, None: none yet.
+
+        Raises what cannot be mended by asking again: see FATAL.
+        """
+        self._cluster_id = cluster_id or ""
+        await self._metadata.wait_until(lambda: self._driver.core is not None)
+        while True:
+            await self._metadata.wait_until(lambda: not self._core.leads)
+            self._driver.changed.clear()
+            for target in self._targets():
+                await self._fetch_from(target)
+                if self._core.leads or self._driver.changed.is_set():
+                    break
+            else:
+                await self._pause()
+
+    @property
+    def _core(self) -> Quorum:
+        core = self._driver.core
+        assert core is not None
+        return core
+
+    def _targets(self) -> list[Endpoint]:
+        """Where the leader may be: where it is known to be, then wherever another node may know more."""
+        leader = self._addresses.of(self._core.leader_id)
+        return list(dict.fromkeys(found for found in (leader, *self._addresses.all_others()) if found is not None))
+
+    async def _pause(self) -> None:
+        """Before all are asked again; news of a leader ends it."""
+        pause = RETRY_MS + self._rng.randrange(RETRY_MS)
+        await run_unless(self._driver.changed, lambda: self._clock.sleep_ms(pause))
+
+    async def _fetch_from(self, target: Endpoint) -> None:
+        """Fetch for as long as this target answers as the leader."""
+        self._in_touch = False
+        while not self._core.leads:
+            await self._wait_held()
+            self._ensure_usable()
+            log = self._metadata.log
+            asked = log.log_end_offset
+            wait_ms = self._wait_ms()
+            try:
+                receiver = self._addresses.key_at(target)
+                if receiver is None:
+                    if await run_unless(self._driver.changed, partial(self._driver.introduce, target)) is None:
+                        return
+                    continue
+                request = self._request(receiver, wait_ms)
+                call = partial(self._transport.call, target, methods.QUORUM_FETCH_METADATA, request)
+                answer = await run_unless(self._driver.changed, partial(call, timeout_ms=ANSWER_MS + wait_ms))
+                if answer is None:
+                    return
+                self._met(receiver.node_id, answer)
+                if answer.HasField("error"):
+                    raise status.from_proto(answer.error)
+                _ensure_sound(receiver, answer)
+            except TidelogError as error:
+                if isinstance(error, ConnectionFailed | InvalidVoterKey):
+                    self._addresses.missed(target)
+                self._say(f"metadata cannot be fetched from {target}: {error.message}")
+                return
+            try:
+                await self._take(target, receiver, asked, answer)
+            except FATAL:
+                raise
+            except TidelogError as error:
+                self._say(f"metadata from {target} cannot be taken: {error.message}", logging.WARNING)
+                return
+
+    async def _wait_held(self) -> None:
+        log = self._metadata.log
+        if not self._core.is_voter or log.held >= log.log_end_offset:
+            return
+        try:
+            async with asyncio.timeout(HELD_MS / 1_000):
+                await self._metadata.wait_until(lambda: log.held >= log.log_end_offset)
+        except TimeoutError:
+            self._metadata.request_flush()
+
+    def _ensure_usable(self) -> None:
+        """What it could not write down that it holds, it must not say. Raises KafkaStorageError."""
+        why = self._metadata.log.folder.offline
+        if why is not None:
+            raise KafkaStorageError(f"the data folder of the metadata log is offline: {why}")
+
+    def _wait_ms(self) -> int:
+        if not self._in_touch:
+            return 0  # the first answer brings the watermark at once
+        log = self._metadata.log
+        slow = self._core.is_voter and log.held < log.log_end_offset
+        return SLOW_WAIT_MS if slow else FETCH_WAIT_MS
+
+    def _request(self, receiver: ReplicaKey, wait_ms: int) -> quorum_pb2.FetchMetadataRequest:
+        log, core = self._metadata.log, self._core
+        return quorum_pb2.FetchMetadataRequest(
+            cluster_id=self._cluster_id,
+            node_id=core.me.node_id,
+            folder_id=core.me.folder_id.bytes,
+            current_leader_epoch=core.epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=self._metadata.view().last_epoch,
+            max_wait_ms=wait_ms,
+            max_bytes=FETCH_BYTES,
+            held_offset=log.held,
+            high_watermark=log.high_watermark,
+            receiver=key_to_proto(receiver),
+        )
+
+    def _met(self, source: NodeId, answer: quorum_pb2.FetchMetadataResponse) -> None:
+        """Take note of the leader and its address that a refusal names."""
+        error, leader = answer.error, NodeId(answer.leader_id)
+        if not answer.HasField("error"):
+            return
+        if error.HasField("leader") and error.leader.node_id == leader != self._core.me.node_id and error.leader.host:
+            self._addresses.met(leader, Endpoint(error.leader.host, error.leader.port))
+        self._driver.post(Heard(self._clock.monotonic_ms(), LeaderEpoch(answer.leader_epoch), leader, source))
+
+    async def _take(
+        self, target: Endpoint, receiver: ReplicaKey, asked: Offset, answer: quorum_pb2.FetchMetadataResponse
+    ) -> None:
+        if answer.cluster_id != self._cluster_id:
+            await self._join(answer.cluster_id)
+        now = self._clock.monotonic_ms()
+        leader, epoch = NodeId(answer.leader_id), LeaderEpoch(answer.leader_epoch)
+        event = FetchAnswered(now, leader, epoch, asked, _result(answer))
+        snapshots: list[SnapshotId] = []
+        await self._driver.take(event, lambda effect: self._do(effect, answer, snapshots))
+        for snapshot in snapshots:
+            await self._fetch_snapshot(target, receiver, snapshot, lambda: self._core.epoch == epoch)
+        if not self._in_touch and self._core.leader_id == leader:
+            _log.info("fetches metadata from node %d at %s", answer.leader_id, target)
+            self._in_touch = True
+            self._said.clear()
+
+    def _do(
+        self,
+        effect: TakeRecords | CutLog | TakeSnapshot,
+        answer: quorum_pb2.FetchMetadataResponse,
+        snapshots: list[SnapshotId],
+    ) -> None:
+        match effect:
+            case TakeRecords(high_watermark):
+                if answer.records:
+                    epochs = [EpochStart(LeaderEpoch(each.epoch), Offset(each.start_offset)) for each in answer.epochs]
+                    self._metadata.append_fetched(answer.records, epochs, LeaderEpoch(answer.leader_epoch))
+                self._metadata.commit(Offset(min(high_watermark, self._metadata.end)))
+            case CutLog(offset):
+                _log.info(
+                    "metadata log cut from %d to %d, where it agrees with the leader's", self._metadata.end, offset
+                )
+                self._metadata.truncate_to(offset)
+            case TakeSnapshot(snapshot):
+                snapshots.append(snapshot)
+
+    async def _fetch_snapshot(
+        self, target: Endpoint, receiver: ReplicaKey, snapshot: SnapshotId, wanted: Callable[[], bool]
+    ) -> None:
+        """Fetch a snapshot from the leader piece by piece, and begin the log anew behind it."""
+        core = self._core
+        pieces: list[bytes] = []
+        position, size = 0, 1
+        while position < size:
+            request = quorum_pb2.FetchSnapshotRequest(
+                cluster_id=self._cluster_id,
+                replica=key_to_proto(core.me),
+                current_leader_epoch=core.epoch,
+                snapshot=snapshot_to_proto(snapshot),
+                position=position,
+                max_bytes=FETCH_BYTES,
+                receiver=key_to_proto(receiver),
+            )
+            answer = await self._transport.call(target, methods.QUORUM_FETCH_SNAPSHOT, request, timeout_ms=ANSWER_MS)
+            if answer.HasField("error"):
+                self._say(f"the snapshot cannot be fetched from {target}: {answer.error.message}")
+                return
+            if not answer.data or answer.size > SNAPSHOT_BYTES_MAX:
+                raise InvalidRequest(
+                    f"of a snapshot of {answer.size} bytes {len(answer.data)} bytes came from position {position} on"
+                )
+            pieces.append(answer.data)
+            position, size = position + len(answer.data), answer.size
+        await self._metadata.install_snapshot(snapshot, b"".join(pieces), wanted)
+        _log.info("took a snapshot of the metadata up to offset %d, %d bytes", snapshot.end_offset, size)
+
+    async def _join(self, cluster_id: str) -> None:
+        if self._cluster_id:
+            raise InvalidRequest(
+                f"node {self._core.me.node_id} belongs to cluster {self._cluster_id}, the leader of the metadata "
+                f"quorum to {cluster_id}: check the addresses in [quorum] nodes"
+            )
+        await self._adopt(cluster_id)
+        self._cluster_id = cluster_id
+        _log.info("joined cluster %s", cluster_id)
+
+    def _say(self, text: str, level: int = logging.INFO) -> None:
+        """Once, until metadata come again."""
+        if text not in self._said:
+            self._said.add(text)
+            _log.log(level, "%s", text)
+
+
+def _ensure_sound(receiver: ReplicaKey, answer: quorum_pb2.FetchMetadataResponse) -> None:
+    """Raises InvalidRequest where no leader answers so: without an error only a leader does, and it has seen no epoch
+    above its own."""
+    if answer.leader_id != receiver.node_id:
+        raise InvalidRequest(f"{receiver} answers for node {answer.leader_id}: a leader answers for itself")
+    epoch_of(answer.leader_epoch)
+    snapshot, ends = answer.snapshot, answer.diverging
+    offset_of(snapshot.end_offset)
+    named = [snapshot.epoch, ends.epoch, *(entry.epoch for entry in answer.epochs)]
+    if max(named) > answer.leader_epoch or snapshot.epoch < 0:
+        raise InvalidRequest(f"{receiver} leads epoch {answer.leader_epoch} and names epochs {sorted(named)}")
+
+
+def _result(answer: quorum_pb2.FetchMetadataResponse) -> FetchResult:
+    if answer.HasField("snapshot"):
+        return BelowLogStart(snapshot_from_proto(answer.snapshot))
+    if answer.HasField("diverging"):
+        return LogsDiverge(EpochEnd(LeaderEpoch(answer.diverging.epoch), Offset(answer.diverging.end_offset)))
+    return NewRecords(Offset(answer.high_watermark))

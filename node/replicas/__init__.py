@@ -1,0 +1,1 @@
+"""The replicas of one node: partitions, fetch sessions, fetchers, and their logs."""

@@ -1,0 +1,462 @@
+"""Fetches that wait: what one stream, or one unary call, has asked for and not been answered.
+
+Kept true:
+  1. A fetch is answered once, when there is enough to read, when it is refused, or when its time is up; a later fetch
+     of the same partition takes the place of the earlier, which then is not answered.
+  2. A follower's positions are entered in the leader's books when its fetch arrives, whenever it is answered.
+  3. Records are read only for the next message to be sent, so that a slow reader costs a message, not a log, and into
+     memory that the node's budget has granted; while many answers wait to be sent nothing more is taken (`wait_room`).
+
+Left to others: the stream (data_service.py), who leads and what may be read (partition.py), the clock's ticks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from node.replicas.cold_reads import ColdReads
+from node.replicas.replica_config import ReplicaConfig
+from node.runtime import status
+from node.runtime.clock import Clock
+from node.runtime.limits import SLOW_READER_MS, UNSENT_MAX, ensure_few
+from node.runtime.memory_budget import ANSWER_COPIES, Kind, Share
+from node.runtime.transport import Caller
+from replication.partition.leader_events import Session
+from storage.isolation import FetchIsolation
+from storage.log.log_reader import LogRead
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import PartitionFetched
+from tidelog.types import Incarnation, LeaderEpoch, Millis, NodeId, Offset
+
+if TYPE_CHECKING:
+    from node.replicas.partition import Partition
+    from node.replicas.replica_manager import ReplicaManager
+
+_log = logging.getLogger("node.fetches")
+
+BYTES_MAX: Final = 16 << 20
+"""Most bytes that one fetch may ask for: what a node is willing to hold for one answer."""
+
+
+def isolation_of(level: int) -> FetchIsolation:
+    """How far a consumer reads with this isolation level. Raises InvalidRequest for a level that there is not."""
+    if level == data_pb2.ISOLATION_LEVEL_READ_UNCOMMITTED:
+        return FetchIsolation.HIGH_WATERMARK
+    if level == data_pb2.ISOLATION_LEVEL_READ_COMMITTED:
+        return FetchIsolation.LAST_STABLE_OFFSET
+    raise InvalidRequest(f"isolation level {level}: it must be 0 (read_uncommitted) or 1 (read_committed)")
+
+
+DEADLINES_MIN: Final = 1_000
+"""So many deadlines may be kept whatever is open; beyond, those of answered fetches go."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerIdentity:
+    """Who fetches, where it is a follower."""
+
+    node_id: NodeId
+    incarnation: Incarnation
+    session: Session
+
+
+@dataclass(slots=True, eq=False)
+class OpenFetch:
+    """One partition's fetch. `partition` is None where the request named none that is here."""
+
+    desk: FetchDesk
+    fetch_id: int
+    topic_id: bytes
+    index: int
+    next_offset: Offset
+    last_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
+    max_bytes: int
+    min_bytes: int
+    deadline: Millis
+    follower: FollowerIdentity | None
+    isolation: FetchIsolation
+    rack: str = ""
+    partition: Partition | None = None
+    due: bool = False
+    ended: bool = False
+    """Answered, or nobody waits for an answer any more."""
+    cold_tries: int = 0
+    """How often something had to be read from a disk for it."""
+    short: bool = False
+    """There was something, but less than `min_bytes`: it is looked at again with the clock, not with each append."""
+    refused: bool = False
+    """A consumer has found what it was sent from here on damaged."""
+
+    def is_due(self, now: Millis) -> bool:
+        """Is it to be answered with whatever there is? A follower's is by `answer_anyway` alone."""
+        return self.due or (self.follower is None and now >= self.deadline) or self.min_bytes <= 0
+
+    def is_filled_by(self, read: LogRead, up_to: Offset) -> bool:
+        """Would waiting bring no more than was read? It has `min_bytes`, or ends below `up_to`, where the log can be
+        read to: the next batch lies in another segment, or `max_bytes` has no room for it (Kafka's onOlderSegment)."""
+        size = len(read.records)
+        return size >= min(self.min_bytes, self.max_bytes) or (size > 0 and read.next_offset < up_to)
+
+    def wake(self) -> None:
+        """There may be something to read."""
+        if not self.short:
+            self.desk.ready(self)
+
+    def answer_anyway(self) -> None:
+        """Answer it now, with or without records."""
+        self.due = True
+        self.desk.ready(self)
+
+    def tell(self, news: PartitionFetched) -> None:
+        """Send this, and go on waiting."""
+        self.desk.tell(news)
+
+    def refuse(self, error: TidelogError) -> None:
+        """Answer it with an error."""
+        self.desk.refuse(self, error)
+
+
+class FetchDesk:
+    """See the module's words. One for each stream."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        caller: Caller,
+        *,
+        session: Session,
+        clock: Clock,
+        config: ReplicaConfig,
+        is_stream: bool,
+    ) -> None:
+        """is_stream: else every fetch is answered within its time, a follower's too."""
+        self._is_stream = is_stream
+        self._manager = manager
+        self._caller = caller
+        self._session = session
+        self._clock = clock
+        self._config = config
+        self._identity: tuple[int, bytes, FollowerIdentity] | None = None  # of the last request, as it was written
+        self._open: dict[tuple[bytes, int], OpenFetch] = {}
+        self._ready: dict[OpenFetch, None] = {}
+        self._short: dict[OpenFetch, None] = {}
+        self._made: list[PartitionFetched] = []
+        self._deadlines: list[tuple[Millis, int, OpenFetch]] = []
+        self._arrivals = 0
+        self._last_sent = Millis(0)
+        self._sending: tuple[Millis, Callable[[], None]] | None = None
+        """Since when an answer is being sent, and what closes its stream."""
+        self._sign_of_life_ms = 0
+        """A follower's stream: it hears something at least this often, or takes the leader for dead."""
+        self.sign_of_life_due = False
+        self.cold = ColdReads(self.ready, self._charge, self._wake_up)
+        """What is being read from disks."""
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self.closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing open and nothing to be sent?"""
+        return not self._open and not self._made
+
+    @property
+    def kind(self) -> Kind:
+        """Whose fetches they are, for the node's memory."""
+        return Kind.CONSUMER_FETCH if self._identity is None else Kind.FOLLOWER_FETCH
+
+    def _charge(self, size: int) -> Share:
+        return self._manager.memory.charge(self.kind, ANSWER_COPIES * size)
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    # --- requests ---
+
+    def take(self, request: data_pb2.FetchRequest) -> None:
+        """Open the fetches of a request, and enter what it says of positions. Raises InvalidRequest where the request
+        as a whole makes no sense."""
+        follower = self._follower(request)
+        isolation = FetchIsolation.LOG_END if follower is not None else isolation_of(request.isolation_level)
+        ensure_few(request.partitions, "fetches")
+        ensure_few(request.held, "held positions")
+        now = self._clock.monotonic_ms()
+        if follower is not None:
+            if not self._sign_of_life_ms:
+                self._last_sent = now
+            self._sign_of_life_ms = max(1, min(request.max_wait_ms, self._config.fetch_wait_ms))
+            self._manager.wake_by(Millis(now + self._sign_of_life_ms))
+        deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
+        for item in request.partitions:
+            self._open_one(item, request, deadline, follower, isolation, now)
+        if request.held:
+            if follower is None:
+                raise InvalidRequest("a consumer's fetch reports held positions, which only a follower has")
+            for report in request.held:
+                partition = self._manager.find(report.topic_id, report.partition)
+                if partition is not None:
+                    partition.follower_held(follower, report, now)
+
+    def _follower(self, request: data_pb2.FetchRequest) -> FollowerIdentity | None:
+        if not request.HasField("replica"):
+            return None
+        replica = request.replica
+        number, written = replica.node_id, replica.incarnation
+        if self._identity is not None and self._identity[:2] == (number, written):
+            return self._identity[2]
+        if len(written) != 16:
+            raise InvalidRequest(f"node {number} fetches without an incarnation of 16 bytes")
+        identity = FollowerIdentity(NodeId(number), Incarnation(UUID(bytes=written)), self._session)
+        self._identity = number, written, identity
+        return identity
+
+    def _open_one(
+        self,
+        item: data_pb2.FetchPartition,
+        request: data_pb2.FetchRequest,
+        deadline: Millis,
+        follower: FollowerIdentity | None,
+        isolation: FetchIsolation,
+        now: Millis,
+    ) -> None:
+        fetch = OpenFetch(
+            self,
+            item.fetch_id,
+            item.topic_id,
+            item.partition,
+            Offset(item.fetch_offset),
+            LeaderEpoch(item.last_fetched_epoch),
+            LeaderEpoch(item.current_leader_epoch),
+            max(1, min(item.max_bytes or self._config.fetch_bytes, BYTES_MAX)),
+            request.min_bytes,
+            deadline,
+            follower,
+            isolation,
+            request.rack,
+            refused=item.refused,
+        )
+        key = (item.topic_id, item.partition)
+        earlier = self._open.pop(key, None)
+        if earlier is not None:
+            self._drop(earlier)
+        self._open[key] = fetch
+        try:
+            partition = self._manager.locate(item.topic_id, item.partition, self._caller.listener)
+            fetch.partition = partition
+            if follower is not None:
+                answer = partition.follower_fetched(fetch, follower, item, now)
+            else:
+                answer = partition.reader_fetched(fetch)
+        except TidelogError as error:
+            self.refuse(fetch, error)
+            return
+        if answer is not None:
+            self._close(fetch, answer)
+            return
+        if follower is None or not self._is_stream:
+            self._arrivals += 1
+            heapq.heappush(self._deadlines, (deadline, self._arrivals, fetch))
+            self._manager.wake_by(deadline)
+            if len(self._deadlines) > DEADLINES_MIN + 4 * len(self._open):
+                self._forget_deadlines()
+        if not partition.waits_at_end(fetch, now):
+            self.ready(fetch)
+
+    def _forget_deadlines(self) -> None:
+        """Of fetches that are answered already."""
+        self._deadlines = [entry for entry in self._deadlines if self._is_open(entry[2])]
+        heapq.heapify(self._deadlines)
+
+    def _is_open(self, fetch: OpenFetch) -> bool:
+        return self._open.get((fetch.topic_id, fetch.index)) is fetch
+
+    # --- answers ---
+
+    def ready(self, fetch: OpenFetch) -> None:
+        """Look at this fetch before the next message is sent."""
+        self._ready[fetch] = None
+        self._wake.set()
+
+    def refuse(self, fetch: OpenFetch, error: TidelogError) -> None:
+        """Answer with an error."""
+        self._close(fetch, self._error_answer(fetch, error))
+
+    def tell(self, news: PartitionFetched) -> None:
+        """Send this before the answers that are read; a call has but one answer, which will say it."""
+        if self._is_stream:
+            self._made.append(news)
+            self._wake.set()
+
+    def _error_answer(self, fetch: OpenFetch, error: TidelogError) -> PartitionFetched:
+        partition = fetch.partition
+        return PartitionFetched(
+            fetch_id=fetch.fetch_id,
+            topic_id=fetch.topic_id,
+            partition=fetch.index,
+            leader_epoch=-1 if partition is None else partition.leader_epoch,
+            error=status.to_proto(self._manager.with_leader(error, partition, self._caller.listener)),
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1 if partition is None else partition.log_start,
+            preferred_read_replica=-1,
+        )
+
+    def _close(self, fetch: OpenFetch, answer: PartitionFetched) -> None:
+        self._drop(fetch)
+        self._made.append(answer)
+        self._wake.set()
+
+    def _drop(self, fetch: OpenFetch) -> None:
+        if self._is_open(fetch):
+            del self._open[fetch.topic_id, fetch.index]
+        self._ready.pop(fetch, None)
+        self._short.pop(fetch, None)
+        fetch.ended = True
+        self.cold.drop(fetch)
+        if fetch.partition is not None:
+            fetch.partition.stop_waiting(fetch)
+
+    def next_bytes(self, enough: int) -> tuple[int, int]:
+        """How many bytes of records `collect` may give next, and how many it may give at least: one batch, however
+        small its fetch. Both 0 where nothing is to be read."""
+        first = next(iter(self._ready), None)
+        if first is None or first.partition is None:
+            return 0, 0
+        return enough + first.max_bytes, first.partition.log.config.max_message_bytes
+
+    def collect(self, enough: int, room: int | None = None) -> list[PartitionFetched]:
+        """The answers that are due now, at least one, until they hold `enough` bytes; fetches with nothing to read go
+        on waiting.
+
+        room: bytes that they share, None for no limit. A fetch that finds some left gets at least one batch, one that
+        finds none is answered without records."""
+        answers = self._begin_message()
+        size = 0
+        while self._ready:
+            fetch = next(iter(self._ready))
+            if room is not None:
+                fetch.max_bytes = min(fetch.max_bytes, max(room - size, 0))
+            size += self._look_at(fetch, answers)
+            if size >= enough:
+                break
+        return answers
+
+    def collect_read(self) -> list[PartitionFetched]:
+        """As `collect`, of fetches for which a disk was read: their memory is charged already."""
+        answers = self._begin_message()
+        for fetch in self.cold.read:
+            self._look_at(fetch, answers)
+        return answers
+
+    def _begin_message(self) -> list[PartitionFetched]:
+        """The answers that wait only to be sent."""
+        answers, self._made = self._made, []
+        self._room.set()
+        self._last_sent = self._clock.monotonic_ms()
+        self.sign_of_life_due = False
+        return answers
+
+    def _look_at(self, fetch: OpenFetch, answers: list[PartitionFetched]) -> int:
+        """Answer a fetch that is ready, or let it wait. Returns how many bytes of records it was given."""
+        self._ready.pop(fetch, None)
+        assert fetch.partition is not None, "a fetch without its partition was refused at once"
+        try:
+            answer = fetch.partition.read_for(fetch, self._last_sent)
+        except TidelogError as error:
+            answer = self._error_answer(fetch, error)
+        if answer is not None:
+            self._drop(fetch)
+            answers.append(answer)
+            return len(answer.records)
+        if fetch.short:
+            self._short[fetch] = None
+            self._manager.wake_soon()
+        return 0
+
+    def sending(self, close: Callable[[], None]) -> None:
+        """An answer is on its way; `close` ends its stream."""
+        now = self._clock.monotonic_ms()
+        self._sending = now, close
+        self._manager.wake_by(Millis(now + SLOW_READER_MS))
+
+    def sent(self) -> None:
+        """It was taken."""
+        self._sending = None
+
+    # --- waiting ---
+
+    async def wait_ready(self) -> None:
+        """Return when there may be answers to collect, or the desk is closed."""
+        while not (self._ready or self._made or self.sign_of_life_due or self.closed):
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def wait_cold(self) -> None:
+        """Return when something was read from a disk, nothing is being read any more, or the desk is closed."""
+        while self.cold.is_busy and not self.cold.read and not self.closed:
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def wait_room(self) -> None:
+        """Return when few enough answers wait to be sent for more to be asked."""
+        while len(self._made) >= UNSENT_MAX:
+            self._room.clear()
+            await self._room.wait()
+
+    def tick(self, now: Millis) -> None:
+        """Time goes by: fetches whose time is up are answered with what there is, short ones are looked at again; a
+        reader that does not take its answer while others wait for memory is given up."""
+        if self._sending is not None and now - self._sending[0] >= SLOW_READER_MS:
+            since, close = self._sending
+            self._sending = now, close
+            if self._manager.memory.is_short:
+                _log.warning(
+                    "the reader at %s has not taken an answer for %d ms, and others wait for memory: its connection is "
+                    "closed",
+                    self._caller.peer,
+                    now - since,
+                )
+                close()
+        heap = self._deadlines
+        while heap and heap[0][0] <= now:
+            fetch = heapq.heappop(heap)[2]
+            if self._is_open(fetch):
+                fetch.answer_anyway()
+        if self._sign_of_life_ms and self._open and now - self._last_sent >= self._sign_of_life_ms:
+            self.sign_of_life_due = True
+            self._wake.set()
+        while self._short:
+            fetch, _ = self._short.popitem()
+            fetch.short = False
+            self.ready(fetch)
+
+    def due(self, now: Millis) -> Millis | None:
+        """When the next `tick` is worth while, if nothing happens before; None: never."""
+        if self._short:
+            return now
+        heap = self._deadlines
+        while heap and not self._is_open(heap[0][2]):
+            heapq.heappop(heap)
+        due = heap[0][0] if heap else None
+        if self._sending is not None:
+            slow = Millis(self._sending[0] + SLOW_READER_MS)
+            due = slow if due is None else min(due, slow)
+        if self._sign_of_life_ms and self._open:
+            sign = Millis(self._last_sent + self._sign_of_life_ms)
+            due = sign if due is None else min(due, sign)
+        return due
+
+    def close(self) -> None:
+        """Nothing is answered any more."""
+        self.closed = True
+        for fetch in list(self._open.values()):
+            self._drop(fetch)
+        self._wake.set()

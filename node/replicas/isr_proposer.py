@@ -1,0 +1,120 @@
+"""Proposals for in-sync sets on their way to the controller: one request at a time, for all partitions that want one.
+
+Kept true: each proposal is answered once, as accepted or as failed; a later one of the same partition replaces an
+earlier that has not been sent. Whether a failed one takes effect nobody knows: the core counts on both.
+Left to others: finding the controller and retrying (the function given to the constructor), what to propose (the core).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
+
+from node.replicas.replica_config import ReplicaConfig
+from node.runtime import status
+from node.runtime.clock import Clock
+from replication.partition.leader_events import ProposalAccepted, ProposeIsr
+from tidelog.errors import TidelogError
+from tidelog.protocol.v1 import controller_pb2
+from tidelog.types import LeaderEpoch, NodeEpoch, NodeId, PartitionEpoch, PartitionKey
+
+_log = logging.getLogger("node.isr")
+
+AlterPartition: TypeAlias = Callable[
+    [controller_pb2.AlterPartitionRequest], Awaitable[controller_pb2.AlterPartitionResponse]
+]
+"""Sends the request to the active controller and returns its answer. Raises TidelogError."""
+
+PARTITIONS_MAX: Final = 1_000
+"""Partitions in one request: some 100 KiB."""
+
+
+class Proposing(Protocol):
+    """Who makes proposals for one partition, and hears what becomes of them."""
+
+    @property
+    def key(self) -> PartitionKey: ...
+
+    def proposed(self, proposal: ProposeIsr) -> None: ...
+    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
+    def proposal_failed(self, proposal: ProposeIsr) -> None: ...
+
+
+class IsrProposer:
+    """See the module's words."""
+
+    def __init__(self, me: NodeId, alter_partition: AlterPartition, *, clock: Clock, config: ReplicaConfig) -> None:
+        self._me = me
+        self._alter_partition = alter_partition
+        self._clock = clock
+        self._config = config
+        self._queue: dict[Proposing, ProposeIsr] = {}
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self.node_epoch = NodeEpoch(-1)
+        """By which registration this node speaks."""
+
+    def propose(self, partition: Proposing, proposal: ProposeIsr) -> None:
+        """Send this with the next request."""
+        partition.proposed(proposal)
+        self._queue[partition] = proposal
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Send nothing further; `run` returns once the request under way is answered."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send what is proposed, until stopped."""
+        while not self._stopping:
+            if not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            batch = [(partition, self._queue.pop(partition)) for partition in list(self._queue)[:PARTITIONS_MAX]]
+            await self._send(batch)
+
+    async def _send(self, batch: list[tuple[Proposing, ProposeIsr]]) -> None:
+        request = controller_pb2.AlterPartitionRequest(
+            node_id=self._me, node_epoch=self.node_epoch, partitions=[_item(*entry) for entry in batch]
+        )
+        try:
+            async with asyncio.timeout(self._config.alter_timeout_ms / 1000):
+                answer = await self._alter_partition(request)
+        except (TidelogError, TimeoutError) as error:
+            _log.info("the controller did not take %d proposals for in-sync sets: %s", len(batch), error)
+            answers: list[controller_pb2.AlteredPartition] = []
+        else:
+            answers = list(answer.partitions)
+        by_key = {(altered.topic_id, altered.partition): altered for altered in answers}
+        for partition, proposal in batch:
+            self._deliver(partition, proposal, by_key.get((partition.key.topic_id.bytes, partition.key.partition)))
+
+    def _deliver(
+        self, partition: Proposing, proposal: ProposeIsr, altered: controller_pb2.AlteredPartition | None
+    ) -> None:
+        if altered is None or altered.HasField("error"):
+            if altered is not None:
+                _log.info("%s: proposal refused: %s", partition, status.from_proto(altered.error).message)
+            partition.proposal_failed(proposal)
+            return
+        event = ProposalAccepted(
+            LeaderEpoch(altered.leader_epoch),
+            PartitionEpoch(altered.partition_epoch),
+            tuple(NodeId(node) for node in altered.isr),
+            self._clock.monotonic_ms(),
+        )
+        partition.proposal_accepted(proposal, event)
+
+
+def _item(partition: Proposing, proposal: ProposeIsr) -> controller_pb2.AlterPartitionItem:
+    return controller_pb2.AlterPartitionItem(
+        topic_id=partition.key.topic_id.bytes,
+        partition=partition.key.partition,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch,
+        new_isr=[controller_pb2.IsrMember(node_id=node, node_epoch=epoch) for node, epoch in proposal.members],
+    )

@@ -1,0 +1,165 @@
+"""A node's look at its own bytes: after a follower has refused them (design, section 4, rule 4), and where a damaged
+log is all that is left.
+
+Left to others: what damage means for the replica (replica_manager.py), the rest of the log (the scrub).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+
+from node.runtime.work import run_in
+from storage.directory.log_directory import DataFolder
+from storage.isolation import FetchIsolation
+from storage.log.log import Log
+from storage.log.log_reader import LogRead
+from storage.recovery.loaded import Damage
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.epoch_cache import ensure_agreed
+from tidelog.errors import CorruptLog, CorruptRecord, KafkaStorageError, TidelogError
+from tidelog.records import iter_batches, walk_headers
+from tidelog.records.v2.header import LEADER_EPOCH_AT
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
+
+_log = logging.getLogger("node.partition")
+
+
+def check_own(log: Log, offset: Offset, max_bytes: int, on_damage: Callable[[Damage], None]) -> None:
+    """Tell of the damage that `damage_at` finds, once the bytes have been read beside the loop, where memory does not
+    have them; nothing where the log is out of use by then. Raises as `damage_at`."""
+
+    def judge() -> None:
+        damage = damage_at(log, offset, max_bytes)
+        if damage is None:
+            _log.warning("%s: a follower refused bytes from %d on, which are sound here", log.topic_partition, offset)
+        else:
+            on_damage(damage)
+
+    found = log.try_fetch(offset, max_bytes, FetchIsolation.LOG_END) if log.damage is None else None
+    if found is None or isinstance(found, LogRead):
+        judge()
+        return
+    ticket = found
+
+    def read(_: object) -> None:
+        ticket.release()
+        if log.closed or log.cut is not None:
+            return
+        try:
+            judge()
+        except TidelogError as error:
+            _log.warning("%s: its bytes from %d on were not checked: %s", log.topic_partition, offset, error.message)
+
+    log.folder.reader.submit(ticket.run, read)
+
+
+def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
+    """What is damaged in the bytes that a fetch of `offset` is answered with, checksums and epochs included: they have
+    just been read, so that looking again costs no disk. A batch in which the leader epoch alone is wrong, which no
+    checksum covers, can still be read. Raises KafkaStorageError, OffsetOutOfRange."""
+    try:
+        read = log.read(offset, max_bytes, up_to=log.log_end_offset)
+        for batch in iter_batches(read.records):
+            try:
+                batch.ensure_valid()
+            except CorruptRecord as error:
+                return _damage(log, batch.base_offset, batch.next_offset, error.message)
+            try:
+                ensure_agreed([batch.header], read.epochs)
+            except CorruptRecord as error:
+                return _damage(log, batch.base_offset, batch.next_offset, error.message, readable=True)
+    except CorruptLog:
+        return log.damage
+    except CorruptRecord as error:  # not even its length can be believed
+        return _damage(log, offset, Offset(offset + 1), error.message)
+    return None
+
+
+def read_again(log: Log, read: LogRead, offset: Offset, last_epoch: LeaderEpoch, *, is_follower: bool) -> LogRead:
+    """What is sent from `offset` on to a reader that has refused these bytes before. last_epoch: of its record below.
+
+    To a follower: with the leader epochs of the epoch cache in place of those that have rotted, so that a sole in-sync
+    replica can be copied (decision 0013). To a consumer: what was read. Raises CorruptLog as `ensure_sound`."""
+    if not is_follower:
+        ensure_sound(log, offset, read)
+        return read
+    headers = list(walk_headers(read.records))
+    epochs = [int(header.leader_epoch) for header in headers]
+    records = bytearray(read.records)
+    for at, header in enumerate(headers):
+        known = bisect_right(read.epochs, header.base_offset, key=lambda entry: entry.start_offset) - 1
+        if header.magic != 2 or known < 0:
+            continue
+        meant = read.epochs[known].epoch
+        least = epochs[at - 1] if at else last_epoch
+        most = epochs[at + 1] if at + 1 < len(epochs) else log.epoch_entries()[-1].epoch
+        if least <= meant <= most and not least <= epochs[at] <= most:  # else the cache may be what is wrong
+            epochs[at] = meant
+            place = header.position + LEADER_EPOCH_AT
+            records[place : place + 4] = meant.to_bytes(4, "big", signed=True)
+    return read._replace(records=bytes(records))
+
+
+def ensure_sound(log: Log, offset: Offset, read: LogRead) -> None:
+    """Check the bytes from `offset` on that a consumer has found damaged before: these are the ones it is sent next, so
+    that a check costs no more than sending them. Raises CorruptLog where a checksum is wrong here too; the log knows of
+    it then."""
+    damage = None
+    try:
+        for batch in iter_batches(read.records):
+            try:
+                batch.ensure_valid()
+            except CorruptRecord as error:
+                damage = _damage(log, batch.base_offset, batch.next_offset, error.message)
+                break
+    except CorruptRecord as error:  # not even its length can be believed
+        damage = _damage(log, offset, Offset(offset + 1), error.message)
+    if damage is not None:
+        log.lost.note(damage)
+        raise CorruptLog(f"{log.topic_partition} lost {damage}")
+
+
+def sound_end(log: Log) -> EpochEnd:
+    """How far a log can be led with at least: its end, less damage that reaches it. The epoch is that of the last
+    record below, -1 for none."""
+    end = log.log_end_offset
+    if log.damage is not None and not log.lost.takes_appends:
+        for part in sorted(log.damage.parts or (log.damage,), key=lambda part: part.end_offset, reverse=True):
+            if not part.readable and part.first_offset < end <= part.end_offset:
+                end = max(part.first_offset, log.log_start_offset)
+    return _epoch_end(log, end)
+
+
+def _epoch_end(log: Log, end: Offset) -> EpochEnd:
+    below = [entry.epoch for entry in log.epoch_entries() if entry.start_offset < end]
+    return EpochEnd(below[-1] if below and end > log.log_start_offset else NO_LEADER_EPOCH, end)
+
+
+async def look_at_damage(log: Log, folder: DataFolder, look_ms: int) -> tuple[EpochEnd, str]:
+    """How far a damaged log can be led with, and which offsets cannot be read: by reading all of it, or, where that
+    takes longer than `look_ms`, by what is known of it already. Raises KafkaStorageError."""
+    damage = log.damage
+    if damage is None or damage.readable:
+        return sound_end(log), ""
+    salvage = folder.salvage(log)
+    try:
+        async with asyncio.timeout(look_ms / 1_000):
+            await run_in(folder.background, salvage.look)
+    except TimeoutError:
+        return sound_end(log), f"some of {damage.first_offset}..{damage.end_offset - 1}"
+    except OSError as error:
+        raise KafkaStorageError(f"{log.path} cannot be read: {error}") from error
+    return _epoch_end(log, salvage.end), ", ".join(map(str, salvage.lost))
+
+
+def _damage(log: Log, first: Offset, end: Offset, reason: str, *, readable: bool = False) -> Damage:
+    segment = next(segment for segment in reversed(log.segments) if segment.base_offset <= first)
+    try:
+        header = segment.find(first)
+        position = 0 if header is None else header.position
+    except BrokenChain as error:  # not even the headers on the way there can be believed
+        position = error.position
+    return Damage(segment.path, position, first, end, reason, readable)

@@ -1,0 +1,249 @@
+"""The followers of one leading node: one stream to it, many partitions in each request.
+
+Whatever became ready to be fetched since the last request goes into the next, so one turn of the loop makes one message
+however many partitions it is about. What a follower holds is told as soon as it moves. A fetch of a member of the
+in-sync set waits without an end, so that a partition with nothing new is mentioned in neither direction: the stream is
+what KIP-227 calls a fetch session.
+
+Kept true:
+  1. A fetch number is never used twice in a process: an answer cannot be taken for another fetch's.
+  2. A stream that ends, breaks or stays silent for longer than its fetches may wait is closed; every fetch that was
+     open on it is wanted again on the next.
+  3. A request never tells of a partition both a fetch and an older report: what the fetch says it holds is the newest.
+  4. Reconnecting pauses longer each time, up to a bound, and not in step with other nodes.
+
+Left to others: what to fetch and what to believe of an answer (replication/partition/follower.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from node.replicas.partition import Partition
+from node.replicas.replica_config import ReplicaConfig
+from node.runtime import methods
+from node.runtime.clock import Clock
+from node.runtime.duplex import run_duplex
+from node.runtime.limits import ENTRIES_MAX
+from node.runtime.transport import MessageStream, Transport
+from replication.partition.move_throttle import Throttle
+from tidelog.errors import ConnectionFailed, TidelogError
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import FetchResponse
+from tidelog.types import Endpoint, Millis, NodeId, Offset
+
+_log = logging.getLogger("node.fetcher")
+
+
+V = TypeVar("V")
+
+
+def _first(waiting: dict[Partition, V]) -> tuple[dict[Partition, V], dict[Partition, V]]:
+    """What fits into one request, and the rest."""
+    if len(waiting) <= ENTRIES_MAX:
+        return waiting, {}
+    entries = list(waiting.items())
+    return dict(entries[:ENTRIES_MAX]), dict(entries[ENTRIES_MAX:])
+
+
+class ReplicaFetcher:
+    """See the module's words."""
+
+    def __init__(
+        self,
+        leader: NodeId,
+        replica: data_pb2.Replica,
+        *,
+        endpoint: Callable[[], Endpoint | None],
+        fetch_ids: Iterator[int],
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+        config: ReplicaConfig,
+        throttle: Throttle,
+        wake_soon: Callable[[], None],
+    ) -> None:
+        """throttle: shared by all fetchers, of replicas that are being moved here. wake_soon: asks for the next tick.
+        endpoint: where the metadata says that the leader is reached now. fetch_ids: shared by all fetchers."""
+        self.leader = leader
+        self._replica = replica
+        self._endpoint = endpoint
+        self._fetch_ids = fetch_ids
+        self._clock = clock
+        self._rng = rng
+        self._transport = transport
+        self._config = config
+        self._throttle = throttle
+        self._throttled: dict[Partition, None] = {}
+        self._wanted: dict[Partition, None] = {}
+        self._held: dict[Partition, Offset] = {}
+        self._open: dict[int, Partition] = {}
+        self._number: dict[Partition, int] = {}
+        self._stream: MessageStream[data_pb2.FetchRequest, FetchResponse] | None = None
+        self._connected_to: Endpoint | None = None
+        self._silent_ticks = 0
+        self._heard = False
+        """Was there an answer since the last tick?"""
+        self._failures = 0
+        self._wake_soon = wake_soon
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    # --- what the followers want ---
+
+    def want(self, partition: Partition) -> None:
+        """The partition has a fetch to send. It says what is held: an unsent report may say more, if it was cut."""
+        self._wanted[partition] = None
+        self._held.pop(partition, None)
+        self._wake.set()
+
+    def report(self, partition: Partition, held: Offset) -> None:
+        """The partition holds more while its fetch waits."""
+        self._held[partition] = held
+        self._wake.set()
+
+    def forget(self, partition: Partition) -> None:
+        """The partition follows this leader no more, or in another epoch."""
+        self._wanted.pop(partition, None)
+        self._throttled.pop(partition, None)
+        self._held.pop(partition, None)
+        self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        number = self._number.pop(partition, None)
+        if number is not None:
+            del self._open[number]
+
+    def stop(self) -> None:
+        """Close the stream; `run` returns."""
+        self._stopping = True
+        self._wake.set()
+        if self._stream is not None:
+            self._stream.close()
+
+    def due(self, now: Millis) -> Millis:
+        """When the next `tick` is worth while, if nothing happens before."""
+        return now if self._throttled else Millis(now + self._config.fetch_wait_ms)
+
+    def tick(self, ticks: int) -> None:
+        """Time goes by, so many ticks of it: a stream that is silent for too long, or that leads where the leader no
+        more is, is given up.
+
+        Silence is counted in ticks: a node that was itself held up for a while must not blame the others for it.
+        """
+        if self._throttled:
+            is_open = self._throttle.is_open(self._clock.monotonic_ms())
+            for partition in [each for each in self._throttled if is_open or not each.moves_here]:
+                del self._throttled[partition]
+                self.want(partition)
+        if self._stream is None:
+            return
+        self._silent_ticks += 1 if self._heard else ticks
+        self._heard = False
+        patience = self._config.fetch_wait_ms + self._config.fetch_patience_ms
+        if self._open and self._silent_ticks * self._config.tick_ms > patience:
+            _log.warning("node %d has not answered a fetch for %d ms: connecting anew", self.leader, patience)
+            self._stream.close()
+        elif self._endpoint() != self._connected_to:
+            _log.info("node %d is reached elsewhere now: connecting anew", self.leader)
+            self._stream.close()
+
+    # --- the stream ---
+
+    async def run(self) -> None:
+        """Keep a stream open while any partition follows this leader, until stopped."""
+        while not self._stopping:
+            if not self._wanted and not self._open:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            try:
+                await self._serve_one_stream()
+            except TidelogError as error:
+                _log.info("the stream of fetches to node %d ended: %s", self.leader, error.message)
+            self._lose_stream()
+            if not self._stopping:
+                await self._clock.sleep_ms(self._pause())
+
+    async def _serve_one_stream(self) -> None:
+        endpoint = self._endpoint()
+        if endpoint is None:
+            raise ConnectionFailed(f"node {self.leader} has no known address on listener {self._config.listener}")
+        self._connected_to = endpoint
+        stream = await self._transport.open_stream(endpoint, methods.DATA_FETCH_STREAM)
+        if self._stopping:  # told while it connected, when there was no stream to close yet
+            stream.close()
+            return
+        self._stream, self._silent_ticks, self._heard = stream, 0, True
+        try:
+            await run_duplex(self._receive(stream), self._send(stream))
+        finally:
+            stream.close()
+
+    async def _send(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
+        while not self._stopping:
+            if not self._wanted and not self._held:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            request = self._next_request()
+            if request.partitions or request.held:
+                await stream.send(request)
+
+    def _next_request(self) -> data_pb2.FetchRequest:
+        request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=self._config.fetch_wait_ms, min_bytes=1)
+        wanted, self._wanted = _first(self._wanted)
+        held, self._held = _first(self._held)
+        if wanted and not self._open:
+            self._silent_ticks, self._heard = 0, True
+        is_open = self._throttle.is_open(self._clock.monotonic_ms())
+        for partition in wanted:
+            if partition.moves_here and not is_open:
+                self._throttled[partition] = None
+                self._wake_soon()
+                continue
+            fetch_id = next(self._fetch_ids)
+            fetch = partition.next_fetch(fetch_id)
+            if fetch is not None:
+                fetch.max_bytes = self._config.fetch_bytes
+                request.partitions.append(fetch)
+                self._close(partition)
+                self._open[fetch_id], self._number[partition] = partition, fetch_id
+        for partition, offset in held.items():
+            request.held.add(
+                topic_id=partition.topic_id,
+                partition=partition.key.partition,
+                leader_epoch=partition.leader_epoch,
+                held_offset=offset,
+            )
+        return request
+
+    async def _receive(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
+        while (response := await stream.receive()) is not None:
+            self._failures = 0
+            self._silent_ticks, self._heard = 0, True
+            for answer in response.partitions:
+                partition = self._open.get(answer.fetch_id)
+                if partition is not None:
+                    if not answer.waits:
+                        del self._open[answer.fetch_id], self._number[partition]
+                    if partition.moves_here:
+                        self._throttle.spend(len(answer.records), self._clock.monotonic_ms())
+                    partition.answered(answer)
+
+    def _lose_stream(self) -> None:
+        self._stream = None
+        lost, self._number = self._number, {}
+        self._open.clear()
+        self._held.clear()
+        for partition in lost:
+            partition.stream_broken()
+
+    def _pause(self) -> int:
+        bound = min(self._config.reconnect_ms_min << min(self._failures, 10), self._config.reconnect_ms_max)
+        self._failures += 1
+        return bound // 2 + self._rng.randrange(bound // 2 + 1)

@@ -1,0 +1,700 @@
+"""All partitions of one node: what the metadata says of them, carried out, and the tasks that keep them going.
+
+Of each committed image, what changed is carried out on the loop, a few partitions in each turn: roles taken, logs of
+removed topics deleted, missing ones asked for. Images may be left out in between; each says all there is to know.
+
+Kept true:
+  1. Nothing is done on an image that is not of this very incarnation's registration or later.
+  2. A new leader epoch is a new core, whoever leads; within an epoch only a higher partition epoch is news.
+  3. Deleted are only the logs of topics, and replicas, whose removal was seen.
+  4. A damaged replica does nothing until the metadata has taken it out of both sets (design, section 4, rule 6), and
+     the leader epoch is over in which it was used.
+  5. Every task has one owner, `run`, which ends when they have ended.
+
+Left to others: the image (replication/controller/image.py and its driver), one partition (partition.py), which log is
+whose (log_shelf.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from node.replicas.due_partitions import DuePartitions
+from node.replicas.fetch_session import FetchDesk
+from node.replicas.isr_proposer import AlterPartition, IsrProposer, Proposing
+from node.replicas.log_shelf import LogShelf
+from node.replicas.partition import Partition
+from node.replicas.replica_config import ReplicaConfig
+from node.replicas.replica_fetcher import ReplicaFetcher
+from node.replicas.salvaging import Salvaging
+from node.runtime.clock import Clock
+from node.runtime.memory_budget import MemoryBudget
+from node.runtime.ticker import Ticker
+from node.runtime.transport import Caller, Transport
+from replication.controller.elections import electable
+from replication.controller.events import DamagedReplica
+from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
+from replication.controller.image_changes import changes_between
+from replication.partition.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
+from replication.partition.move_throttle import Throttle
+from storage.directory.log_directory import DataFolder
+from storage.directory.log_manager import LogManager
+from storage.log.log import Log
+from storage.recovery.loaded import Damage
+from tidelog.errors import (
+    CorruptLog,
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    InvalidRequest,
+    KafkaStorageError,
+    LeadershipLost,
+    NodeShuttingDown,
+    NotLeaderOrFollower,
+    TidelogError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Endpoint,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    NodeAddress,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+    TopicPartition,
+)
+
+_log = logging.getLogger("node.replicas")
+
+REMEMBERED_TOPICS: Final = 1_000
+"""Removed topics of which the node still knows the name, so that it can tell "made again" from "never heard of"."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unmade:
+    """A partition without a log here: it can only ask that others lead it."""
+
+    key: PartitionKey
+
+    def proposed(self, proposal: ProposeIsr) -> None: ...
+
+    def proposal_accepted(self, proposal: ProposeIsr, answer: ProposalAccepted) -> None: ...
+
+    def proposal_failed(self, proposal: ProposeIsr) -> None: ...
+
+
+class ReplicaManager:
+    """See the module's words."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        incarnation: Incarnation,
+        logs: LogManager,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        transport: Transport,
+        alter_partition: AlterPartition,
+        config: ReplicaConfig,
+    ) -> None:
+        """logs: of open folders, loaded before the first image comes. Callbacks set in the folders before stay."""
+        self._me = node_id
+        self._incarnation = incarnation
+        self._shelf = LogShelf(node_id, logs, config.log_defaults)
+        self._clock = clock
+        self._rng = rng
+        self._transport = transport
+        self._config = config
+        self.memory = MemoryBudget(config.memory_bytes)
+        self._proposer = IsrProposer(node_id, alter_partition, clock=clock, config=config)
+        self._image = EMPTY
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._by_wire: dict[tuple[bytes, int], Partition] = {}
+        self._by_name: dict[TopicPartition, Partition] = {}
+        self._unopened: dict[PartitionKey, None] = {}
+        self._unmade: dict[PartitionKey, int] = {}
+        """Those of them whose log could not be made, and how often that was tried."""
+        self._wake_opener = asyncio.Event()
+        self._put_off: dict[Partition, None] = {}
+        """Of whom the metadata had news while their logs were cut."""
+        self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
+        self._removed: dict[TopicId, str] = {}
+        self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        self._desks: dict[FetchDesk, None] = {}
+        self._attended: dict[Partition, None] = {}
+        self._watched: dict[Partition, None] = {}
+        """Whom the next review is about; idle partitions are in neither."""
+        self._borne: dict[Partition, Damage] = {}
+        """Damage of replicas that nobody can replace."""
+        self._salvaging = Salvaging(node_id, self._reopened)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._sessions = itertools.count(1)
+        self._fetch_ids = itertools.count(1)
+        self._next_round = Millis(0)
+        self._ticker = Ticker(clock, config.tick_ms, self._tick)
+        self._throttle = Throttle(config.throttled_rate)
+        self._stop = asyncio.Event()
+        self.stopping = False
+        for folder in logs.folders:
+            self._listen(folder)
+
+    def _listen(self, folder: DataFolder) -> None:
+        others_held, others_offline = folder.on_held, folder.on_offline
+
+        def on_held(log: Log) -> None:
+            partition = self._by_name.get(log.topic_partition)
+            if partition is not None and partition.log is log:
+                partition.held_moved()
+            else:
+                others_held(log)
+
+        def on_offline(failed: DataFolder) -> None:
+            others_offline(failed)
+            self._folder_failed(failed)
+
+        folder.on_held, folder.on_offline = on_held, on_offline
+
+    # --- life ---
+
+    async def run(self) -> None:
+        """Keep everything going until `stop`."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            ticking = tasks.create_task(self._ticker.run())
+            opening = tasks.create_task(self._open_for_ever())
+            applying = tasks.create_task(self._due.run())
+            tasks.create_task(self._proposer.run())
+            for fetcher in self._fetchers.values():
+                tasks.create_task(fetcher.run())
+            await self._stop.wait()
+            ticking.cancel()
+            opening.cancel()
+            applying.cancel()
+            for fetcher in self._fetchers.values():
+                fetcher.stop()
+            self._proposer.stop()
+        self._tasks = None
+
+    async def stop(self) -> None:
+        """End gracefully: whoever waits is answered, then the tasks end. Closing the logs is the folders' part."""
+        self.stopping = True
+        self._due.clear()
+        for partition in self._partitions.values():
+            self._leave_fetcher(partition)
+            partition.stop("the node is stopping", leader=NO_NODE, leader_epoch=partition.leader_epoch)
+        await self._clock.sleep_ms(0)  # the streams send what they were just given
+        for desk in list(self._desks):
+            desk.close()
+        self._stop.set()
+
+    def _tick(self, now: Millis, ticks: int) -> Millis | None:
+        """Time goes by; returns by when it is to be looked at again."""
+        attended, self._attended = self._attended, {}
+        if now >= self._next_round:
+            self._next_round = Millis(now + self._config.lag_ms_max // 16)
+            self._review()
+        for partition in attended:
+            partition.tick()
+        for desk in self._desks:
+            desk.tick(now)
+        for fetcher in self._fetchers.values():
+            fetcher.tick(ticks)
+        return now if self._attended else self._next_due(now)
+
+    def _next_due(self, now: Millis) -> Millis | None:
+        """When time matters next to what is here now; None: to nothing."""
+        dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
+        dues += [due for desk in self._desks if (due := desk.due(now)) is not None]
+        if self._watched or self._borne or self._salvaging.waits or self._unopened:
+            dues.append(self._next_round)
+        return min(dues, default=None)
+
+    def wake_by(self, due: Millis) -> None:
+        """Look at the time again then, if not before."""
+        self._ticker.by(due)
+
+    def wake_soon(self) -> None:
+        """Look at the time again with the next tick."""
+        self._ticker.soon()
+
+    def _review(self) -> None:
+        watched, self._watched = self._watched, {}
+        for partition in watched:
+            if partition.offline is not None:
+                self._resign(partition)
+                again = True
+            else:
+                again = partition.review()
+            if again:
+                self._watched[partition] = None
+            else:
+                self._watched.pop(partition, None)
+        for partition, damage in list(self._borne.items()):
+            self.damage_found(partition.log, damage)
+        for state in self._salvaging.due(self._image):
+            self._apply(self._image.topics[state.topic_id], state)
+        for key, attempts in self._unmade.items():
+            if attempts > 1:
+                self._resign(_Unmade(key))
+        if self._unopened:
+            self._wake_opener.set()
+
+    # --- the metadata ---
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Act on a newly committed image."""
+        node = image.nodes.get(self._me)
+        if self.stopping or node is None:
+            return
+        if node.incarnation != self._incarnation:
+            if self._image is not EMPTY:
+                self._step_down("another process has registered as this node")
+            return
+        old, self._image = self._image, image
+        self._ticker.soon()
+        self._proposer.node_epoch = node.node_epoch
+        if old is EMPTY:
+            self._shelf.take_stock(image)
+        changes = changes_between(old, image)
+        for topic in changes.removed:
+            self._remember(topic)
+            self._due.add(state.key for state in topic.partitions)
+        self._due.add(changes.partitions)
+        if changes.nodes:
+            self._due.add(key for key, each in self._partitions.items() if each.leader is not None)
+        self._due.carry_out_some()
+
+    def _carry_out(self, key: PartitionKey) -> None:
+        """Do what the newest image says of a partition."""
+        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        if topic is None or state is None:
+            self._unopened.pop(key, None)
+            self._unmade.pop(key, None)
+            self._delete(key, f"topic {self._removed.get(key.topic_id, key.topic_id)} was deleted")
+            return
+        known = self._partitions.get(key)
+        if known is not None and known.configs is not topic.configs and known.folder.offline is None:
+            known.configs = topic.configs
+            self._shelf.reconfigure(topic, known.log)
+        self._apply(topic, state)
+
+    def _step_down(self, reason: str) -> None:
+        self._put_off.clear()
+        self._unopened.clear()
+        self._due.clear()
+        for partition in self._partitions.values():
+            self._leave_fetcher(partition)
+            partition.stop(reason, leader=NO_NODE, leader_epoch=partition.leader_epoch)
+
+    def _remember(self, topic: TopicState) -> None:
+        self._removed[topic.topic_id] = topic.name
+        while len(self._removed) > REMEMBERED_TOPICS:
+            del self._removed[next(iter(self._removed))]
+
+    def _delete(self, key: PartitionKey, reason: str) -> None:
+        partition = self._partitions.get(key)
+        if partition is None or self._is_put_off(partition):
+            return
+        self._dismiss(partition, reason)
+        if partition.folder.offline is not None or partition.log.closed:
+            return  # the next start sets aside what lies there
+        try:
+            partition.folder.delete_log(partition.name)
+        except TidelogError as error:
+            _log.warning("%s was not deleted: %s", partition, error.message)
+        if self._unopened:
+            self._wake_opener.set()  # its name may be that of another topic by now
+
+    def _dismiss(self, partition: Partition, reason: str) -> None:
+        self._leave_fetcher(partition)
+        partition.stop(reason, leader=NO_NODE, leader_epoch=partition.leader_epoch)
+        del self._partitions[partition.key]
+        del self._by_wire[partition.key.topic_id.bytes, partition.key.partition]
+        del self._by_name[partition.name]
+        self._attended.pop(partition, None)
+        self._watched.pop(partition, None)
+        self._borne.pop(partition, None)
+        self._salvaging.forget(partition)
+
+    def _is_put_off(self, partition: Partition) -> bool:
+        """Its log is being cut, or put right: nothing else may be done with that now. Then it is looked at again."""
+        if partition.log.cut is None and partition not in self._salvaging:
+            return False
+        self._put_off[partition] = None
+        return True
+
+    def cut_ended(self, partition: Partition) -> None:
+        """The log of a partition may be used again: do what the metadata say of it by now."""
+        if partition not in self._put_off or self.stopping:
+            return
+        del self._put_off[partition]
+        self._carry_out(partition.key)
+        if self._unopened:
+            self._wake_opener.set()
+
+    def _apply(self, topic: TopicState, state: PartitionState) -> None:
+        known = self._partitions.get(state.key)
+        if known is not None and self._is_put_off(known):
+            return
+        if self._me not in state.replicas:
+            self._unopened.pop(state.key, None)
+            self._unmade.pop(state.key, None)
+            self._delete(state.key, "the replica was moved to other nodes")
+            return
+        partition = self._partitions.get(state.key)
+        if partition is None and (found := self._shelf.find(topic, state)) is not None:
+            partition = self._install(topic, state, *found)
+        if partition is None or self._begins_anew(partition, state):
+            self._unopened[state.key] = None
+            self._wake_opener.set()
+            return
+        damage, anew = partition.log.damage, False
+        if damage is not None and self._salvaging.is_accepted(partition, state):
+            self._salvaging.begin(partition, damage)
+            if self._is_put_off(partition):
+                return
+        elif damage is not None:
+            if partition.offline is None:
+                self.log_damaged(partition, CorruptLog(f"its log lost {damage}"))
+            elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
+                partition.offline, anew = None, True  # elected, or left alone, before the controller had heard of it
+                self._bear(partition, damage)
+                partition.folder.keep_damage(partition.log, borne=True)
+        partition.moves_here = self._me in state.adding and self._me not in state.isr
+        if partition.leader_epoch == state.leader_epoch and not anew:
+            partition.learn(state, self._image.min_insync(state), self._views(state))
+        else:
+            self._take_role(state, partition)
+
+    def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
+        """Is there reason not to go on with this log, and nobody counts on it, and what was said of it is of an epoch
+        that is over? Then it is set aside."""
+        why = self._shelf.why_unfit(partition.folder, partition.log, state)
+        if why is None or self._me in state.counted_on or state.leader_epoch <= partition.used_in:
+            return False
+        self._dismiss(partition, f"its log is made anew: {why}")
+        if partition.folder.offline is None:
+            self._shelf.set_aside(partition.folder, partition.name, why)
+        return True
+
+    def _reopened(self, old: Partition, log: Log) -> None:
+        """A damaged log is in order, as far as it can be read; or it is as it was, and this is tried again, unless the
+        metadata have another use for the replica by now."""
+        topic, state = self._image.topics.get(old.key.topic_id), self._image.partition(old.key)
+        had_news = self._put_off.pop(old, old) is None
+        if self.stopping or self._partitions.get(old.key) is not old or not (had_news or log is not old.log):
+            return
+        if topic is None or state is None:
+            old.log = log
+        elif log is not old.log:
+            self._dismiss(old, "its log was opened again")
+            self._install(topic, state, old.folder, log)
+        self._carry_out(old.key)
+        if self._unopened:
+            self._wake_opener.set()
+
+    async def _open_for_ever(self) -> None:
+        """Make the logs that are missing, one after the other, on the executors of their folders."""
+        while True:
+            await self._wake_opener.wait()
+            self._wake_opener.clear()
+            for key in list(self._unopened):
+                await self._open(key)
+
+    async def _open(self, key: PartitionKey) -> None:
+        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        attempts = self._unmade.pop(key, 0)
+        unwanted = key not in self._unopened or self.stopping
+        if unwanted or topic is None or state is None or self._me not in state.replicas:
+            self._unopened.pop(key, None)
+            return
+        if TopicPartition(topic.name, state.partition) in self._by_name:
+            return  # the log of the topic's earlier life is not deleted yet
+        made = await self._shelf.make(topic, state)
+        if made is None:
+            self._unmade[key] = attempts + 1
+        else:
+            self._take_in(key, *made)
+
+    def _take_in(self, key: PartitionKey, folder: DataFolder, log: Log) -> None:
+        """A missing log was made. The metadata may have changed their mind meanwhile."""
+        if self.stopping:
+            return
+        still_wanted = key in self._unopened
+        self._unopened.pop(key, None)
+        topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
+        if topic is None or state is None or self._me not in state.replicas or not still_wanted:
+            self._shelf.give_up(folder, log)
+            return
+        partition = self._install(topic, state, folder, log)
+        partition.moves_here = self._me in state.adding and self._me not in state.isr
+        self._take_role(state, partition)
+
+    def _take_role(self, state: PartitionState, partition: Partition) -> None:
+        self._leave_fetcher(partition)
+        if partition.offline is not None or state.leader == NO_NODE:
+            partition.stop("nobody leads", leader=state.leader, leader_epoch=state.leader_epoch)
+        elif state.leader == self._me:
+            partition.lead(state, self._image.min_insync(state), self._views(state), lag_ms_max=self._config.lag_ms_max)
+        else:
+            partition.follow(state)
+
+    def _views(self, state: PartitionState) -> dict[NodeId, ReplicaView]:
+        nodes = self._image.nodes
+        return {
+            replica: ReplicaView(node.node_epoch, node.incarnation, not node.fenced and not node.draining, node.rack)
+            for replica in state.replicas
+            if (node := nodes.get(replica)) is not None
+        }
+
+    # --- logs ---
+
+    def _install(self, topic: TopicState, state: PartitionState, folder: DataFolder, log: Log) -> Partition:
+        name = TopicPartition(topic.name, state.partition)
+        partition = Partition(state.key, name, log, folder, me=self._me, host=self, rng=self._rng)
+        partition.configs = topic.configs
+        self._partitions[partition.key] = partition
+        self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
+        self._by_name[partition.name] = partition
+        if partition.folder.offline is not None:
+            partition.go_offline(KafkaStorageError(f"data folder {partition.folder.path} is offline"))
+        return partition
+
+    def _folder_failed(self, folder: DataFolder) -> None:
+        """A data folder refused to work: its partitions stop, all others go on."""
+        error = KafkaStorageError(f"the data folder {folder.path} is offline: {folder.offline}")
+        _log.error("%s", error.message)
+        for partition in self._partitions.values():
+            if partition.folder is folder and partition.offline is None:
+                self._leave_fetcher(partition)
+                partition.go_offline(error)
+
+    def log_damaged(self, partition: Partition, error: TidelogError) -> None:
+        """A log lost what it held: the replica does nothing until the metadata has taken it out of both sets; unless
+        nobody else can go on, and it can."""
+        if partition.offline is not None or not self._serves_on(partition):
+            self._stop_damaged(partition, error)
+        elif partition not in self._borne and partition.log.damage is not None:
+            self._bear(partition, partition.log.damage)
+
+    def _serves_on(self, partition: Partition) -> bool:
+        """Can a damaged replica lead with the rest of its log, and nobody else?"""
+        return partition.folder.offline is None and partition.log.lost.takes_appends and self._must_stay(partition)
+
+    def _bear(self, partition: Partition, damage: Damage) -> None:
+        _log.error(
+            "%s continues as leader without what its log lost, since no other replica is eligible: %s. Start the nodes "
+            "of the other replicas; without them give the file back from a copy",
+            partition,
+            damage,
+        )
+        self._borne[partition] = damage
+        self._ticker.soon()
+
+    def _stop_damaged(self, partition: Partition, error: TidelogError) -> None:
+        self._borne.pop(partition, None)
+        _log.error("%s stops, and is fetched again once others lead: %s. Look at the disk", partition, error.message)
+        self._leave_fetcher(partition)
+        partition.go_offline(error)
+        partition.folder.keep_damage(partition.log, borne=False)
+
+    def damage_found(self, log: Log, damage: Damage) -> None:
+        """The scrub, or a follower, found that a log lost what it held. The replica leaves both sets and is fetched
+        anew; where nobody else can go on it stays, since the rest of it is better than nothing, and is asked again from
+        time to time."""
+        partition = self._by_name.get(log.topic_partition)
+        if partition is None or partition.log is not log or partition.offline is not None:
+            return
+        log.lost.note(damage)
+        if self._must_stay(partition):
+            if partition not in self._borne:
+                self._bear(partition, damage)
+            self._ticker.soon()
+            return
+        self._stop_damaged(partition, CorruptLog(f"its log lost {damage}"))
+        state = self._image.partition(partition.key)
+        if state is not None:
+            self._apply(self._image.topics[state.topic_id], state)
+
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        partition = self._by_name.get(log.topic_partition)
+        if partition is not None and partition.log is log:
+            partition.log_start_moved()
+
+    def damaged(self) -> list[DamagedReplica]:
+        """Replicas that do nothing because their logs are damaged."""
+        return [
+            DamagedReplica(partition.key, str(partition.log.damage), partition.used_in)
+            for partition in self._partitions.values()
+            if partition.log.damage is not None and partition.offline is not None and partition.folder.offline is None
+        ]
+
+    def _must_stay(self, partition: Partition) -> bool:
+        """Does this node lead, and is no other member of the in-sync or the eligible set able to take over?"""
+        image, state = self._image, self._image.partition(partition.key)
+        if state is None:
+            return True
+        others = (node for node in (*state.isr, *state.elr) if node != self._me)
+        return state.leader == self._me and not any(electable(image, state, node) for node in others)
+
+    def _resign(self, partition: Proposing) -> None:
+        """Ask the controller to let others lead what this node cannot serve any more."""
+        state = self._image.partition(partition.key)
+        if state is None or state.leader != self._me:
+            return
+        nodes = self._image.nodes
+        others = tuple(
+            (node, nodes[node].node_epoch) for node in sorted(state.isr) if node != self._me and node in nodes
+        )
+        if others or state.elr:
+            self._proposer.propose(partition, ProposeIsr(state.leader_epoch, state.partition_epoch, others))
+
+    # --- what partitions ask for (PartitionHost) ---
+
+    def monotonic_ms(self) -> Millis:
+        """The clock that all of replication goes by."""
+        return self._clock.monotonic_ms()
+
+    def want_fetch(self, partition: Partition) -> None:
+        """The follower has a fetch to send."""
+        self._fetcher(partition.leader_node).want(partition)
+
+    def report_held(self, partition: Partition, held: Offset) -> None:
+        """The follower holds more, and its fetch waits."""
+        self._fetcher(partition.leader_node).report(partition, held)
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """The leader wants another in-sync set."""
+        self._proposer.propose(partition, proposal)
+
+    def attend(self, partition: Partition) -> None:
+        """Give this partition the next tick."""
+        self._attended[partition] = None
+        self._ticker.soon()
+
+    def watch(self, partition: Partition) -> None:
+        """Give this partition the next review."""
+        self._watched[partition] = None
+        self._ticker.by(self._next_round)
+
+    def _fetcher(self, leader: NodeId) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
+                leader,
+                data_pb2.Replica(node_id=self._me, incarnation=self._incarnation.bytes),
+                endpoint=lambda: self._endpoint(leader, self._config.listener),
+                fetch_ids=self._fetch_ids,
+                clock=self._clock,
+                rng=self._rng,
+                transport=self._transport,
+                config=self._config,
+                throttle=self._throttle,
+                wake_soon=self._ticker.soon,
+            )
+            self._ticker.soon()
+            if self._tasks is not None:
+                self._tasks.create_task(fetcher.run())
+        return fetcher
+
+    def _leave_fetcher(self, partition: Partition) -> None:
+        if partition.follower is not None and partition.leader_node in self._fetchers:
+            self._fetchers[partition.leader_node].forget(partition)
+
+    def _endpoint(self, node_id: NodeId, listener: str) -> Endpoint | None:
+        node = self._image.nodes.get(node_id)
+        return None if node is None else node.listeners.get(listener)
+
+    # --- what services ask for ---
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image acted on."""
+        return self._image
+
+    def partitions(self) -> Iterable[Partition]:
+        """Every partition with a replica here."""
+        return self._partitions.values()
+
+    def open_desk(self, caller: Caller, *, is_stream: bool = True) -> FetchDesk:
+        """A place for the fetches of one stream. Raises NodeShuttingDown."""
+        if self.stopping:
+            raise NodeShuttingDown("the node is stopping: fetch from the next leader")
+        session = Session(next(self._sessions))
+        desk = FetchDesk(self, caller, session=session, clock=self._clock, config=self._config, is_stream=is_stream)
+        self._desks[desk] = None
+        return desk
+
+    def close_desk(self, desk: FetchDesk) -> None:
+        """The stream is gone."""
+        self._desks.pop(desk, None)
+        desk.close()
+
+    def find(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica here of that partition, by the words of the wire."""
+        return self._by_wire.get((topic_id, index))
+
+    def locate(self, topic_id: bytes, index: int, listener: str) -> Partition:
+        """As `find`. Raises why there is none: who has it where it exists, or that it does not."""
+        partition = self._by_wire.get((topic_id, index))
+        if partition is None:
+            raise self._absence(topic_id, index, listener)
+        return partition
+
+    def _absence(self, topic_id: bytes, index: int, listener: str) -> TidelogError:
+        if len(topic_id) != 16:
+            return InvalidRequest(f"a topic id has 16 bytes, {len(topic_id)} were sent")
+        key = PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(index))
+        topic = self._image.topics.get(key.topic_id)
+        if topic is None:
+            name = self._removed.get(key.topic_id)
+            if name is not None and name in self._image.topic_ids:
+                return InconsistentTopicId(
+                    f"topic {name} was deleted and created again: {key.topic_id} was its earlier life; look it up again"
+                )
+            return UnknownTopicId(f"no topic has the id {key.topic_id} as far as this node has heard: look it up again")
+        state = self._image.partition(key)
+        if state is None:
+            return UnknownTopicOrPartition(
+                f"topic {topic.name} has {len(topic.partitions)} partitions, {index} was asked for; they count from 0"
+            )
+        if self._me in state.replicas:
+            return NotLeaderOrFollower(
+                f"partition {topic.name}-{index} has no log on this node yet: it is being made, or its data folder is "
+                "offline; ask again after a pause"
+            )
+        return NotLeaderOrFollower(
+            f"this node holds no replica of partition {topic.name}-{index}",
+            leader=self._address(state.leader, state.leader_epoch, listener),
+        )
+
+    def with_leader(self, error: TidelogError, partition: Partition | None, listener: str) -> TidelogError:
+        """The error, with the address of the partition's leader where that helps its reader."""
+        if partition is None or error.leader is not None:
+            return error
+        if not isinstance(error, NotLeaderOrFollower | LeadershipLost | FencedLeaderEpoch | KafkaStorageError):
+            return error
+        address = self._address(partition.leader_node, partition.leader_epoch, listener)
+        return error if address is None else type(error)(error.message, leader=address)
+
+    def _address(self, leader: NodeId, leader_epoch: LeaderEpoch, listener: str) -> NodeAddress | None:
+        endpoint = self._endpoint(leader, listener) if leader != NO_NODE else None
+        if endpoint is None or leader_epoch == NO_LEADER_EPOCH:
+            return None
+        return NodeAddress(leader, endpoint, self._image.nodes[leader].rack, leader_epoch)

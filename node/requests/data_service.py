@@ -1,0 +1,282 @@
+"""The Data service of one node: records in and out, over the partitions that the node leads.
+
+The streams and their unary twins share one way of working: a desk takes requests in (`ProduceDesk`, `FetchDesk`), the
+answers that are known are collected into one message as often as the stream takes one.
+
+Kept true: within a request each entry is answered by itself, errors included; a request as a whole fails only where it
+makes no sense. A stream that is not read is not served further, and costs the node a bounded amount of memory.
+Left to others: everything about partitions (replica_manager.py, partition.py).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from node.replicas.fetch_session import BYTES_MAX, FetchDesk, isolation_of
+from node.replicas.own_log_check import look_at_damage
+from node.replicas.partition import Partition
+from node.replicas.replica_config import ReplicaConfig
+from node.replicas.replica_manager import ReplicaManager
+from node.requests.produce_session import ProduceDesk
+from node.requests.producer_ids import ProducerIds
+from node.runtime import status
+from node.runtime.clock import Clock
+from node.runtime.duplex import run_duplex
+from node.runtime.limits import FIRST_ANSWER_BYTES, UNARY_FETCH_BYTES_MAX, ensure_few
+from node.runtime.memory_budget import ANSWER_COPIES, REQUEST_COPIES, ChargedResponse, Kind, Share
+from node.runtime.transport import Caller, MessageStream
+from replication.epochs import epoch_before
+from storage.files.executor import Executor
+from storage.isolation import FetchIsolation
+from storage.segment.time_lookup import EARLIEST, LATEST
+from tidelog.errors import NotLeaderOrFollower, TidelogError
+from tidelog.protocol.v1 import common_pb2, data_pb2
+from tidelog.protocol.wire import FetchResponse, ProduceRequest
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+
+Item = TypeVar("Item")
+
+
+class DataService:
+    """See the module's words. Methods are named as the RPCs of data.proto."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        producer_ids: ProducerIds,
+        *,
+        clock: Clock,
+        config: ReplicaConfig,
+        inspectors: Executor,
+    ) -> None:
+        """inspectors: where records are checked that take time."""
+        self._manager = manager
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self._config = config
+        self._inspectors = inspectors
+
+    # --- produce ---
+
+    def _produce_desk(self, caller: Caller) -> ProduceDesk:
+        return ProduceDesk(self._manager, caller, clock=self._clock, config=self._config, inspectors=self._inspectors)
+
+    async def produce_stream(
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], caller: Caller
+    ) -> None:
+        """Append what comes; answer each entry when its acks are there, in any order."""
+        desk = self._produce_desk(caller)
+        await run_duplex(self._take_batches(stream, desk), _send_produced(stream, desk))
+
+    async def _take_batches(
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
+    ) -> None:
+        while await self._take_batch(stream, desk):
+            if desk.outstanding >= self._config.outstanding_max:
+                await desk.wait_outstanding_below(self._config.outstanding_max)
+        await desk.wait_outstanding_below(1)
+
+    async def _take_batch(
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
+    ) -> bool:
+        """Take one request; afterwards nothing of it is left. Returns False where no more come."""
+        await self._manager.memory.wait_room(Kind.PRODUCE)
+        request = await stream.receive()
+        if request is None:
+            return False
+        with self._charge(request):
+            await desk.take(request)
+        return True
+
+    def _charge(self, request: ProduceRequest) -> Share:
+        size = sum(len(entry.records) for entry in request.partitions)
+        return self._manager.memory.charge(Kind.PRODUCE, REQUEST_COPIES * size)
+
+    async def produce(self, request: ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
+        """Append the entries; answer when all are settled."""
+        desk = self._produce_desk(caller)
+        with self._charge(request):
+            await desk.take(request)
+        answers: list[data_pb2.PartitionProduced] = []
+        while len(answers) < desk.outstanding:
+            await desk.wait_answers()
+            answers += desk.collect()
+        return data_pb2.ProduceResponse(partitions=answers)
+
+    async def init_producer_id(
+        self, _request: data_pb2.InitProducerIdRequest, _caller: Caller
+    ) -> data_pb2.InitProducerIdResponse:
+        """An identity for an idempotent producer. As in Kafka it is a new one in any case: a producer without a
+        transactional id counts its epochs by itself, and asks only when it has none or has used up the last."""
+        return data_pb2.InitProducerIdResponse(producer_id=await self._producer_ids.take(), producer_epoch=0)
+
+    # --- fetch ---
+
+    async def fetch_stream(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], caller: Caller) -> None:
+        """Open fetches as they are asked for; answer each when there is enough to read or its time is up."""
+        desk = self._manager.open_desk(caller)
+        try:
+            await run_duplex(_take_fetches(stream, desk), self._send_fetched(stream, desk))
+        finally:
+            self._manager.close_desk(desk)
+
+    async def _send_fetched(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+        bytes_max = FIRST_ANSWER_BYTES
+        while not desk.closed:
+            await desk.wait_ready()
+            if await self._send_next(stream, desk, bytes_max):
+                bytes_max = min(2 * bytes_max, BYTES_MAX)
+
+    async def _send_next(
+        self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk, bytes_max: int
+    ) -> bool:
+        """Send what is due, to a consumer not much more than `bytes_max` of records, or one batch. Returns whether
+        there was anything. Afterwards nothing of it is left."""
+        overdue, enough = desk.sign_of_life_due, self._config.response_bytes
+        wanted, least = desk.next_bytes(enough)
+        if desk.kind is Kind.CONSUMER_FETCH:
+            wanted = min(wanted, enough + max(bytes_max, least))
+        response = ChargedResponse(self._manager.memory, desk.kind)
+        try:
+            await self._add_next(response, desk, wanted, enough, least)
+            if not (response.partitions or overdue):
+                return False
+            desk.sending(stream.close)
+            await stream.send(response)
+            desk.sent()
+            return True
+        finally:
+            response.release()
+
+    async def _add_next(self, response: ChargedResponse, desk: FetchDesk, wanted: int, enough: int, least: int) -> None:
+        """Add answers that are due, of `wanted` bytes of records, or as many as there is memory for, but at least of
+        `least`; stop when they hold `enough`. Where memory is kept already, for this answer or for what is read from a
+        disk, nothing is waited for that others may keep."""
+        memory, kind = self._manager.memory, desk.kind
+        if desk.cold.read or not least:
+            response.add(desk.collect_read(), memory.charge(kind, 0))
+            return
+        if response.charged or desk.cold.is_busy:
+            share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
+            if not share.size and desk.cold.is_busy:
+                await desk.wait_cold()
+                return
+        else:
+            share = await memory.take(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
+        room = share.size // ANSWER_COPIES
+        response.add(desk.collect(min(enough, room - least) if room else enough, room), share)
+
+    async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
+        """Read from the partitions; answer when each has enough or the time is up."""
+        for item in request.partitions:
+            item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
+        desk = self._manager.open_desk(caller, is_stream=False)
+        response = ChargedResponse(self._manager.memory, Kind.CONSUMER_FETCH)
+        try:
+            desk.take(request)
+            wanted = min(UNARY_FETCH_BYTES_MAX, sum(item.max_bytes for item in request.partitions))
+            while not desk.idle:
+                await desk.wait_ready()
+                _, least = desk.next_bytes(0)
+                rest = wanted - response.charged // ANSWER_COPIES
+                await self._add_next(response, desk, rest, wanted, least)
+        except BaseException:
+            response.release()  # an error may keep this frame for long
+            raise
+        finally:
+            self._manager.close_desk(desk)
+        return response
+
+    # --- questions ---
+
+    async def list_offsets(self, request: data_pb2.ListOffsetsRequest, caller: Caller) -> data_pb2.ListOffsetsResponse:
+        """Where partitions begin and end, and the offset that belongs to a time."""
+        isolation = isolation_of(request.isolation_level)
+        ensure_few(request.partitions, "partitions")
+        listed = [self._listed(item, isolation, caller) for item in request.partitions]
+        return data_pb2.ListOffsetsResponse(partitions=listed)
+
+    def _listed(
+        self, item: data_pb2.ListOffsetsPartition, isolation: FetchIsolation, caller: Caller
+    ) -> data_pb2.ListedOffset:
+        partition: Partition | None = None
+        answer = data_pb2.ListedOffset(
+            topic_id=item.topic_id, partition=item.partition, offset=-1, timestamp_ms=-1, leader_epoch=-1
+        )
+        try:
+            partition = self._manager.locate(item.topic_id, item.partition, caller.listener)
+            offset, timestamp, epoch = _look_up(
+                partition, Millis(item.timestamp_ms), isolation, LeaderEpoch(item.current_leader_epoch)
+            )
+            answer.offset, answer.timestamp_ms, answer.leader_epoch = offset, timestamp, epoch
+        except TidelogError as error:
+            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, caller.listener)))
+        return answer
+
+    async def offset_for_leader_epoch(
+        self, request: data_pb2.OffsetForLeaderEpochRequest, caller: Caller
+    ) -> data_pb2.OffsetForLeaderEpochResponse:
+        """Where leader epochs end."""
+        ensure_few(request.partitions, "partitions")
+        answers = [self._epoch_end(question, caller) for question in request.partitions]
+        return data_pb2.OffsetForLeaderEpochResponse(partitions=answers)
+
+    async def get_replica_log_info(
+        self, request: data_pb2.GetReplicaLogInfoRequest, caller: Caller
+    ) -> data_pb2.GetReplicaLogInfoResponse:
+        """How much of a partition is here, whoever leads; of a damaged log, what is sound. Raises KafkaStorageError
+        where its log cannot be used."""
+        try:
+            partition = self._manager.locate(request.topic_id, request.partition, caller.listener)
+        except NotLeaderOrFollower:  # it has no log here (yet)
+            return data_pb2.GetReplicaLogInfoResponse(last_epoch=NO_LEADER_EPOCH, log_end_offset=0)
+        if partition.offline is not None and (partition.log.damage is None or partition.folder.offline is not None):
+            raise partition.offline
+        sound, lost = await look_at_damage(partition.log, partition.folder, request.look_ms)
+        return data_pb2.GetReplicaLogInfoResponse(
+            last_epoch=sound.epoch,
+            log_end_offset=sound.end_offset,
+            folder_id=partition.folder.folder_id.bytes,
+            lost=lost,
+        )
+
+    def _epoch_end(self, question: data_pb2.EpochQuestion, caller: Caller) -> data_pb2.EpochAnswer:
+        partition: Partition | None = None
+        answer = data_pb2.EpochAnswer(topic_id=question.topic_id, partition=question.partition)
+        try:
+            partition = self._manager.locate(question.topic_id, question.partition, caller.listener)
+            leader = partition.leading_in(LeaderEpoch(question.current_leader_epoch))
+            end = leader.epoch_end(LeaderEpoch(question.leader_epoch))
+            answer.end.CopyFrom(common_pb2.EpochEnd(epoch=end.epoch, end_offset=end.end_offset))
+        except TidelogError as error:
+            answer.error.CopyFrom(status.to_proto(self._manager.with_leader(error, partition, caller.listener)))
+        return answer
+
+
+async def _send_produced(stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk) -> None:
+    while True:
+        await desk.wait_answers()
+        answers = desk.collect()
+        await stream.send(data_pb2.ProduceResponse(partitions=answers))
+        desk.sent(len(answers))
+
+
+async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+    while (request := await stream.receive()) is not None:
+        desk.take(request)
+        await desk.wait_room()
+
+
+def _look_up(
+    partition: Partition, timestamp: Millis, isolation: FetchIsolation, leader_epoch: LeaderEpoch
+) -> tuple[Offset, Millis, LeaderEpoch]:
+    """Offset, timestamp and epoch for one question, at the end of the log that of the record before it; offset -1 where
+    no record is that young."""
+    leader = partition.leading_in(leader_epoch)
+    log = partition.log
+    # The log start is known before a new leader knows how far the log is committed.
+    end = log.log_start_offset if timestamp == EARLIEST else min(leader.committed_end(), log.end_for(isolation))
+    if timestamp == LATEST:
+        return end, NO_TIMESTAMP, epoch_before(log.epoch_entries(), end)
+    found = log.fetch_offset_by_timestamp(timestamp, up_to=end)
+    return found if found is not None else (Offset(-1), NO_TIMESTAMP, NO_LEADER_EPOCH)

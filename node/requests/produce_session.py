@@ -1,0 +1,192 @@
+"""Produce requests of one stream, or one unary call: appended when they come, answered when their acks are there.
+
+Kept true:
+  1. Entries are appended in the order in which they came, each by itself: one that is refused leaves the others
+     alone.
+  2. What waits is bounded: beyond `outstanding_max` entries the stream is not read on, and the producer feels it.
+  3. Records that take time to check (compressed, or to be compressed anew) are checked elsewhere, before their turn on
+     the loop; the entries behind them wait.
+  4. `acks=0` is never answered. As in Kafka, a failure of such an entry ends the stream, so that its producer looks
+     the leader up again.
+
+Left to others: the stream (data_service.py), appending and acks (partition.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from node.replicas.replica_config import ReplicaConfig
+from node.runtime import status
+from node.runtime.clock import Clock
+from node.runtime.limits import ensure_few
+from node.runtime.transport import Caller
+from node.runtime.work import run_in
+from storage.append_info import LogAppendInfo
+from storage.files.executor import Executor
+from storage.files.file_system import Buffer
+from storage.log.validation import inspect_sent, takes_time
+from tidelog.errors import InvalidRequiredAcks, NodeShuttingDown, RecordTooLarge, TidelogError
+from tidelog.protocol.v1 import data_pb2
+from tidelog.protocol.wire import PartitionProduce, ProduceRequest
+from tidelog.records import Inspected
+from tidelog.types import Acks, LeaderEpoch, Millis
+
+if TYPE_CHECKING:
+    from node.replicas.partition import Partition
+    from node.replicas.replica_manager import ReplicaManager
+
+
+class _Waiting:
+    """One entry until its outcome is known."""
+
+    __slots__ = ("acks", "batch_id", "desk", "partition")
+
+    def __init__(self, desk: ProduceDesk, batch_id: int, acks: Acks, partition: Partition) -> None:
+        self.desk, self.batch_id, self.acks, self.partition = desk, batch_id, acks, partition
+
+    def __call__(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
+        self.desk.settle(self, info, error)
+
+
+class ProduceDesk:
+    """See the module's words. One for each stream."""
+
+    def __init__(
+        self, manager: ReplicaManager, caller: Caller, *, clock: Clock, config: ReplicaConfig, inspectors: Executor
+    ) -> None:
+        """inspectors: where records are checked that take time."""
+        self._manager = manager
+        self._inspectors = inspectors
+        self._caller = caller
+        self._clock = clock
+        self._config = config
+        self._outstanding = 0
+        self._settled: list[tuple[_Waiting, LogAppendInfo]] = []
+        self._refused: list[tuple[int, Partition | None, TidelogError]] = []
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._unanswered_failure: TidelogError | None = None
+
+    # --- requests ---
+
+    async def take(self, request: ProduceRequest) -> None:
+        """Append the entries of a request. Raises the failure of an entry with acks=0, InvalidRequest for too many."""
+        ensure_few(request.partitions, "batches")
+        deadline = Millis(self._clock.monotonic_ms() + max(0, min(request.timeout_ms, self._config.max_wait_ms)))
+        for entry in request.partitions:
+            if request.acks != Acks.NONE:
+                self._outstanding += 1
+            await self._append(entry, request.acks, deadline)
+        if self._unanswered_failure is not None:
+            raise self._unanswered_failure
+
+    async def _append(self, entry: PartitionProduce, acks: int, deadline: Millis) -> None:
+        partition: Partition | None = None
+        try:
+            if acks not in {-1, 0, 1}:
+                raise InvalidRequiredAcks(f"acks={acks}: it must be -1 (all in-sync replicas), 1 (the leader) or 0")
+            partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
+            inspected = None
+            if takes_time(entry.records, partition.log.rules):
+                partition.leading_in(LeaderEpoch(entry.leader_epoch))
+                inspected = await self._inspected(partition, entry.records)
+                partition = self._manager.locate(entry.topic_id, entry.partition, self._caller.listener)
+            if self._manager.stopping:
+                raise NodeShuttingDown("the node is stopping and appends nothing more: send to the next leader")
+            wanted = Acks(acks)
+            partition.produce(
+                entry.records,
+                acks=wanted,
+                leader_epoch=LeaderEpoch(entry.leader_epoch),
+                deadline=deadline,
+                done=_Waiting(self, entry.batch_id, wanted, partition),
+                inspected=inspected,
+            )
+        except TidelogError as error:
+            if acks == Acks.NONE:
+                self._unanswered_failure = error
+                return
+            self._refused.append((entry.batch_id, partition, error))
+            self._wake.set()
+
+    async def _inspected(self, partition: Partition, records: Buffer) -> Inspected | None:
+        """What the records are, found out elsewhere. Raises what refuses them."""
+        log, rules, now = partition.log, partition.log.rules, self._clock.wall_ms()
+        try:
+            return await run_in(self._inspectors, lambda: inspect_sent(records, rules, now))
+        except RecordTooLarge:
+            log.bytes_rejected += len(records)
+            raise
+
+    def settle(self, waiting: _Waiting, info: LogAppendInfo | None, error: TidelogError | None) -> None:
+        """The outcome of an entry."""
+        if waiting.acks is Acks.NONE:
+            return
+        if error is not None:
+            self._refused.append((waiting.batch_id, waiting.partition, error))
+        else:
+            assert info is not None, "what is acknowledged was appended"
+            self._settled.append((waiting, info))
+        self._wake.set()
+
+    # --- answers ---
+
+    @property
+    def outstanding(self) -> int:
+        """Entries not answered yet."""
+        return self._outstanding
+
+    def collect(self) -> list[data_pb2.PartitionProduced]:
+        """The answers that are known; each is handed out once."""
+        settled, self._settled = self._settled, []
+        refused, self._refused = self._refused, []
+        answers = [_acknowledged(waiting.batch_id, info) for waiting, info in settled]
+        answers += [self._error_answer(batch_id, partition, error) for batch_id, partition, error in refused]
+        return answers
+
+    def _error_answer(
+        self, batch_id: int, partition: Partition | None, error: TidelogError
+    ) -> data_pb2.PartitionProduced:
+        return data_pb2.PartitionProduced(
+            batch_id=batch_id,
+            error=status.to_proto(self._manager.with_leader(error, partition, self._caller.listener)),
+            base_offset=-1,
+            log_append_time_ms=-1,
+            log_start_offset=-1 if partition is None else partition.log_start,
+            leader_epoch=-1 if partition is None else partition.leader_epoch,
+            record_errors=[
+                data_pb2.RecordError(index=each.index, message=each.message) for each in error.record_errors
+            ],
+        )
+
+    def sent(self, count: int) -> None:
+        """So many answers are on their way: there is room for as many entries."""
+        self._outstanding -= count
+        self._room.set()
+
+    # --- waiting ---
+
+    async def wait_answers(self) -> None:
+        """Return when there are answers to collect."""
+        while not (self._settled or self._refused):
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def wait_outstanding_below(self, count: int) -> None:
+        """Return when fewer than `count` entries are not answered."""
+        while self._outstanding >= count:
+            self._room.clear()
+            await self._room.wait()
+
+
+def _acknowledged(batch_id: int, info: LogAppendInfo) -> data_pb2.PartitionProduced:
+    return data_pb2.PartitionProduced(
+        batch_id=batch_id,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time,
+        log_start_offset=info.log_start_offset,
+        leader_epoch=info.last_leader_epoch,
+        duplicate=info.duplicate,
+    )

@@ -1,0 +1,61 @@
+"""Messages between nodes, and from clients to a node: the interface, with no network in it.
+
+The real one is gRPC (`node/listeners/grpc/transport.py`, `node/listeners/grpc/server.py`); the simulator has one in
+memory. Kept true by both: messages of one stream arrive in the order in which they were sent, each once, or the stream
+breaks; a call either returns the answer or raises a `TidelogError`.
+
+A service is an object with one async method for each of its RPCs, named in snake_case:
+    async def fetch(self, request: FetchRequest, caller: Caller) -> FetchResponse
+    async def fetch_stream(self, stream: MessageStream[FetchResponse, FetchRequest], caller: Caller) -> None
+A stream ends when its method returns. A `TidelogError` that a method raises reaches the caller as that error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from node.runtime.methods import Answer, Method, Request, WireMessage
+from tidelog.types import Endpoint
+
+Sent_contra = TypeVar("Sent_contra", bound=WireMessage, contravariant=True)
+Received_co = TypeVar("Received_co", bound=WireMessage, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name of the listener on which the request came, and the address of the other side."""
+
+    listener: str
+    peer: str
+
+
+class MessageStream(Protocol[Sent_contra, Received_co]):
+    """One side of an open stream. Any number of tasks may send while one receives. On the calling side a `send` or
+    `receive` that is cancelled ends the stream."""
+
+    async def send(self, message: Sent_contra, /) -> None:
+        """Send one message; waits while the other side does not keep up. Raises ConnectionFailed on a broken stream."""
+        ...
+
+    async def receive(self) -> Received_co | None:
+        """The next message; None once the other side has ended the stream. Raises the error with which the other side
+        ended it, or ConnectionFailed on a broken stream."""
+        ...
+
+    def close(self) -> None:
+        """End the stream at once. What waits on it is woken with ConnectionFailed. Calling it twice is fine."""
+        ...
+
+
+class Transport(Protocol):
+    """Calls from this node to others. Connections are kept and shared by endpoint."""
+
+    async def call(self, to: Endpoint, method: Method[Request, Answer], request: Request, *, timeout_ms: int) -> Answer:
+        """Call a unary method. Raises the TidelogError of the answer; ConnectionFailed where the node cannot be
+        reached or the connection breaks; RequestTimedOut after `timeout_ms` (milliseconds, the connection included)."""
+        ...
+
+    async def open_stream(self, to: Endpoint, method: Method[Request, Answer]) -> MessageStream[Request, Answer]:
+        """Open a stream. A node that cannot be reached shows up as ConnectionFailed here or at the first receive."""
+        ...

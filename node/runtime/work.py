@@ -1,0 +1,58 @@
+"""Waiting, on the loop, for work that is done elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from storage.files.executor import Executor
+from tidelog.errors import TidelogError
+
+T = TypeVar("T")
+
+
+async def run_in(executor: Executor, work: Callable[[], T]) -> T:
+    """Give `work` to the executor and wait for its result; raises what it raises. A waiter that is cancelled leaves
+    the work running: it cannot be taken back."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def done(result: T | BaseException) -> None:
+        if future.done():
+            return
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    executor.submit(work, done)
+    return await future
+
+
+async def finished(begin: Callable[[Callable[[], None]], None]) -> None:
+    """Begin something that calls what it is given when it has ended, and wait for that."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    begin(lambda: None if future.done() else future.set_result(None))
+    await future
+
+
+async def run_unless(given_up: asyncio.Event, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    """Begin `work` and wait for it, or until `given_up` is set: then it is cancelled, and None returned. Raises the
+    TidelogError that `work` raises."""
+    results: list[T] = []
+    errors: list[TidelogError] = []
+
+    async def attempt() -> None:
+        try:
+            results.append(await work())
+        except TidelogError as error:
+            errors.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        working, watching = tasks.create_task(attempt()), tasks.create_task(given_up.wait())
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        watching.cancel()
+    if errors:
+        raise errors[0]
+    return results[0] if results else None

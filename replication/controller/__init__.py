@@ -1,0 +1,1 @@
+"""The controller: the metadata records, the image they make, and who leads and is in sync by it."""

@@ -1,0 +1,151 @@
+"""What operators and clients ask to be changed: each request judged against the image, as records and an answer.
+
+Left to others: appending, and answering once it is committed (controller.py); unclean elections (unclean.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, assert_never
+
+from replication.controller import elections, features, reassignment, topics
+from replication.controller.events import (
+    AdminEvent,
+    AlterConfigs,
+    AlterReassignments,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ElectionType,
+    ElectLeaders,
+    FeaturesUpdated,
+    PartitionOutcome,
+    PartitionOutcomes,
+    Result,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    UpdateFeatures,
+)
+from replication.controller.image import MIN_INSYNC_REPLICAS, ClusterImage, PartitionState, apply
+from replication.controller.metadata import ClusterRecord, MetadataRecord, PartitionChangeRecord, TopicRemovalRecord
+from tidelog.errors import TidelogError, UnknownTopicOrPartition
+from tidelog.types import Offset, PartitionKey
+
+ConfigCheck: TypeAlias = Callable[[Mapping[str, str]], None]
+"""Raises InvalidConfig or UnsupportedVersion for topic settings that cannot be."""
+
+
+class Batch:
+    """The records of one atomic batch while they are decided, and the image they make."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.base_offset = image.offset
+        self.image = image
+        self.records: list[MetadataRecord] = []
+
+    def add(self, records: Iterable[MetadataRecord]) -> None:
+        """Take records in; what is decided next sees what they did."""
+        taken = list(records)
+        start = self.image.offset
+        self.image = apply(self.image, [(Offset(start + index), record) for index, record in enumerate(taken)])
+        self.records.extend(taken)
+
+
+def decide(batch: Batch, event: AdminEvent, *, rng: random.Random, check_configs: ConfigCheck) -> Result:
+    """Put what the request asks for into the batch, and say what is answered. Raises why it is refused."""
+    match event:
+        case CreateTopic():
+            return _create_topic(batch, event, rng, check_configs)
+        case DeleteTopic():
+            topic = topics.find(batch.image, event)
+            batch.add([TopicRemovalRecord(topic.topic_id)])
+            return TopicDeleted(topic.topic_id)
+        case ElectLeaders():
+            assert event.election is ElectionType.PREFERRED, "unclean elections take their time: see unclean.py"
+            return _elect_preferred(batch, event)
+        case AlterReassignments():
+            features.require(batch.image, 2, "a reassignment")
+            return _each(batch, [wanted.key for wanted in event.reassignments], _reassign(event))
+        case AlterConfigs():
+            return _alter_configs(batch, event, check_configs)
+        case CreatePartitions():
+            topic = topics.named(batch.image, event.topic)
+            records = topics.more_partitions(batch.image, topic, event.count, rng)
+            batch.add(() if event.validate_only else records)
+            warnings = topics.warnings(topic.name, topic.configs, topics.factor_of(topic))
+            return TopicAltered(topic.topic_id, batch.image.offset, warnings)
+        case UpdateFeatures(_, level, validate_only):
+            features.refuse_update(batch.image, level)
+            if level > batch.image.feature_level and not validate_only:
+                batch.add([ClusterRecord(batch.image.cluster_id, level)])
+            return FeaturesUpdated(level)
+        case _:
+            assert_never(event)
+
+
+def _create_topic(batch: Batch, request: CreateTopic, rng: random.Random, check_configs: ConfigCheck) -> TopicCreated:
+    topics.refuse_impossible(batch.image, request)
+    check_configs(request.configs)
+    warnings = topics.warnings(request.name, request.configs, request.replication_factor)
+    if request.validate_only:
+        return TopicCreated(None, warnings)
+    topic_id, records = topics.records_of(batch.image, request, rng)
+    batch.add(records)
+    return TopicCreated(topic_id, warnings)
+
+
+def _alter_configs(batch: Batch, request: AlterConfigs, check_configs: ConfigCheck) -> TopicAltered:
+    features.require(batch.image, 2, "a change of topic settings")
+    topic = topics.named(batch.image, request.topic)
+    configs = topics.altered(topic.configs, request.changes)
+    check_configs(configs)
+    if configs != topic.configs and not request.validate_only:
+        batch.add(topics.records_of_change(batch.image, topic, configs))
+    changes_minimum = any(change.key == MIN_INSYNC_REPLICAS for change in request.changes)
+    warnings = topics.warnings(topic.name, configs, topics.factor_of(topic)) if changes_minimum else ()
+    return TopicAltered(topic.topic_id, batch.image.offset, warnings)
+
+
+def state_of(image: ClusterImage, key: PartitionKey) -> PartitionState:
+    """The partition. Raises UnknownTopicOrPartition."""
+    state = image.partition(key)
+    if state is None:
+        raise UnknownTopicOrPartition(f"partition {key.partition} of topic {key.topic_id} does not exist")
+    return state
+
+
+def _elect_preferred(batch: Batch, request: ElectLeaders) -> PartitionOutcomes:
+    wanted = [state.key for state in batch.image.partitions() if elections.wants_preferred(state)]
+    return _each(batch, request.keys or wanted, elections.preferred_change)
+
+
+def _reassign(
+    event: AlterReassignments,
+) -> Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None]:
+    wanted = {each.key: each for each in event.reassignments}
+    return lambda image, state: reassignment.begin(image, state, wanted[state.key])
+
+
+def _each(
+    batch: Batch,
+    keys: Iterable[PartitionKey],
+    change_of: Callable[[ClusterImage, PartitionState], PartitionChangeRecord | None],
+) -> PartitionOutcomes:
+    """Change each partition by itself: a refusal of one is no refusal of the others."""
+    refused: dict[PartitionKey, TidelogError] = {}
+    keys = list(dict.fromkeys(keys))
+    for key in keys:
+        try:
+            change = change_of(batch.image, state_of(batch.image, key))
+        except TidelogError as refusal:
+            refused[key] = refusal
+            continue
+        if change is not None:
+            batch.add([change])
+            if (end := reassignment.finished(batch.image, state_of(batch.image, key))) is not None:
+                batch.add([end])
+    return PartitionOutcomes(
+        tuple(PartitionOutcome(key, refused.get(key) or state_of(batch.image, key)) for key in keys)
+    )

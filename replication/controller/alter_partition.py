@@ -1,0 +1,95 @@
+"""Judging a leader's proposal for its in-sync set: versioned by the partition epoch (KIP-497).
+
+Kept true:
+  1. Only the present leader, in its present epoch, changes a set, and only from the very state it knows.
+  2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose data folder
+     has failed (KIP-858).
+  3. Every accepted proposal raises the partition epoch, even one that changes nothing, so that an older copy of any
+     proposal is refused from then on.
+  4. A leader that leaves itself out resigns from both sets: it is let go only where another member of either can lead.
+"""
+
+from __future__ import annotations
+
+from replication.controller.elections import electable, has_folder, reformed
+from replication.controller.events import IsrMember, Proposal
+from replication.controller.image import ClusterImage, PartitionState
+from replication.controller.metadata import PartitionChangeRecord
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.types import NodeId
+
+
+def judge(image: ClusterImage, leader: NodeId, proposal: Proposal) -> PartitionChangeRecord:
+    """The change that the proposal of `leader` asks for. Raises why it is refused."""
+    state = _state_of(image, proposal)
+    _refuse_old_news(state, leader, proposal)
+    members = tuple(member.node_id for member in proposal.new_isr)
+    if not (members or state.elr) or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+        raise InvalidRequest(
+            f"the in-sync set {list(members)} proposed for {state.key} is no subset of replicas {list(state.replicas)}"
+        )
+    for member in proposal.new_isr:
+        _refuse_ineligible(image, state, leader, member)
+    if leader in members:
+        unchanged = PartitionChangeRecord(state.topic_id, state.partition, isr=state.isr)
+        return reformed(image, state, members) or unchanged
+    successors = (*members, *state.elr)
+    if not any(electable(image, state, node) for node in successors):
+        raise IneligibleReplica(
+            f"node {leader} cannot resign from {state.key}: none of {sorted(successors)} could lead it"
+        )
+    change = reformed(image, state, members, lost=(leader,))
+    assert change is not None, "whoever leaves itself out leads no more"
+    return change
+
+
+def _state_of(image: ClusterImage, proposal: Proposal) -> PartitionState:
+    if proposal.key.topic_id not in image.topics:
+        raise UnknownTopicId(f"no topic has the id {proposal.key.topic_id}: it was deleted")
+    state = image.partition(proposal.key)
+    if state is None:
+        raise UnknownTopicOrPartition(f"partition {proposal.key} does not exist")
+    return state
+
+
+def _refuse_old_news(state: PartitionState, leader: NodeId, proposal: Proposal) -> None:
+    if proposal.leader_epoch < state.leader_epoch:
+        raise FencedLeaderEpoch(
+            f"{state.key} is in leader epoch {state.leader_epoch}, led by node {state.leader}: the proposal is of "
+            f"epoch {proposal.leader_epoch}"
+        )
+    if proposal.leader_epoch > state.leader_epoch:
+        raise UnknownLeaderEpoch(
+            f"{state.key} is in leader epoch {state.leader_epoch}, the proposal speaks of {proposal.leader_epoch}"
+        )
+    if state.leader != leader:
+        raise InvalidRequest(f"{state.key} is led by node {state.leader}, node {leader} may not change its in-sync set")
+    if proposal.partition_epoch != state.partition_epoch:
+        raise InvalidUpdateVersion(
+            f"{state.key} is at partition epoch {state.partition_epoch}, the proposal rests on "
+            f"{proposal.partition_epoch}: wait for the newer state"
+        )
+
+
+def _refuse_ineligible(image: ClusterImage, state: PartitionState, leader: NodeId, member: IsrMember) -> None:
+    node = image.nodes.get(member.node_id)
+    if node is None or node.node_epoch != member.node_epoch:
+        current = "none" if node is None else node.node_epoch
+        why = f"its registration is {current}, not {member.node_epoch}"
+    elif node.fenced:
+        why = "it is fenced"
+    elif node.draining and member.node_id != leader:  # the leader may admit others while it drains: they let it go
+        why = "it is draining"
+    elif not has_folder(state, node):
+        why = "its data folder is gone or has failed"
+    else:
+        return
+    raise IneligibleReplica(f"node {member.node_id} may not join the in-sync set of {state.key}: {why}")

@@ -1,0 +1,549 @@
+"""The controller: decides who is a member, what topics there are, who leads and who is in sync.
+
+A function from committed metadata records: its whole state is the image of the log, plus what it may forget at any time
+(who was heard of when, who waits for an answer).
+
+Kept true:
+  1. It decides on everything it has appended, committed or not, and answers only what is committed.
+  2. What one event changes is one atomic batch per node or request.
+  3. A node is fenced when its session ends, and leads or joins nothing until it has applied the log beyond its own
+     registration and said that it is ready.
+
+Left to others: appending, syncing and replicating the log, publishing committed images
+(node/controller/controller_driver.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar, assert_never
+
+from replication.controller import (
+    alter_partition,
+    elections,
+    features,
+    reassignment,
+    registration,
+    unclean,
+    voter_changes,
+)
+from replication.controller.administration import Batch, ConfigCheck, decide, state_of
+from replication.controller.events import (
+    Activated,
+    AdminEvent,
+    AllocateProducerIds,
+    AlterConfigs,
+    AlteredPartition,
+    AlteredPartitions,
+    AlterPartition,
+    AlterReassignments,
+    Append,
+    Committed,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Effect,
+    ElectionType,
+    ElectLeaders,
+    Event,
+    Heartbeat,
+    HeartbeatAnswer,
+    LogEndsTold,
+    NodeHeard,
+    PartitionOutcomes,
+    ProducerIdBlock,
+    Proposal,
+    Registered,
+    RegisterNode,
+    RemoveVoter,
+    Reply,
+    Report,
+    Resigned,
+    Result,
+    Ticked,
+    UncleanlyElected,
+    UpdateFeatures,
+    VoterRemoved,
+    VotersReviewed,
+)
+from replication.controller.image import EMPTY, NodeRegistration, PartitionState
+from replication.controller.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, VotersRecord
+from replication.controller.node_state import NodeCause, Standing, moved, standing_of
+from replication.controller.sessions import Sessions
+from replication.raft.voters import ReplicaKey, Voter
+from tidelog.errors import (
+    ElectionNotNeeded,
+    NodeIdNotRegistered,
+    NotController,
+    RequestTimedOut,
+    StaleNodeEpoch,
+    TidelogError,
+    VoterChangePending,
+)
+from tidelog.types import NO_NODE, Millis, NodeEpoch, NodeId, Offset, PartitionKey, ProducerId
+
+E = TypeVar("E")
+
+REVIEW_MS: Final = 1_000
+"""How often it is looked for partitions that could go on: reassignments to finish, unclean elections to hold."""
+
+PRODUCER_ID_BLOCK: Final = 1_000
+"""Producer ids that a node is given at a time, as Kafka gives them: a node asks once for so many producers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Times in milliseconds. `drain_ms_max`: a draining node may stop after so long, whatever is left to move.
+    `voters`: how many the metadata quorum is grown to. `imbalance_check_ms`: how often preferred leaders are elected
+    where more than `imbalance_percent` of what a node ought to lead is led by others; 0: only on command."""
+
+    session_ms: int = 2_000
+    drain_ms_max: int = 30_000
+    voters: int = 3
+    imbalance_check_ms: int = 300_000
+    imbalance_percent: int = 10
+
+
+@dataclass(slots=True)
+class _Drain:
+    """A node that is being stopped: since when, and the log's end after the last thing that moved away from it."""
+
+    since: Millis
+    moved_at: Offset
+
+
+class Controller:
+    """Events in, effects out. `image` is the state it decides on."""
+
+    def __init__(self, *, rng: random.Random, check_configs: ConfigCheck, config: ControllerConfig) -> None:
+        self._rng = rng
+        self._check_configs = check_configs
+        self._config = config
+        self._sessions = Sessions(config.session_ms)
+        self.active = False
+        self.image = EMPTY
+        self._committed = Offset(0)
+        self._voters_end = Offset(0)
+        self._waiting: deque[tuple[Offset, Reply]] = deque()
+        self._applied: dict[NodeId, Offset] = {}
+        self._drains: dict[NodeId, _Drain] = {}
+        self._elections = unclean.Elections()
+        self._review_at = Millis(0)
+        self._rebalance_at = Millis(0)
+        self._effects: list[Effect] = []
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the effects are to be carried out in their order. Whatever it raises is a defect, and nothing
+        was decided then."""
+        before, answers = (self.active, self.image, self._voters_end), len(self._waiting)
+        try:
+            return self._take(event)
+        except Exception:
+            self.active, self.image, self._voters_end = before
+            while len(self._waiting) > answers:
+                self._waiting.pop()
+            raise
+
+    def _take(self, event: Event) -> list[Effect]:
+        self._effects = []
+        match event:
+            case Heartbeat():
+                self._request(event.request_id, self._heartbeat, event)
+            case Committed(offset):
+                self._committed = max(self._committed, offset)
+            case Ticked(at):
+                self._tick(at)
+            case AlterPartition():
+                self._request(event.request_id, self._alter_partition, event)
+            case RegisterNode():
+                self._request(event.request_id, self._register, event)
+            case ElectLeaders(election=ElectionType.UNCLEAN):
+                self._request(event.request_id, self._elect_uncleanly, event)
+            case (
+                CreateTopic()
+                | DeleteTopic()
+                | ElectLeaders()
+                | AlterReassignments()
+                | AlterConfigs()
+                | CreatePartitions()
+                | UpdateFeatures()
+            ):
+                self._request(event.request_id, self._administer, event)
+            case LogEndsTold():
+                self._elect(event)
+            case AllocateProducerIds():
+                self._request(event.request_id, self._allocate_producer_ids, event)
+            case RemoveVoter():
+                self._request(event.request_id, self._remove_voter, event)
+            case NodeHeard() | VotersReviewed() | Activated() | Resigned():
+                self._handle_seldom(event)
+            case _:
+                assert_never(event)
+        self._answer_committed()
+        return self._effects
+
+    def _handle_seldom(self, event: NodeHeard | VotersReviewed | Activated | Resigned) -> None:
+        match event:
+            case NodeHeard(at, node_id):
+                self._sessions.advance(at)
+                self._sessions.heard(node_id)
+            case VotersReviewed(_, caught_up):
+                self._review_voters(caught_up)
+            case Activated():
+                self._activate(event)
+            case Resigned():
+                self._resign()
+            case _:
+                assert_never(event)
+
+    # --- answering --------------------------------------------------------------------------------------------------
+
+    def _request(self, request_id: int, decide: Callable[[E], Result | None], event: E) -> None:
+        """Decide; the answer waits until everything it may rest on is committed. None: it comes later."""
+        result: Result | TidelogError | None
+        try:
+            if not self.active:
+                raise NotController("this node is not the active controller")
+            result = decide(event)
+        except TidelogError as refusal:
+            result = refusal
+        if result is not None:
+            self._answer(request_id, result)
+
+    def _answer(self, request_id: int, result: Result | TidelogError) -> None:
+        self._waiting.append((self.image.offset if self.active else Offset(0), Reply(request_id, result)))
+
+    def _answer_committed(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._committed:
+            self._effects.append(self._waiting.popleft()[1])
+
+    def _append(self, batch: Batch) -> None:
+        if batch.records:
+            self.image = batch.image
+            self._effects.append(Append(batch.base_offset, tuple(batch.records)))
+
+    # --- leading the quorum -----------------------------------------------------------------------------------------
+
+    def _activate(self, event: Activated) -> None:
+        self.active = True
+        self.image = event.image
+        self._committed = Offset(0)
+        self._voters_end = self.image.offset  # the last record of them is somewhere below
+        self._applied = {}
+        alive = [node for node in self.image.nodes.values() if not node.fenced]
+        self._sessions.begin(event.at, [node.node_id for node in alive])
+        self._drains = {node.node_id: _Drain(event.at, self.image.offset) for node in alive if node.draining}
+        self._review_at = Millis(event.at + REVIEW_MS)
+        self._rebalance_at = Millis(event.at + self._config.imbalance_check_ms)
+        own = self.image.nodes.get(event.node_id)
+        if own is not None and own.incarnation != event.incarnation and not own.fenced:
+            self._fence(own, NodeCause.SILENT)
+
+    def _review_voters(self, caught_up: tuple[ReplicaKey, ...]) -> None:
+        """Change the voters by one, once the last change is committed."""
+        if not self.active or self._committed < self._voters_end:
+            return
+        voters = voter_changes.next_voters(self.image, caught_up, self._config.voters)
+        if voters is not None:
+            self._change_voters(voters)
+
+    def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
+        if self._committed < self._voters_end:
+            raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
+        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.folder_id))
+        return VoterRemoved()
+
+    def _change_voters(self, voters: tuple[Voter, ...]) -> None:
+        batch = Batch(self.image)
+        batch.add([VotersRecord(voters)])
+        self._append(batch)
+        self._voters_end = self.image.offset
+        names = ", ".join(str(voter.node_id) for voter in voters)
+        self._effects.append(Report(f"the voters of the metadata quorum are now nodes {names}"))
+
+    def _resign(self) -> None:
+        self.active = False
+        for request_id in (*(reply.request_id for _, reply in self._waiting), *self._elections.forget()):
+            refusal = RequestTimedOut(
+                "this node stopped being the active controller before the change was committed: it may or may not have "
+                "been made; look before asking again"
+            )
+            self._effects.append(Reply(request_id, refusal))
+        self._waiting.clear()
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def _tick(self, at: Millis) -> None:
+        self._sessions.advance(at)
+        if not self.active:
+            return
+        for node_id in self._sessions.take_ended():
+            node = self.image.nodes.get(node_id)
+            if node is not None and not node.fenced:
+                self._effects.append(Report(f"node {node_id} was silent for {self._config.session_ms} ms: fenced"))
+                self._fence(node, NodeCause.SILENT)
+        if at >= self._review_at:
+            self._review_at = Millis(at + REVIEW_MS)
+            self._review()
+        if self._config.imbalance_check_ms and at >= self._rebalance_at:
+            self._rebalance_at = Millis(at + self._config.imbalance_check_ms)
+            batch = Batch(self.image)
+            batch.add(elections.rebalance_changes(batch.image, self._config.imbalance_percent))
+            self._append(batch)
+
+    def _review(self) -> None:
+        """See which partitions could go on."""
+        batch = Batch(self.image)
+        for state in self.image.partitions():
+            self._finish_move(batch, state.key)
+            if unclean.wanted(self.image, state):
+                self._ask(state)
+        self._append(batch)
+
+    def _fence(self, node: NodeRegistration, cause: NodeCause) -> None:
+        """End the node's session: it leaves every set that others carry on, and leads nothing."""
+        self._sessions.forget(node.node_id)
+        self._drains.pop(node.node_id, None)
+        batch = Batch(self.image)
+        batch.add([moved(node, cause)])
+        batch.add(elections.fence_changes(batch.image, node.node_id))
+        self._append(batch)
+
+    def _register(self, request: RegisterNode) -> Registered:
+        self._sessions.advance(request.at)
+        previous = self.image.nodes.get(request.node_id)
+        registration.refuse_impossible(self.image, request)
+        if previous is not None and previous.incarnation == request.incarnation:
+            self._sessions.heard(request.node_id)
+            return Registered(previous.node_epoch)
+        if previous is not None:
+            registration.refuse_late(request, previous)
+        in_session = previous is not None and self._sessions.alive(request.node_id)
+        if previous is not None and in_session and not registration.has_ended(previous, request):
+            raise registration.duplicate(previous, self._sessions.remaining_ms(request.node_id))
+        batch = Batch(self.image)
+        batch.add([registration.record_of(request)])
+        judged = registration.judge(batch.image, request, previous)
+        batch.add(judged.changes)
+        self._append(batch)
+        self._effects.extend(map(Report, judged.reports))
+        self._sessions.heard(request.node_id)
+        self._drains.pop(request.node_id, None)
+        self._applied.pop(request.node_id, None)
+        return Registered(self.image.nodes[request.node_id].node_epoch)
+
+    def _heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
+        self._sessions.advance(beat.at)
+        node = self._current(beat.node_id, beat.node_epoch)
+        registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
+        if standing_of(node) is Standing.GONE and not beat.want_drain:
+            return HeartbeatAnswer(fenced=True, drained=False)  # late words: it has said good-bye since
+        self._sessions.heard(node.node_id)
+        self._applied[node.node_id] = beat.metadata_offset
+        self._take_out_damaged(node, beat)
+        node = self._take_folders_offline(node, beat)
+        if beat.want_drain:
+            return self._drain(node, beat)
+        if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
+            batch = Batch(self.image)
+            batch.add([moved(node, NodeCause.READY)])
+            changes = list(elections.return_changes(batch.image, node.node_id))
+            batch.add(changes)
+            self._append(batch)
+            self._report_last_known(changes)
+        return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
+
+    def _take_folders_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
+        """What lies in a data folder that has failed leaves its set and leads no more, where others carry on (KIP-858).
+        Never the first folder: that holds the metadata log, and a node without it ends. Returns the node's entry."""
+        failed = tuple(each.folder_id for each in node.folders[1:] if each.folder_id in beat.offline_folders)
+        if not failed or self.image.feature_level < features.OFFLINE_FOLDERS:
+            return node
+        for folder_id in failed:
+            self._effects.append(Report(f"node {node.node_id} lost data folder {folder_id}: others go on without it"))
+        batch = Batch(self.image)
+        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_folders=failed)])
+        batch.add(elections.fence_changes(batch.image, node.node_id))
+        self._append(batch)
+        return self.image.nodes[node.node_id]
+
+    def _take_out_damaged(self, node: NodeRegistration, beat: Heartbeat) -> None:
+        """A replica that lost what it held leaves its set, and leads no more, where another member can go on, and what
+        it has said ends with its leader epoch: until that is committed, it does nothing."""
+        batch = Batch(self.image)
+        for damage in beat.damaged:
+            state = batch.image.partition(damage.key)
+            if state is None:
+                continue
+            change = elections.taken_out(batch.image, state, node.node_id, damage.leader_epoch)
+            if change is not None:
+                name = elections.name_of(self.image, state)
+                self._effects.append(
+                    Report(f"node {node.node_id} found its replica of {name} damaged ({damage.reason}): taken out")
+                )
+                batch.add([change])
+        self._append(batch)
+
+    def _drain(self, node: NodeRegistration, beat: Heartbeat) -> HeartbeatAnswer:
+        """Move what can be moved. The node may stop once all others know of it, or after the longest time allowed."""
+        if not node.fenced:
+            drain = self._drains.get(node.node_id)
+            if drain is None:
+                drain = self._drains[node.node_id] = _Drain(beat.at, self.image.offset)
+            batch = Batch(self.image)
+            if not node.draining:
+                batch.add([moved(node, NodeCause.DRAIN_ASKED)])
+            self._move_away(node.node_id, batch, drain)
+            self._append(batch)
+            overdue = beat.at - drain.since >= self._config.drain_ms_max
+            if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
+                return HeartbeatAnswer(fenced=False, drained=False)
+            self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
+        elif standing_of(node) is Standing.FENCED:  # what it said before it was told to stop may be on its way
+            batch = Batch(self.image)
+            batch.add([moved(node, NodeCause.DRAIN_ASKED)])
+            self._append(batch)
+        self._sessions.forget(node.node_id)
+        return HeartbeatAnswer(fenced=True, drained=True)
+
+    def _move_away(self, node_id: NodeId, batch: Batch, drain: _Drain) -> None:
+        before = len(batch.records)
+        batch.add(elections.drain_changes(batch.image, node_id))
+        if len(batch.records) > before:
+            drain.moved_at = batch.image.offset
+
+    def _all_have_applied(self, offset: Offset, *, but: NodeId) -> bool:
+        return all(
+            self._applied.get(node.node_id, Offset(0)) >= offset
+            for node in self.image.nodes.values()
+            if not node.fenced and node.node_id != but
+        )
+
+    def _current(self, node_id: NodeId, node_epoch: NodeEpoch) -> NodeRegistration:
+        """The registration that a request speaks of. Raises where it is over."""
+        node = self.image.nodes.get(node_id)
+        if node is None:
+            raise NodeIdNotRegistered(f"node {node_id} is not registered: it must register first")
+        if node.node_epoch != node_epoch:
+            raise StaleNodeEpoch(
+                f"node {node_id} is registered with number {node.node_epoch} now, not {node_epoch}: another process "
+                "has taken its place"
+            )
+        return node
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    def _alter_partition(self, request: AlterPartition) -> AlteredPartitions:
+        node = self._current(request.node_id, request.node_epoch)
+        batch = Batch(self.image)
+        refusals = [self._judge(batch, request.node_id, proposal) for proposal in request.proposals]
+        for proposal in request.proposals:
+            self._finish_move(batch, proposal.key)
+        drain = self._drains.get(node.node_id)
+        if drain is not None:  # whom it has just admitted can take over from it
+            self._move_away(node.node_id, batch, drain)
+        self._append(batch)
+        outcomes = [
+            AlteredPartition(proposal.key, state_of(self.image, proposal.key) if refusal is None else refusal)
+            for proposal, refusal in zip(request.proposals, refusals, strict=True)
+        ]
+        return AlteredPartitions(tuple(outcomes))
+
+    def _judge(self, batch: Batch, leader: NodeId, proposal: Proposal) -> TidelogError | None:
+        try:
+            batch.add([alter_partition.judge(batch.image, leader, proposal)])
+        except TidelogError as refusal:
+            return refusal
+        return None
+
+    def _finish_move(self, batch: Batch, key: PartitionKey) -> None:
+        state = batch.image.partition(key)
+        if state is not None and (end := reassignment.finished(batch.image, state)) is not None:
+            batch.add([end])
+
+    # --- what operators ask for -------------------------------------------------------------------------------------
+
+    def _administer(self, event: AdminEvent) -> Result:
+        batch = Batch(self.image)
+        result = decide(batch, event, rng=self._rng, check_configs=self._check_configs)
+        self._append(batch)
+        return result
+
+    # --- elections of whoever is there ------------------------------------------------------------------------------
+
+    def _report_last_known(self, changes: Iterable[PartitionChangeRecord]) -> None:
+        """Say where the last known leader leads again: nobody else had it all, and neither may it."""
+        for change in changes:
+            if change.last_known_elr == () and change.leader is not None and change.elr is None:
+                state = state_of(self.image, change.key)
+                text = (
+                    f"{elections.name_of(self.image, state)} is led by node {change.leader} again, which led last: "
+                    "every in-sync replica had lost what it held, what this one lost is gone"
+                )
+                self._effects.append(UncleanlyElected(change.key, change.leader, text))
+
+    def _elect_uncleanly(self, request: ElectLeaders) -> PartitionOutcomes | None:
+        wanted = [state.key for state in self.image.partitions() if state.leader == NO_NODE]
+        order = tuple(dict.fromkeys(request.keys or wanted))
+        command = unclean.Command(request.request_id, order, request.validate_only)
+        for key in command.order:
+            try:
+                state = state_of(self.image, key)
+                if state.leader != NO_NODE:
+                    raise ElectionNotNeeded(f"{elections.name_of(self.image, state)} is led by node {state.leader}")
+                if not unclean.present(self.image, state):
+                    raise unclean.nobody(self.image, state)
+                self._ask(state, command)
+            except TidelogError as refusal:
+                command.settle(key, refusal)
+        return command.result() if command.done else None
+
+    def _ask(self, state: PartitionState, command: unclean.Command | None = None) -> None:
+        question = self._elections.ask(state.key, unclean.present(self.image, state), command)
+        if question is not None:
+            self._effects.append(question)
+
+    def _elect(self, told: LogEndsTold) -> None:
+        asked = self._elections.told(told)
+        if asked is None:
+            return
+        key, commands, validate_only = asked
+        outcome = self._elect_of(key, told, validate_only=validate_only)
+        for command in commands:
+            command.settle(*outcome)
+            if command.done:
+                self._answer(command.request_id, command.result())
+
+    def _elect_of(
+        self, key: PartitionKey, told: LogEndsTold, *, validate_only: bool
+    ) -> tuple[PartitionKey, PartitionState | TidelogError, str]:
+        try:
+            state = state_of(self.image, key)
+        except TidelogError as gone:
+            return key, gone, ""
+        if state.leader != NO_NODE:
+            return key, state, ""  # somebody who has everything came back meanwhile
+        chosen = unclean.choose(self.image, state, told.ends)
+        if chosen is None:
+            return key, unclean.nobody(self.image, state), ""
+        batch = Batch(self.image)
+        batch.add([chosen.change])
+        if validate_only:
+            return key, state_of(batch.image, key), chosen.loss
+        self._append(batch)
+        self._effects.append(UncleanlyElected(key, chosen.leader, chosen.loss))
+        return key, state_of(self.image, key), chosen.loss
+
+    # --- producers --------------------------------------------------------------------------------------------------
+
+    def _allocate_producer_ids(self, request: AllocateProducerIds) -> ProducerIdBlock:
+        """No id is ever given twice, whoever asks: a node that was restarted leaves the rest of its block unused."""
+        node = self._current(request.node_id, request.node_epoch)
+        first = self.image.next_producer_id
+        batch = Batch(self.image)
+        batch.add([ProducerIdsRecord(node.node_id, node.node_epoch, ProducerId(first + PRODUCER_ID_BLOCK))])
+        self._append(batch)
+        return ProducerIdBlock(first, PRODUCER_ID_BLOCK)

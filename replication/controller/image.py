@@ -1,0 +1,424 @@
+"""The cluster as the metadata log tells it: an immutable image, and how one batch of records makes the next.
+
+Kept true:
+  1. An image is never changed: whoever holds one may keep reading it, and `is` tells whether a topic changed.
+  2. `apply` is a pure function of the image and the batch: replaying the log gives the same image on every node.
+  3. A batch is applied whole or, where a record contradicts the image, not at all (`CorruptLog`).
+
+Left to others: which records are committed (node/), which to write (replication/controller/controller.py).
+Cost of a batch: a shallow copy of each mapping that changes, once, and a new tuple for each topic that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from replication.controller.metadata import (
+    ClusterRecord,
+    FolderState,
+    LocatedRecord,
+    MetadataRecord,
+    NodeChangeRecord,
+    NodeRegistrationRecord,
+    NodeStanding,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    TopicConfigsRecord,
+    TopicRecord,
+    TopicRemovalRecord,
+    VotersRecord,
+)
+from replication.raft.voters import Voter
+from tidelog.errors import CorruptLog
+from tidelog.types import (
+    Durability,
+    Endpoint,
+    FolderId,
+    Incarnation,
+    LeaderEpoch,
+    NodeEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    PartitionKey,
+    ProducerId,
+    TopicId,
+)
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+DURABILITY: Final = "durability"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRegistration:
+    """A node as it last registered.
+
+    folders: its data folders that work, as far as is known; `last_registration` of each is the least number by which it
+        is known as that same folder: a copy that carries a smaller one is older. It becomes this registration's number
+        when the node is unfenced, since the node has fsynced it in each folder by then.
+    former_folders: folders of earlier registrations that this one did not name.
+    offline_folders: folders that it named, and that have failed since.
+    """
+
+    node_id: NodeId
+    node_epoch: NodeEpoch
+    incarnation: Incarnation
+    listeners: Mapping[str, Endpoint]
+    rack: str
+    boot_id: bytes
+    folders: tuple[FolderState, ...]
+    fenced: bool
+    draining: bool
+    former_folders: tuple[FolderState, ...] = ()
+    offline_folders: tuple[FolderState, ...] = ()
+
+    def known_folders(self) -> dict[FolderId, NodeEpoch]:
+        """Every folder the node ever registered, and the least number by which it is still the same."""
+        states = (*self.former_folders, *self.offline_folders, *self.folders)
+        return {state.folder_id: state.last_registration for state in states}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition: who holds it, who is in sync, who leads. `folders` follows the order of `replicas`.
+
+    elr: eligible leader replicas (KIP-966): not in sync, and yet with all that is committed. last_known_elr: who led
+        last, while both sets are empty. adding, removing: replicas that come and go in a reassignment under way.
+    """
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    replicas: tuple[NodeId, ...]
+    folders: tuple[FolderId, ...]
+    isr: tuple[NodeId, ...]
+    elr: tuple[NodeId, ...]
+    last_known_elr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+
+    @property
+    def counted_on(self) -> frozenset[NodeId]:
+        """Replicas whose logs are not to be thrown away: those of both sets, or, these empty, who led last."""
+        return frozenset((*self.isr, *self.elr, *self.last_known_elr))
+
+    @property
+    def key(self) -> PartitionKey:
+        """Which partition."""
+        return PartitionKey(self.topic_id, self.partition)
+
+    def folder_of(self, node_id: NodeId) -> FolderId:
+        """The data folder of that replica, which must be one."""
+        return self.folders[self.replicas.index(node_id)]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic and its partitions, by index from 0."""
+
+    name: str
+    topic_id: TopicId
+    configs: Mapping[str, str]
+    partitions: tuple[PartitionState, ...]
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """The setting; 1 unless the topic says more. What counts for a partition: `ClusterImage.min_insync`."""
+        return int(self.configs.get(MIN_INSYNC_REPLICAS, "1"))
+
+    @property
+    def allows_unclean(self) -> bool:
+        """May a replica lead that lacks committed records, where no other is left?"""
+        return self.configs.get(UNCLEAN_ELECTION) == "true"
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement promises; fixed when the topic was created."""
+        return Durability(self.configs.get(DURABILITY, Durability.FSYNC.value))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """All of the cluster at one offset of the metadata log. `offset` is one past the last record applied;
+    `next_producer_id` the first that no node has been given."""
+
+    offset: Offset
+    cluster_id: str
+    feature_level: int
+    voters: tuple[Voter, ...]
+    nodes: Mapping[NodeId, NodeRegistration]
+    topics: Mapping[TopicId, TopicState]
+    topic_ids: Mapping[str, TopicId]
+    next_producer_id: ProducerId = ProducerId(0)
+
+    def partition(self, key: PartitionKey) -> PartitionState | None:
+        """The partition, or None where its topic or the index does not exist."""
+        topic = self.topics.get(key.topic_id)
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
+            return None
+        return topic.partitions[key.partition]
+
+    def topic(self, name: str) -> TopicState | None:
+        """The topic that bears this name now, or None."""
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def min_insync(self, state: PartitionState) -> int:
+        """How many replicas of a partition must be in sync for anything to be committed: `min.insync.replicas`, at most
+        as many as the partition has, without those that a reassignment is still adding. Source: Kafka's effective
+        minimum ISR."""
+        return min(self.topics[state.topic_id].min_insync_replicas, len(state.replicas) - len(state.adding))
+
+    def partitions(self) -> Iterator[PartitionState]:
+        """Every partition, topics in the order of their creation."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+
+EMPTY: Final = ClusterImage(Offset(0), "", 0, (), {}, {}, {})
+"""The image before the first record."""
+
+
+def apply(image: ClusterImage, batch: Sequence[LocatedRecord]) -> ClusterImage:
+    """The image after one atomic batch.
+
+    batch: records with their offsets, which grow and lie at or above `image.offset`; empty: the same image.
+    Raises CorruptLog where a record contradicts the image; the given image is untouched then, as always.
+    """
+    if not batch:
+        return image
+    draft = _Draft(image)
+    for offset, record in batch:
+        if offset < draft.offset:
+            raise CorruptLog(f"metadata record at offset {offset} lies below {draft.offset}, which was applied before")
+        draft.apply(offset, record)
+    return draft.image()
+
+
+def advance(image: ClusterImage, offset: Offset) -> ClusterImage:
+    """The same cluster one or more offsets later: past a control batch, which changes nothing."""
+    return image if offset <= image.offset else replace(image, offset=offset)
+
+
+def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegistration | None) -> NodeRegistration:
+    """The node's entry after this registration record at `offset`, given the one before."""
+    if record.standing is not None:
+        return _as_it_stood(record, record.standing)
+    known = {} if previous is None else previous.known_folders()
+    folders = tuple(
+        FolderState(named.folder_id, min(named.last_registration, known.pop(named.folder_id, named.last_registration)))
+        for named in record.folders
+    )
+    former = tuple(FolderState(folder_id, number) for folder_id, number in known.items())
+    return NodeRegistration(
+        record.node_id,
+        NodeEpoch(offset),
+        record.incarnation,
+        record.listeners,
+        record.rack,
+        record.boot_id,
+        folders,
+        fenced=True,
+        draining=False,
+        former_folders=former,
+    )
+
+
+def _as_it_stood(record: NodeRegistrationRecord, standing: NodeStanding) -> NodeRegistration:
+    return NodeRegistration(
+        record.node_id,
+        standing.node_epoch,
+        record.incarnation,
+        record.listeners,
+        record.rack,
+        record.boot_id,
+        record.folders,
+        standing.fenced,
+        standing.draining,
+        standing.former_folders,
+        standing.offline_folders,
+    )
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic while its batch is applied."""
+
+    state: TopicState
+    partitions: list[PartitionState] = field(default_factory=list)
+
+
+class _Draft:
+    """The next image while it is made: each mapping is copied when it first changes."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._old = image
+        self.offset = image.offset
+        self._cluster_id, self._feature_level, self._voters = image.cluster_id, image.feature_level, image.voters
+        self._nodes: dict[NodeId, NodeRegistration] | None = None
+        self._topics: dict[TopicId, TopicState] | None = None
+        self._topic_ids: dict[str, TopicId] | None = None
+        self._next_producer_id = image.next_producer_id
+        self._open: dict[TopicId, _Topic] = {}
+
+    def image(self) -> ClusterImage:
+        """The finished image."""
+        for topic_id, topic in self._open.items():
+            self._own_topics()[topic_id] = replace(topic.state, partitions=tuple(topic.partitions))
+        old = self._old
+        return ClusterImage(
+            self.offset,
+            self._cluster_id,
+            self._feature_level,
+            self._voters,
+            old.nodes if self._nodes is None else self._nodes,
+            old.topics if self._topics is None else self._topics,
+            old.topic_ids if self._topic_ids is None else self._topic_ids,
+            self._next_producer_id,
+        )
+
+    def apply(self, offset: Offset, record: MetadataRecord) -> None:
+        """Take one record in."""
+        match record:
+            case PartitionChangeRecord():
+                self._change_partition(offset, record)
+            case PartitionRecord():
+                self._add_partition(offset, record)
+            case NodeRegistrationRecord():
+                nodes = self._own_nodes()
+                nodes[record.node_id] = register(offset, record, nodes.get(record.node_id))
+            case NodeChangeRecord():
+                self._change_node(offset, record)
+            case TopicRecord():
+                self._add_topic(offset, record)
+            case TopicConfigsRecord():
+                topic = self._open_topic(offset, record.topic_id)
+                topic.state = replace(topic.state, configs=record.configs)
+            case TopicRemovalRecord():
+                self._remove_topic(offset, record)
+            case ClusterRecord():
+                self._cluster_id, self._feature_level = record.cluster_id, record.feature_level
+            case VotersRecord():
+                self._voters = record.voters
+            case ProducerIdsRecord(_, _, next_producer_id):
+                if next_producer_id <= self._next_producer_id:
+                    raise _contradiction(
+                        offset, f"producer ids below {self._next_producer_id} were given away, not {next_producer_id}"
+                    )
+                self._next_producer_id = next_producer_id
+            case _:
+                assert_never(record)
+        self.offset = Offset(offset + 1)
+
+    def _own_nodes(self) -> dict[NodeId, NodeRegistration]:
+        if self._nodes is None:
+            self._nodes = dict(self._old.nodes)
+        return self._nodes
+
+    def _own_topics(self) -> dict[TopicId, TopicState]:
+        if self._topics is None:
+            self._topics = dict(self._old.topics)
+        return self._topics
+
+    def _own_topic_ids(self) -> dict[str, TopicId]:
+        if self._topic_ids is None:
+            self._topic_ids = dict(self._old.topic_ids)
+        return self._topic_ids
+
+    def _open_topic(self, offset: Offset, topic_id: TopicId) -> _Topic:
+        topic = self._open.get(topic_id)
+        if topic is None:
+            state = (self._old.topics if self._topics is None else self._topics).get(topic_id)
+            if state is None:
+                raise _contradiction(offset, f"topic {topic_id} does not exist")
+            topic = self._open[topic_id] = _Topic(state, list(state.partitions))
+        return topic
+
+    def _add_topic(self, offset: Offset, record: TopicRecord) -> None:
+        names = self._own_topic_ids()
+        if record.name in names or record.topic_id in self._own_topics():
+            raise _contradiction(offset, f"topic {record.name} ({record.topic_id}) exists already")
+        names[record.name] = record.topic_id
+        self._own_topics()[record.topic_id] = TopicState(record.name, record.topic_id, record.configs, ())
+
+    def _remove_topic(self, offset: Offset, record: TopicRemovalRecord) -> None:
+        name = self._open_topic(offset, record.topic_id).state.name
+        del self._open[record.topic_id], self._own_topics()[record.topic_id], self._own_topic_ids()[name]
+
+    def _add_partition(self, offset: Offset, record: PartitionRecord) -> None:
+        partitions = self._open_topic(offset, record.topic_id).partitions
+        if record.partition != len(partitions):
+            raise _contradiction(offset, f"partition {record.key} comes where {len(partitions)} is next")
+        partitions.append(
+            PartitionState(
+                record.topic_id,
+                record.partition,
+                record.replicas,
+                record.folders,
+                record.isr,
+                record.elr,
+                record.last_known_elr,
+                record.leader,
+                record.leader_epoch,
+                record.partition_epoch,
+                record.adding,
+                record.removing,
+            )
+        )
+
+    def _change_partition(self, offset: Offset, change: PartitionChangeRecord) -> None:
+        partitions = self._open_topic(offset, change.topic_id).partitions
+        if not 0 <= change.partition < len(partitions):
+            raise _contradiction(offset, f"partition {change.key} does not exist")
+        partitions[change.partition] = changed(partitions[change.partition], change)
+
+    def _change_node(self, offset: Offset, change: NodeChangeRecord) -> None:
+        nodes = self._own_nodes()
+        node = nodes.get(change.node_id)
+        if node is None or node.node_epoch != change.node_epoch:
+            raise _contradiction(offset, f"node {change.node_id} has no registration {change.node_epoch}")
+        if change.fenced is False:
+            folders = tuple(FolderState(folder.folder_id, node.node_epoch) for folder in node.folders)
+            node = replace(node, folders=folders)
+        offline = [folder for folder in node.folders if folder.folder_id in change.offline_folders]
+        if offline:
+            working = tuple(folder for folder in node.folders if folder not in offline)
+            node = replace(node, folders=working, offline_folders=(*node.offline_folders, *offline))
+        nodes[change.node_id] = replace(
+            node,
+            fenced=node.fenced if change.fenced is None else change.fenced,
+            draining=node.draining if change.draining is None else change.draining,
+        )
+
+
+def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionState:
+    """The partition after the change: partition epoch one up, leader epoch one up where a leader is given."""
+    leads_anew = change.leader is not None
+    return PartitionState(
+        state.topic_id,
+        state.partition,
+        state.replicas if change.replicas is None else change.replicas,
+        state.folders if change.folders is None else change.folders,
+        state.isr if change.isr is None else change.isr,
+        state.elr if change.elr is None else change.elr,
+        state.last_known_elr if change.last_known_elr is None else change.last_known_elr,
+        state.leader if change.leader is None else change.leader,
+        LeaderEpoch(state.leader_epoch + leads_anew),
+        PartitionEpoch(state.partition_epoch + 1),
+        state.adding if change.adding is None else change.adding,
+        state.removing if change.removing is None else change.removing,
+    )
+
+
+def _contradiction(offset: Offset, what: str) -> CorruptLog:
+    return CorruptLog(
+        f"metadata record at offset {offset} contradicts what came before: {what}. "
+        "This node applies nothing further; replace its metadata folder by an empty one and start it again"
+    )

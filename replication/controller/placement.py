@@ -1,0 +1,96 @@
+"""Where the replicas of a new topic go: round robin over nodes, alternating between racks.
+
+Kept true:
+  1. The replicas of a partition lie on different nodes, and on different racks as far as there are racks.
+  2. Leaders are spread evenly: over n partitions each node is preferred floor(n / nodes) or one time more.
+  3. The followers of one leader are spread over the other nodes from one round to the next.
+The start and the order within a rack are drawn from the given rng, so that small topics do not all begin on one node.
+Source: the behaviour of Kafka's rack-aware assignment (KIP-36); own algorithm.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from replication.controller.image import ClusterImage, NodeRegistration
+from tidelog.types import FolderId, NodeId
+
+
+def place(
+    racks: Mapping[NodeId, str], partitions: int, replication_factor: int, rng: random.Random
+) -> list[tuple[NodeId, ...]]:
+    """The replicas of each partition, the preferred leader first.
+
+    racks: the rack of each usable node ("" is a rack too). replication_factor: 1 to the number of nodes.
+    """
+    assert 1 <= replication_factor <= len(racks)
+    ring = alternate(racks, rng)
+    start = rng.randrange(len(ring))
+    return [
+        _replicas(ring, racks, start + index, index // len(ring), replication_factor) for index in range(partitions)
+    ]
+
+
+def alternate(racks: Mapping[NodeId, str], rng: random.Random) -> list[NodeId]:
+    """All nodes in an order that changes rack at each step as long as it can."""
+    by_rack: dict[str, list[NodeId]] = {}
+    for node in sorted(racks):
+        by_rack.setdefault(racks[node], []).append(node)
+    names = sorted(by_rack)
+    rng.shuffle(names)
+    for name in names:
+        rng.shuffle(by_rack[name])
+    ring: list[NodeId] = []
+    while len(ring) < len(racks):
+        # The rack with most nodes left goes first, so that none is left over in a row at the end.
+        left = sorted((name for name in names if by_rack[name]), key=lambda name: -len(by_rack[name]))
+        ring.extend(by_rack[name].pop() for name in left)
+    return ring
+
+
+def _replicas(
+    ring: list[NodeId], racks: Mapping[NodeId, str], first: int, shift: int, count: int
+) -> tuple[NodeId, ...]:
+    """The leader at position `first` of the ring; followers from there on, moved by `shift`, new racks first."""
+    leader = ring[first % len(ring)]
+    others = [ring[(first + 1 + step) % len(ring)] for step in range(len(ring) - 1)]
+    if others:
+        turn = shift % len(others)
+        others = others[turn:] + others[:turn]
+    chosen = [leader]
+    seen = Counter((racks[leader],))
+    while len(chosen) < count:
+        follower = min(others, key=lambda node: seen[racks[node]])  # the first of the least used rack
+        others.remove(follower)
+        chosen.append(follower)
+        seen[racks[follower]] += 1
+    return tuple(chosen)
+
+
+class FolderChooser:
+    """Which data folder of a node takes the next replica: the one with the fewest, in the order it named them."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._counts: Counter[FolderId] | None = None
+
+    def choose(self, node: NodeRegistration) -> FolderId:
+        """The folder, counted at once for the next choice."""
+        if len(node.folders) == 1:
+            return node.folders[0].folder_id
+        counts = self._count()
+        chosen = min((folder.folder_id for folder in node.folders), key=lambda folder_id: counts[folder_id])
+        counts[chosen] += 1
+        return chosen
+
+    def _count(self) -> Counter[FolderId]:
+        if self._counts is None:
+            self._counts = Counter(_folders(self._image))
+        return self._counts
+
+
+def _folders(image: ClusterImage) -> Iterable[FolderId]:
+    for partition in image.partitions():
+        yield from partition.folders

@@ -1,0 +1,136 @@
+"""Moving a partition's replicas from node to node, while it is led and written.
+
+Kept true:
+  1. The replicas that come are added at once, those that go stay until every one that comes is in sync and the set
+     without them is not the smaller for it: the number of copies never falls below what it was asked to be.
+  2. Removal is one record: replicas, in-sync set, eligible set and leader change together.
+  3. A reassignment that is ended takes away what it added, and nothing else; a new one replaces one under way.
+  4. Where a replica goes another leader epoch begins: its log is deleted, and should it come back within one life of
+     its process, nothing that it said before may count.
+
+Left to others: the copying, which is a follower's ordinary fetching, and its throttle
+(node/replicas/replica_fetcher.py).
+Source: the behaviour of Kafka's reassignment (KIP-455); own algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from replication.controller.elections import name_of, reformed
+from replication.controller.events import Reassignment
+from replication.controller.image import ClusterImage, PartitionState, changed
+from replication.controller.metadata import PartitionChangeRecord
+from replication.controller.placement import FolderChooser
+from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress
+from tidelog.types import FolderId, NodeId
+
+
+def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
+    """The record that begins, replaces or ends a reassignment; None where the partition is as wanted already.
+
+    Raises InvalidReplicaAssignment, NoReassignmentInProgress.
+    """
+    if wanted.replicas is None:
+        if not (state.adding or state.removing):
+            raise NoReassignmentInProgress(f"no reassignment of {name_of(image, state)} is under way")
+        return _become(image, state, _before(state))
+    _refuse_impossible(image, state, wanted.replicas)
+    before = _before(state)
+    target = wanted.replicas
+    adding = tuple(node for node in target if node not in before)
+    removing = tuple(node for node in before if node not in target)
+    if not adding and not removing:
+        return _become(image, state, target)
+    return _become(image, state, (*target, *removing), adding=adding, removing=removing)
+
+
+def finished(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord | None:
+    """The record that ends a reassignment whose new replicas are in sync; None where there is none."""
+    if not (state.adding or state.removing):
+        return None
+    target = tuple(node for node in state.replicas if node not in state.removing)
+    staying = [node for node in state.isr if node in target]
+    enough = min(len(target), len(state.isr), image.topics[state.topic_id].min_insync_replicas)
+    if not staying or not set(state.adding) <= set(staying) or len(staying) < enough:
+        return None
+    return _become(image, state, target)
+
+
+def _before(state: PartitionState) -> tuple[NodeId, ...]:
+    """The replicas without those that a reassignment under way has added."""
+    return tuple(node for node in state.replicas if node not in state.adding)
+
+
+def _refuse_impossible(image: ClusterImage, state: PartitionState, target: tuple[NodeId, ...]) -> None:
+    name = name_of(image, state)
+    if not target or len(set(target)) != len(target):
+        raise InvalidReplicaAssignment(f"{name} cannot have the replicas {list(target)}: name one or more, each once")
+    for node_id in target:
+        node = image.nodes.get(node_id)
+        if node is None:
+            raise InvalidReplicaAssignment(f"{name} cannot have a replica on node {node_id}, which is not registered")
+        if node_id not in state.replicas and (node.fenced or node.draining):
+            why = "fenced" if node.fenced else "being stopped"
+            raise InvalidReplicaAssignment(f"{name} cannot get a replica on node {node_id} now: it is {why}")
+
+
+def _become(
+    image: ClusterImage,
+    state: PartitionState,
+    replicas: tuple[NodeId, ...],
+    adding: tuple[NodeId, ...] = (),
+    removing: tuple[NodeId, ...] = (),
+) -> PartitionChangeRecord | None:
+    """The record that makes these the replicas. Raises InvalidReplicaAssignment where none would be left that is in
+    sync, or, with nobody in sync, that is waited for."""
+    if (replicas, adding, removing) == (state.replicas, state.adding, state.removing):
+        return None
+    kept = state.isr or state.elr or state.last_known_elr
+    if not set(kept) & set(replicas):
+        what = "in sync" if state.isr else "waited for, since it may have what others lack,"
+        raise InvalidReplicaAssignment(
+            f"{name_of(image, state)} has no replica among {list(replicas)} that is {what}: that is {list(kept)}; "
+            "wait until one of them is in sync"
+        )
+    placed = PartitionChangeRecord(
+        state.topic_id,
+        state.partition,
+        replicas=replicas,
+        folders=_folders(image, state, replicas),
+        elr=_only(state.elr, replicas),
+        last_known_elr=_last_known(state, replicas),
+        adding=adding,
+        removing=removing,
+    )
+    moved = changed(state, placed)
+    sets = reformed(image, moved, _only(state.isr, replicas))
+    if sets is not None:
+        placed = replace(
+            placed,
+            leader=sets.leader,
+            isr=sets.isr,
+            elr=moved.elr if sets.elr is None else sets.elr,
+            last_known_elr=moved.last_known_elr if sets.last_known_elr is None else sets.last_known_elr,
+            folders=placed.folders if sets.folders is None else sets.folders,
+        )
+    if placed.leader is None and not set(state.replicas) <= set(replicas):
+        return replace(placed, leader=state.leader)
+    return placed
+
+
+def _last_known(state: PartitionState, replicas: Collection[NodeId]) -> tuple[NodeId, ...]:
+    """Who led last, while nobody is in sync: of those that stay."""
+    return _only(state.last_known_elr, replicas) or (_only(state.elr, replicas)[:1] if state.last_known_elr else ())
+
+
+def _only(nodes: tuple[NodeId, ...], replicas: Collection[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node in replicas)
+
+
+def _folders(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[FolderId, ...]:
+    """The folders of the replicas: what they have, and one chosen on its node for each that comes."""
+    chooser = FolderChooser(image)
+    has = dict(zip(state.replicas, state.folders, strict=True))
+    return tuple(has[node] if node in has else chooser.choose(image.nodes[node]) for node in replicas)

@@ -1,0 +1,202 @@
+"""The rules for making and changing a topic: its name, its counts, its settings, where its replicas go.
+
+Left to others: which settings exist and what they may be (a validator given to the controller).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from replication.controller.elections import eligible_beside
+from replication.controller.events import ConfigChange, CreateTopic, DeleteTopic
+from replication.controller.image import (
+    DURABILITY,
+    MIN_INSYNC_REPLICAS,
+    ClusterImage,
+    PartitionState,
+    TopicState,
+    apply,
+)
+from replication.controller.metadata import (
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicConfigsRecord,
+    TopicRecord,
+)
+from replication.controller.placement import FolderChooser, place
+from tidelog.errors import (
+    InconsistentTopicId,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    TopicExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from tidelog.types import (
+    METADATA_TOPIC,
+    TOPIC_NAME_LENGTH_MAX,
+    TOPIC_NAME_RULE,
+    Durability,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicId,
+    is_topic_name,
+)
+
+PARTITIONS_MAX: Final = 10_000  # a topic is one atomic batch of the metadata log: this bounds it to about 2 MB
+
+
+def refuse_impossible(image: ClusterImage, request: CreateTopic) -> None:
+    """Raise what is wrong with the name or the counts."""
+    name = request.name
+    if not is_topic_name(name):
+        raise InvalidTopic(f"the topic name {name[: TOPIC_NAME_LENGTH_MAX + 1]!r} is not allowed: {TOPIC_NAME_RULE}")
+    if name == METADATA_TOPIC:
+        raise InvalidTopic(f"the topic name {name} belongs to the metadata log: choose another")
+    if name in image.topic_ids:
+        raise TopicExists(f"topic {name} exists already, with id {image.topic_ids[name]}")
+    if not 1 <= request.partitions <= PARTITIONS_MAX:
+        raise InvalidPartitions(f"topic {name} cannot have {request.partitions} partitions: use 1 to {PARTITIONS_MAX}")
+    refuse_factor(image, name, request.replication_factor)
+
+
+def refuse_factor(image: ClusterImage, name: str, replication_factor: int) -> None:
+    """Raise InvalidReplicationFactor where there are too few nodes for so many replicas."""
+    usable = sum(not (node.fenced or node.draining) for node in image.nodes.values())
+    if not 1 <= replication_factor <= usable:
+        raise InvalidReplicationFactor(
+            f"topic {name} cannot have {replication_factor} replicas: {usable} of {len(image.nodes)} "
+            "registered nodes are usable now; start more nodes or ask for fewer replicas"
+        )
+
+
+def records_of(
+    image: ClusterImage, request: CreateTopic, rng: random.Random
+) -> tuple[TopicId, tuple[MetadataRecord, ...]]:
+    """The topic's id and the records that make it. The request has passed `refuse_impossible`."""
+    topic_id = TopicId(UUID(int=rng.getrandbits(128), version=4))
+    made = partition_records(image, topic_id, 0, request.partitions, request.replication_factor, rng)
+    return topic_id, (TopicRecord(request.name, topic_id, dict(request.configs)), *made)
+
+
+def partition_records(
+    image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int, rng: random.Random
+) -> tuple[PartitionRecord, ...]:
+    """New partitions of a topic, from index `first` on, placed over the usable nodes."""
+    racks = {node.node_id: node.rack for node in image.nodes.values() if not (node.fenced or node.draining)}
+    chooser = FolderChooser(image)
+    return tuple(
+        PartitionRecord(
+            topic_id,
+            PartitionIndex(first + index),
+            replicas,
+            folders=tuple(chooser.choose(image.nodes[node]) for node in replicas),
+            isr=replicas,
+            elr=(),
+            last_known_elr=(),
+            leader=replicas[0],
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(0),
+        )
+        for index, replicas in enumerate(place(racks, count, replication_factor, rng))
+    )
+
+
+def more_partitions(
+    image: ClusterImage, topic: TopicState, count: int, rng: random.Random
+) -> tuple[MetadataRecord, ...]:
+    """The records of the partitions that a topic lacks to have `count`; each with as many replicas as its first one.
+
+    Raises InvalidPartitions, InvalidReplicationFactor.
+    """
+    have = len(topic.partitions)
+    if not have < count <= PARTITIONS_MAX:
+        raise InvalidPartitions(
+            f"topic {topic.name} has {have} partitions and cannot have {count}: use {have + 1} to {PARTITIONS_MAX}; "
+            "partitions are never taken away, make another topic instead"
+        )
+    factor = factor_of(topic)
+    refuse_factor(image, topic.name, factor)
+    return partition_records(image, topic.topic_id, have, count - have, factor, rng)
+
+
+def factor_of(topic: TopicState) -> int:
+    """How many replicas each partition has: those of the first one, without what a reassignment is adding."""
+    return max(len(topic.partitions[0].replicas) - len(topic.partitions[0].adding), 1)
+
+
+def warnings(name: str, configs: Mapping[str, str], replication_factor: int) -> tuple[str, ...]:
+    """What of a topic's settings does not have the effect that it names."""
+    wanted = int(configs.get(MIN_INSYNC_REPLICAS, "1"))
+    if wanted <= replication_factor:
+        return ()
+    text = (
+        f"topic {name} has {MIN_INSYNC_REPLICAS}={wanted}, but a replication factor of {replication_factor}: it counts "
+        f"as {replication_factor}, so that writes need every replica in sync; lower it, or add replicas"
+    )
+    return (text,)
+
+
+def altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
+    """A topic's own settings after the changes. Raises InvalidConfig where one is named twice, or is fixed."""
+    result = dict(configs)
+    seen: set[str] = set()
+    for change in changes:
+        if change.key in seen:
+            raise InvalidConfig(f"{change.key} is changed twice in one request: name it once")
+        seen.add(change.key)
+        if change.key == DURABILITY and change.value != result.get(DURABILITY, Durability.FSYNC.value):
+            raise InvalidConfig(
+                f"{DURABILITY} was fixed when the topic was created: records written before would not be as durable as "
+                "it says; make a new topic and copy the records"
+            )
+        if change.value is None:
+            result.pop(change.key, None)
+        else:
+            result[change.key] = change.value
+    return result
+
+
+def records_of_change(image: ClusterImage, topic: TopicState, configs: Mapping[str, str]) -> tuple[MetadataRecord, ...]:
+    """One atomic batch: the settings, and, where `min.insync.replicas` changes, a new partition epoch of every
+    partition, so that no leader ever joins an old minimum with a new set; an eligible set whose in-sync set now
+    suffices is emptied, since that set commits without it from now on."""
+    configured = TopicConfigsRecord(topic.topic_id, dict(configs))
+    after = apply(image, [(image.offset, configured)])
+    if after.topics[topic.topic_id].min_insync_replicas == topic.min_insync_replicas:
+        return (configured,)
+    return configured, *(_with_new_minimum(after, state) for state in topic.partitions)
+
+
+def _with_new_minimum(image: ClusterImage, state: PartitionState) -> PartitionChangeRecord:
+    return PartitionChangeRecord(state.topic_id, state.partition, elr=eligible_beside(image, state, state.isr))
+
+
+def named(image: ClusterImage, name: str) -> TopicState:
+    """The topic of that name. Raises UnknownTopicOrPartition."""
+    topic = image.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+    return topic
+
+
+def find(image: ClusterImage, request: DeleteTopic) -> TopicState:
+    """The topic that a deletion means. Raises where there is none, or another life of it."""
+    if not request.name and request.topic_id is not None:
+        found = image.topics.get(request.topic_id)
+        if found is None:
+            raise UnknownTopicId(f"no topic has the id {request.topic_id}")
+        return found
+    topic = named(image, request.name)
+    if request.topic_id not in (None, topic.topic_id):
+        raise InconsistentTopicId(
+            f"topic {request.name} has the id {topic.topic_id} now, not {request.topic_id}: it was made again"
+        )
+    return topic

@@ -1,0 +1,59 @@
+"""Produce requests that wait for a position: until all their records lie below it, or their time runs out.
+
+Kept true: each ticket leaves exactly once. Order: by end offset, then by arrival.
+Left to others: which position is waited for, and what a ticket stands for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from replication.partition.leader_events import Ticket
+from tidelog.types import Millis, Offset
+
+_NEVER: Final = Millis(1 << 62)
+
+
+class AckWaiters:
+    """Tickets by the end offset that each waits for."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Offset, Ticket, Millis]] = []
+        self._earliest = _NEVER
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, ticket: Ticket, end_offset: Offset, deadline: Millis) -> None:
+        """Tickets are given out in growing order."""
+        heapq.heappush(self._heap, (end_offset, ticket, deadline))
+        self._earliest = min(self._earliest, deadline)
+
+    def reached(self, position: Offset) -> tuple[Ticket, ...]:
+        """Everything below `position` is there: the tickets that waited for no more than that."""
+        heap = self._heap
+        if not heap or heap[0][0] > position:
+            return ()
+        done = []
+        while heap and heap[0][0] <= position:
+            done.append(heapq.heappop(heap)[1])
+        if not heap:
+            self._earliest = _NEVER
+        return tuple(done)
+
+    def expired(self, at: Millis) -> tuple[Ticket, ...]:
+        """The tickets whose deadline has come."""
+        if at < self._earliest:
+            return ()
+        late = sorted(entry for entry in self._heap if entry[2] <= at)
+        self._heap = [entry for entry in self._heap if entry[2] > at]
+        heapq.heapify(self._heap)
+        self._earliest = min((entry[2] for entry in self._heap), default=_NEVER)
+        return tuple(entry[1] for entry in late)
+
+    def all(self) -> tuple[Ticket, ...]:
+        """Every ticket; none waits afterwards."""
+        tickets = tuple(entry[1] for entry in sorted(self._heap))
+        self._heap, self._earliest = [], _NEVER
+        return tickets

@@ -1,0 +1,241 @@
+"""A partition's follower in one leader epoch: what to fetch, what of an answer to believe, where to cut its own log.
+
+Kept true:
+  1. One fetch is open at most. An answer counts only for it, and only while leader epoch and log end are those it was
+     sent with; any other is dropped whole.
+  2. The watermark is taken only after the records of its answer are appended, bounded by the log end, and never from a
+     diverging answer.
+  3. The log is cut by epochs, never by a watermark (KIP-101, KIP-279): at the smaller of the leader's end and its own
+     end of the largest epoch it has not above the leader's. With none in common it is emptied and begins where it
+     began, though not above the leader's end, nor below the leader's start.
+  4. A log that ends below the leader's start begins anew there. One that ends above the leader's end is not reset: the
+     leader's epochs say where it diverges.
+  5. The log start follows the leader's, as far as records are known to be committed; never back.
+  6. The next fetch waits for the append. Where that was small it waits for the fsync too, unless time goes by, and says
+     both in one message; else it does not, and when more is held meanwhile, the leader is told at once.
+  7. Bytes that fail their checksum are not appended, and the next fetch says so: the leader may have rotten ones.
+
+Left to others: bytes (storage/), the stream and its fetch numbers (node/replicas/replica_fetcher.py), which epoch it is
+(metadata).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final, NamedTuple, assert_never
+
+from replication.epochs import common_end
+from replication.partition.follower_events import (
+    AdvanceLogStart,
+    AdvanceWatermark,
+    Answered,
+    AppendRecords,
+    FollowerEffect,
+    FollowerEvent,
+    HeldMoved,
+    LogChanged,
+    LogFailed,
+    LogView,
+    ReportHeld,
+    RestartAt,
+    RetryLater,
+    SendFetch,
+    StreamBroken,
+    StreamReady,
+    TruncateTo,
+    Waited,
+    WantFetch,
+)
+from replication.partition.follower_states import TRANSITIONS, FollowerCause, FollowerState
+from tidelog.errors import CorruptRecord, OffsetOutOfRange, TidelogError
+from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
+
+PAUSE_MS_MIN: Final = 50
+"""First pause after a refusal, half of it by chance: about as long as news of an election takes to the leader."""
+
+PAUSE_MS_MAX: Final = 1_000
+"""Longest pause: half a session, so that a healed follower is noticed before it is missed."""
+
+
+class _Committed(NamedTuple):
+    """What an answer said beside its records: to be taken once those are appended."""
+
+    watermark: Offset
+    log_start: Offset
+
+
+class _OpenFetch(NamedTuple):
+    fetch_id: int
+    next_offset: Offset
+
+
+class PartitionFollower:
+    """See the module's words. A new epoch is a new object, even under the same leader."""
+
+    def __init__(self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: LogView, rng: random.Random) -> None:
+        """rng: so that many followers do not come back from one refusal at one moment."""
+        self.name: Final = name
+        self.leader_epoch: Final = leader_epoch
+        self.state = FollowerState.READY
+        self._log = log
+        self._open: _OpenFetch | None = None
+        self._committed: _Committed | None = None
+        self._syncs = False
+        """Is the next fetch to wait until what is being appended is held?"""
+        self._told = log.held
+        self._rng = rng
+        self._failures = 0
+        self._refused_bytes = False
+        self._resume_at = Millis(0)
+
+    def start(self) -> list[FollowerEffect]:
+        """The first effects, before any event."""
+        return [WantFetch()]
+
+    @property
+    def pauses(self) -> bool:
+        """Does it wait out a refusal?"""
+        return self.state is FollowerState.PAUSED
+
+    def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
+        """Take one event in; the effects are to be carried out in order."""
+        match event:
+            case StreamReady(fetch_id):
+                return self._send(fetch_id)
+            case Answered():
+                return self._answered(event)
+            case LogChanged(log):
+                return self._changed(log)
+            case HeldMoved(held):
+                return self._held(held)
+            case Waited(at):
+                return self._waited(at)
+            case StreamBroken():
+                return self._broken()
+            case LogFailed(log, error, at):
+                self._log, self._committed, self._syncs = log, None, False
+                self._refused_bytes = isinstance(error, CorruptRecord)
+                return self._pause(FollowerCause.LOG_FAILED, error, at)
+            case _:
+                assert_never(event)
+
+    def _move(self, cause: FollowerCause) -> None:
+        state = TRANSITIONS.get((self.state, cause))
+        assert state is not None, f"a follower is not moved from {self.state.name} by {cause.name}"
+        self.state = state
+
+    # --- asking ---
+
+    def _send(self, fetch_id: int) -> list[FollowerEffect]:
+        if self.state is not FollowerState.READY:
+            return []
+        log = self._log
+        self._move(FollowerCause.SENT)
+        self._open, self._told = _OpenFetch(fetch_id, log.log_end), log.held
+        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start, self._refused_bytes)]
+
+    def _held(self, held: Offset) -> list[FollowerEffect]:
+        log = self._log
+        self._log = LogView(log.log_start, log.log_end, held, log.last_epoch)
+        if self.state is FollowerState.SYNCING and held > self._told:
+            self._move(FollowerCause.HELD)
+            return [WantFetch()]
+        if self.state is not FollowerState.OPEN or held <= self._told:
+            return []
+        self._told = held
+        return [ReportHeld(held)]
+
+    def _broken(self) -> list[FollowerEffect]:
+        self._open = None
+        if self.state not in (FollowerState.READY, FollowerState.OPEN, FollowerState.SYNCING):
+            return []
+        self._move(FollowerCause.BROKEN)
+        return [WantFetch()]
+
+    # --- believing ---
+
+    def _answered(self, answer: Answered) -> list[FollowerEffect]:
+        fetch = self._open
+        if fetch is None or answer.fetch_id != fetch.fetch_id:
+            return []
+        if answer.waits:
+            if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
+                return []
+            self._move(FollowerCause.NEWS)
+            return self._advance(_Committed(answer.high_watermark, answer.log_start))
+        self._open = None
+        if answer.error is not None:
+            return self._refused(answer, fetch)
+        if answer.leader_epoch != self.leader_epoch or self._log.log_end != fetch.next_offset:
+            self._move(FollowerCause.OUTDATED)
+            return [WantFetch()]
+        if answer.diverging is not None:
+            self._move(FollowerCause.DIVERGED)
+            return self._diverged(answer.diverging, answer)
+        committed = _Committed(answer.high_watermark, answer.log_start)
+        if answer.has_records:
+            self._move(FollowerCause.RECORDS)
+            self._committed, self._syncs = committed, not answer.many
+            return [AppendRecords()]
+        self._move(FollowerCause.NOTHING_NEW)
+        self._failures = 0
+        return [*self._advance(committed), WantFetch()]
+
+    def _advance(self, committed: _Committed) -> list[FollowerEffect]:
+        log = self._log
+        watermark = min(committed.watermark, log.log_end)
+        start = min(committed.log_start, watermark)
+        if start <= log.log_start:
+            return [AdvanceWatermark(watermark)]
+        self._log = LogView(start, log.log_end, log.held, log.last_epoch)
+        return [AdvanceWatermark(watermark), AdvanceLogStart(start)]
+
+    def _changed(self, log: LogView) -> list[FollowerEffect]:
+        syncs = self._syncs and log.held < log.log_end
+        self._move(FollowerCause.NOT_HELD_YET if syncs else FollowerCause.LOG_CHANGED)
+        self._log, self._refused_bytes, self._syncs = log, False, False
+        committed, self._committed = self._committed, None
+        self._failures = 0
+        effects = [] if committed is None else self._advance(committed)
+        return effects if syncs else [*effects, WantFetch()]
+
+    # --- cutting ---
+
+    def _diverged(self, end: EpochEnd, answer: Answered) -> list[FollowerEffect]:
+        log = self._log
+        cut = common_end(answer.history, log.log_end, end)
+        if cut is None:  # what is deleted here was committed: not before that, even where the leader still has it
+            offset = max(min(end.end_offset, log.log_start), answer.log_start)
+            return self._restart(offset, "it has no epoch in common with the leader's log")
+        if cut <= log.log_start:
+            return self._restart(
+                max(cut, answer.log_start), f"all of it lies above {cut}, where it stops agreeing with the leader"
+            )
+        return [TruncateTo(cut)]
+
+    def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
+        return [RestartAt(offset, f"partition {self.name} begins anew at offset {offset}: {why}")]
+
+    # --- refusals ---
+
+    def _refused(self, answer: Answered, fetch: _OpenFetch) -> list[FollowerEffect]:
+        assert answer.error is not None
+        below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
+        if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:
+            self._move(FollowerCause.BELOW_START)
+            return self._restart(answer.log_start, f"it ends at {fetch.next_offset}, below the leader's log start")
+        return self._pause(FollowerCause.REFUSED, answer.error, answer.at)
+
+    def _pause(self, cause: FollowerCause, error: TidelogError, at: Millis) -> list[FollowerEffect]:
+        bound = min(PAUSE_MS_MIN << min(self._failures, 10), PAUSE_MS_MAX)
+        pause = bound // 2 + self._rng.randrange(bound // 2 + 1)
+        self._failures += 1
+        self._move(cause)
+        self._resume_at = Millis(at + pause)
+        return [RetryLater(self._resume_at, error)]
+
+    def _waited(self, at: Millis) -> list[FollowerEffect]:
+        if self.state is not FollowerState.SYNCING and (self.state is not FollowerState.PAUSED or at < self._resume_at):
+            return []
+        self._move(FollowerCause.PAUSE_OVER)
+        return [WantFetch()]

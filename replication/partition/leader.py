@@ -1,0 +1,327 @@
+"""A partition's leader in one leader epoch: which fetches agree, what is committed, whose produce request is done.
+
+Kept true:
+  1. A follower's fetch counts only where its leader epoch is this one, its incarnation is the one in the metadata and
+     its log agrees with the leader's; a diverging fetch leaves nothing in the books, what was there from before
+     included.
+  2. `acks=all` is answered when the high watermark of *this* epoch has passed the records, `acks=1` when the leader
+     holds them; when the leadership ends, everything that waits fails with `LeadershipLost`: written, maybe.
+  3. A set smaller than `min.insync.replicas` refuses `acks=all` before the append (`ensure_enough`), and fails what
+     waits when it shrinks below (`NotEnoughReplicasAfterAppend`): written, not committed yet.
+  4. Until the high watermark has reached the start of the epoch nobody is told where the committed log ends (KIP-207).
+
+Left to others: the books (isr.py), bytes and waiting fetches (node/replicas/partition.py), the election (the
+controller).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from replication.epochs import divergence, end_of_epoch, ensure_epoch
+from replication.partition.acks import AckWaiters
+from replication.partition.isr import InSyncSet
+from replication.partition.leader_events import (
+    AckAwaited,
+    Acknowledge,
+    Appended,
+    CommitUpTo,
+    Fail,
+    FetchAgreed,
+    FetchDiverged,
+    FetchRefused,
+    FollowerFetched,
+    FollowerHeld,
+    LeaderEffect,
+    LeaderEvent,
+    LeadershipEnded,
+    LocalHeld,
+    LogStartMoved,
+    ProposalAccepted,
+    ProposalFailed,
+    ProposeIsr,
+    StateKnown,
+    Ticked,
+)
+from tidelog.errors import (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    LeadershipLost,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    StaleNodeEpoch,
+    TidelogError,
+    UnknownLeaderEpoch,
+)
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    Acks,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicPartition,
+)
+
+
+class PartitionLeader:
+    """See the module's words. A new epoch is a new object, even of the same node."""
+
+    def __init__(
+        self,
+        *,
+        name: TopicPartition,
+        me: NodeId,
+        leader_epoch: LeaderEpoch,
+        history: Sequence[EpochStart],
+        log_start: Offset,
+        log_end: Offset,
+        held: Offset,
+        high_watermark: Offset,
+        known: StateKnown,
+        lag_ms_max: int,
+    ) -> None:
+        """history: the epoch entries of the log. This epoch's own starts at `log_end` where it is not among them; else
+        the node has led in it before, and begins again."""
+        self.name: Final = name
+        self.leader_epoch: Final = leader_epoch
+        self._me = me
+        began = next((entry.start_offset for entry in history if entry.epoch == leader_epoch), log_end)
+        earlier = [entry for entry in history if entry.epoch < leader_epoch and entry.start_offset < began]
+        self._history: tuple[EpochStart, ...] = (*earlier, EpochStart(leader_epoch, began))
+        self._log_start = log_start
+        self._set = InSyncSet(
+            me=me, log_end=log_end, held=held, high_watermark=high_watermark, known=known, lag_ms_max=lag_ms_max
+        )
+        self._for_commit = AckWaiters()
+        self._for_held = AckWaiters()
+        self._ended: str | None = None
+
+    # --- questions ---
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed, as far as this leader knows."""
+        return self._set.high_watermark
+
+    @property
+    def in_sync(self) -> InSyncSet:
+        """The books, to look at."""
+        return self._set
+
+    @property
+    def waiting(self) -> int:
+        """How many produce requests wait."""
+        return len(self._for_commit) + len(self._for_held)
+
+    @property
+    def knows_committed_end(self) -> bool:
+        """Has the high watermark reached the start of this epoch?"""
+        return self._set.high_watermark >= self._set.epoch_start
+
+    def ensure_enough(self, acks: Acks) -> None:
+        """Before an append. Raises NotEnoughReplicas for acks=all while the in-sync set is too small."""
+        if acks is Acks.ALL and not self._set.is_enough:
+            raise NotEnoughReplicas(
+                f"partition {self.name} has {len(self._set.isr)} in-sync replicas, its min.insync.replicas is "
+                f"{self._set.min_insync}; nothing was written, send again once a replica is back"
+            )
+
+    def committed_end(self) -> Offset:
+        """Where the committed log ends. Raises OffsetNotAvailable while a new leader cannot know (KIP-207)."""
+        if not self.knows_committed_end:
+            raise OffsetNotAvailable(
+                f"the leader of partition {self.name} since epoch {self.leader_epoch} knows offsets below "
+                f"{self._set.high_watermark} as committed, its epoch starts at {self._set.epoch_start}; "
+                "ask again after a pause"
+            )
+        return self._set.high_watermark
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch not above `epoch` and where it ends; epoch -1 with the log start where there is none."""
+        end = end_of_epoch(self._history, epoch, self._set.log_end)
+        return EpochEnd(NO_LEADER_EPOCH, self._log_start) if end is None else end
+
+    def diverging(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
+        """Where a reader's or follower's log stops agreeing with this one; None where it agrees."""
+        return divergence(self._history, self._log_start, self._set.log_end, next_offset, last_epoch)
+
+    # --- events ---
+
+    def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
+        """Take one event in; the effects are to be carried out in order."""
+        assert self._ended is None, "a leadership that has ended takes no events"
+        match event:
+            case Appended(log_end, held):
+                self._set.append(log_end, held)
+                return self._moved()
+            case AckAwaited():
+                return self._await_ack(event)
+            case FollowerHeld():
+                return self._heard(event)
+            case FollowerFetched():
+                return self._fetched(event)
+            case LocalHeld(held):
+                self._set.hold(held)
+                return self._moved()
+            case Ticked(at):
+                return self._ticked(at)
+            case StateKnown():
+                news = self._set.learn(event)
+                return self._reconsidered(event.at, news=news)
+            case LogStartMoved(log_start):
+                self._log_start = log_start
+                return []
+            case ProposalAccepted():
+                return self._accepted(event)
+            case ProposalFailed(based_on, at):
+                self._set.proposal_failed(based_on, at)
+                return []
+            case LeadershipEnded(reason):
+                return self._end(reason)
+            case _:
+                assert_never(event)
+
+    # --- produce requests ---
+
+    def _await_ack(self, event: AckAwaited) -> list[LeaderEffect]:
+        waiters, position = self._for_commit, self._set.high_watermark
+        if event.acks is Acks.LEADER:
+            waiters, position = self._for_held, self._set.held
+        if event.acks is Acks.NONE or event.end_offset <= position:
+            return [Acknowledge((event.ticket,))]
+        waiters.add(event.ticket, event.end_offset, event.deadline)
+        return []
+
+    def _moved(self) -> list[LeaderEffect]:
+        """What follows when a position moved: the watermark, and whoever waited for one of the two."""
+        effects: list[LeaderEffect] = []
+        if self._for_held and (held := self._for_held.reached(self._set.held)):
+            effects.append(Acknowledge(held))
+        reached = self._set.commit()
+        if reached is not None:
+            effects.append(CommitUpTo(reached))
+            if committed := self._for_commit.reached(reached):
+                effects.append(Acknowledge(committed))
+        return effects
+
+    # --- followers ---
+
+    def _fetched(self, fetch: FollowerFetched) -> list[LeaderEffect]:
+        refusal = self._refusal(fetch)
+        if refusal is not None:
+            return [FetchRefused(refusal)]
+        end = self.diverging(fetch.next_offset, fetch.last_epoch)
+        if end is not None:
+            self._set.forget(fetch.replica, fetch.at)
+            return [FetchDiverged(end)]
+        self._set.agree(fetch)
+        return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
+
+    def _heard(self, report: FollowerHeld) -> list[LeaderEffect]:
+        if report.leader_epoch != self.leader_epoch or not self._set.hear(report):
+            return []
+        return self._followed(report.replica, report.at)
+
+    def _followed(self, replica: NodeId, at: Millis) -> list[LeaderEffect]:
+        effects = self._moved()
+        if replica not in self._set.isr:
+            effects += self._propose(at, heard=replica)
+        return effects
+
+    def _refusal(self, fetch: FollowerFetched) -> TidelogError | None:
+        """Why nothing in this fetch may be believed, or None."""
+        try:
+            ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
+        except (FencedLeaderEpoch, UnknownLeaderEpoch) as error:
+            return error
+        if fetch.replica not in self._set.replicas or fetch.replica == self._me:
+            return NotLeaderOrFollower(
+                f"node {fetch.replica} holds no follower of partition {self.name} as far as its leader has heard; "
+                "it may fetch once it is one"
+            )
+        if not self._set.is_present(fetch.replica, fetch.incarnation):
+            return StaleNodeEpoch(
+                f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, "
+                "which is not the one registered as far as its leader has heard: an earlier process, or late news"
+            )
+        if not self._set.is_latest(fetch):
+            return InvalidRequest(
+                f"node {fetch.replica} has sent a later fetch of partition {self.name} than number {fetch.fetch_id}: "
+                "this one was overtaken"
+            )
+        if not 0 <= fetch.held <= fetch.next_offset:
+            return InvalidRequest(
+                f"node {fetch.replica} claims to hold offsets below {fetch.held} of partition {self.name}, whose end "
+                f"it gives as {fetch.next_offset}; its process is faulty"
+            )
+        if fetch.next_offset < self._log_start:
+            self._set.forget(fetch.replica, fetch.at)
+            return OffsetOutOfRange(
+                f"partition {self.name} begins at offset {self._log_start}, node {fetch.replica} asks for "
+                f"{fetch.next_offset}; it begins anew at the leader's log start"
+            )
+        return None
+
+    # --- the set ---
+
+    def _ticked(self, at: Millis) -> list[LeaderEffect]:
+        self._set.tick(at)
+        effects = self._propose(at)
+        late = (*self._for_commit.expired(at), *self._for_held.expired(at))
+        if late:
+            effects.append(
+                Fail(
+                    late,
+                    RequestTimedOut(
+                        f"partition {self.name}: appended, but not acknowledged in time by the in-sync replicas "
+                        f"{sorted(self._set.isr)}; nobody can tell yet whether the records stay"
+                    ),
+                )
+            )
+        return effects
+
+    def _accepted(self, answer: ProposalAccepted) -> list[LeaderEffect]:
+        if answer.leader_epoch != self.leader_epoch:
+            return []
+        news = self._set.accepted(frozenset(answer.isr), answer.partition_epoch, answer.at)
+        return self._reconsidered(answer.at, news=news)
+
+    def _reconsidered(self, at: Millis, *, news: bool) -> list[LeaderEffect]:
+        effects = self._moved()
+        if news and not self._set.is_enough and (failed := self._for_commit.all()):
+            effects.append(
+                Fail(
+                    failed,
+                    NotEnoughReplicasAfterAppend(
+                        f"partition {self.name}: appended, then its in-sync replicas shrank to "
+                        f"{sorted(self._set.isr)}, below min.insync.replicas={self._set.min_insync}; "
+                        "not committed, but may still be"
+                    ),
+                )
+            )
+        return [*effects, *self._propose(at)]
+
+    def _propose(self, at: Millis, *, heard: NodeId | None = None) -> list[LeaderEffect]:
+        proposal = self._set.propose(at, heard=heard)
+        if proposal is None:
+            return []
+        return [ProposeIsr(self.leader_epoch, proposal.based_on, proposal.members)]
+
+    def _end(self, reason: str) -> list[LeaderEffect]:
+        self._ended = reason
+        waiting = (*self._for_commit.all(), *self._for_held.all())
+        if not waiting:
+            return []
+        error = LeadershipLost(
+            f"partition {self.name}: appended in leader epoch {self.leader_epoch}, then {reason}; "
+            "the next leader may or may not have the records"
+        )
+        return [Fail(waiting, error)]

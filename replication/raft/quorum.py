@@ -1,0 +1,648 @@
+"""The metadata quorum: Raft in Kafka's pull form. Who leads, whom this node votes for, what is committed.
+
+Kept true:
+  1. A node votes once in an epoch, and nothing that rests on a vote leaves before the vote is on the disk.
+  2. An epoch has one leader, elected by a majority, and its log has everything that was committed before.
+  3. The high watermark moves only through a record of the leader's own epoch, and only over what a majority holds.
+  4. A leader that no majority fetches from resigns; a node that cannot win does not begin an epoch (pre-vote).
+  5. A voter is a node and its folder: requests meant for another folder of this node are answered with no.
+  6. A request alone makes nobody a leader: a node that is named as leader is asked first (`AskBack`) and believed once
+     it says so itself. A vote needs no such proof: this node may not know the newest voters. No message raises the
+     epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
+  7. An event that fails leaves the state as it was.
+
+Left to others: the disk, the wire and time (node/quorum/driver.py), what the records mean (controller.py).
+Source: KIP-595; KIP-996 (pre-vote); KIP-853 (voters); KIP-630 (snapshots); Raft's chapters 3 and 6.4.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import assert_never
+
+from replication.epochs import common_end, divergence
+from replication.raft.ballot import Ballot
+from replication.raft.epoch_limits import EPOCH_LAST, step_towards
+from replication.raft.events import (
+    Activate,
+    Answer,
+    AppendRefused,
+    AskBack,
+    BeginEpoch,
+    BeginEpochAsked,
+    BelowLogStart,
+    Called,
+    Commit,
+    CutLog,
+    Effect,
+    EndEpoch,
+    EndEpochAsked,
+    Event,
+    FetchAgreed,
+    FetchAnswered,
+    Fetched,
+    Heard,
+    LogChanged,
+    LogsDiverge,
+    NewRecords,
+    OpenEpoch,
+    Persist,
+    Report,
+    ResignAsked,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendVote,
+    SnapshotAsked,
+    Standing,
+    StopLeading,
+    TakeRecords,
+    TakeSnapshot,
+    Ticked,
+    VoteAnswer,
+    VoteAnswered,
+    VoteAsked,
+    VoteRequest,
+)
+from replication.raft.log_view import LogView
+from replication.raft.progress import QuorumBooks
+from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
+from replication.raft.voters import NEVER, ReplicaKey
+from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
+from tidelog.types import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Millis, NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumTimes:
+    """Milliseconds.
+
+    fetch_timeout: without an answer of the leader for so long, and up to `jitter` more, a follower stands.
+    vote_timeout: a round of votes may take so long, and up to as much more; each further candidacy twice as long.
+    resend: votes, news of a leadership and of its end are sent again after so long.
+    succession: from one successor that a resigning leader names to the next.
+    """
+
+    fetch_timeout: int = 1_000
+    jitter: int = 1_000
+    vote_timeout: int = 300
+    resend: int = 250
+    succession: int = 300
+
+    @property
+    def check_quorum(self) -> int:
+        """A leader from which no majority fetches for so long resigns (KIP-595: one and a half fetch timeouts)."""
+        return self.fetch_timeout * 3 // 2
+
+
+DOUBLINGS_MAX = 3
+SUCCESSION_BEGINS_MS = 50
+"""The first successor waits so long, until the others have heard that the leader resigned too."""
+
+
+class Quorum:
+    """One node's part. Events in, effects out, to be carried out in their order."""
+
+    def __init__(
+        self,
+        me: ReplicaKey,
+        state: QuorumState,
+        log: LogView,
+        *,
+        times: QuorumTimes,
+        rng: random.Random,
+        at: Millis,
+    ) -> None:
+        """state: as it was persisted last. log: open and recovered. at: now."""
+        self.me = me
+        self.log = log
+        self.epoch = state.leader_epoch
+        self.leader_id = NO_NODE
+        self.voted: ReplicaKey | None = None
+        if state.voted_id != NO_NODE and state.voted_folder is not None:
+            self.voted = ReplicaKey(state.voted_id, state.voted_folder)
+        self._times, self._rng = times, rng
+        self._persisted = state
+        self._now = at
+        self._heard_at = Millis(NEVER)
+        self._in_touch_at = at
+        self._rounds = 0
+        self._sent_at = Millis(NEVER)
+        self._ballot: Ballot | None = None
+        self._books: QuorumBooks | None = None
+        self._retired = False
+        self._effects: list[Effect] = []
+        self.role = self._first_role(state)
+        self._successors = self.log.voters.others(me) if self.role is Role.RESIGNED else ()
+        self._over: LeaderEpoch | None = None
+        self._deadline = self._later(times.fetch_timeout, times.jitter)
+
+    def _first_role(self, state: QuorumState) -> Role:
+        """Whoever led before its process ended leads no more: others may have been told what its disk has lost."""
+        if self.is_voter and state.leader_id == self.me.node_id and self.voted == self.me:
+            return Role.RESIGNED
+        known = state.leader_id not in (NO_NODE, self.me.node_id)
+        self.leader_id = state.leader_id if known else NO_NODE
+        if not self.is_voter:
+            return Role.OBSERVER
+        if known:
+            return Role.FOLLOWER
+        return Role.UNATTACHED if self.voted is None else Role.VOTED
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_voter(self) -> bool:
+        """Does this replica vote, as far as its own log says? One whose removal may not be committed still stands."""
+        return self.log.may_stand(self.me)
+
+    @property
+    def leads(self) -> bool:
+        """Was it elected in the present epoch, and has not resigned?"""
+        return self.role is Role.LEADER
+
+    @property
+    def active(self) -> bool:
+        """Does it lead, with something of its own epoch committed?"""
+        return self._books is not None and self._books.active
+
+    def silence_ms(self, at: Millis) -> int:
+        """How long nobody has been heard that leads; 0 while this node does, and can commit."""
+        return 0 if self.active else at - self._in_touch_at
+
+    def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
+        """While it leads: replicas that fetched within that time before `at` and hold all that is committed."""
+        return () if self._books is None else self._books.caught_up(self.log, at, within_ms)
+
+    @property
+    def due(self) -> Millis | None:
+        """Until then nothing comes of a tick, unless another event comes first; None: nothing at all."""
+        match self.role:
+            case Role.LEADER:
+                assert self._books is not None
+                silent = self._books.silence_ms(self.log, self._now)
+                due = Millis(self._now + self._times.check_quorum - silent)
+                others = self.log.voters.others(self.me)
+                return due if all(map(self._books.has_fetched, others)) else min(due, self._resend_at)
+            case Role.PROSPECTIVE | Role.CANDIDATE | Role.RESIGNED:
+                return min(self._deadline, self._resend_at)
+            case Role.OBSERVER:
+                return None
+        return self._deadline
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event; the effects are to be carried out in their order. Whatever it raises is a defect, and the
+        state is as it was before."""
+        before = self.saved()
+        try:
+            return self._take(event)
+        except Exception:
+            self.restore(before)
+            raise
+
+    def saved(self) -> dict[str, object]:
+        """The state, for `restore`."""
+        kept = dict(vars(self))
+        kept["_books"] = None if self._books is None else self._books.copy()
+        kept["_ballot"] = None if self._ballot is None else self._ballot.copy()
+        return kept
+
+    def restore(self, saved: dict[str, object]) -> None:
+        """Be again as when it was saved."""
+        vars(self).update(saved)
+
+    def _take(self, event: Event) -> list[Effect]:
+        self._effects = []
+        self._now = max(self._now, event.at)
+        match event:
+            case Fetched() | FetchAnswered() | LogChanged() | Ticked():
+                self._handle_often(event)
+            case VoteAsked() | VoteAnswered() | BeginEpochAsked() | EndEpochAsked():
+                self._handle_election(event)
+            case Heard(_, epoch, leader_id, source):
+                self._hear(epoch, leader_id, source)
+            case SnapshotAsked(_, replica, epoch):
+                if self._books is not None and epoch == self.epoch and self._books.takes(replica, self.log):
+                    self._books.hear(replica, self._now)
+            case Called():
+                if self.role in (Role.UNATTACHED, Role.VOTED, Role.RESIGNED):
+                    self._stand(Cause.CALLED)
+            case ResignAsked() | AppendRefused():
+                self._retired |= isinstance(event, ResignAsked)
+                if self.leads:
+                    self._resign(Cause.RESIGN_ASKED if self._retired else Cause.APPEND_REFUSED)
+            case _:
+                assert_never(event)
+        return self._effects
+
+    def _handle_often(self, event: Fetched | FetchAnswered | LogChanged | Ticked) -> None:
+        match event:
+            case Fetched():
+                self._fetched(event)
+            case FetchAnswered():
+                self._fetch_answered(event)
+            case LogChanged():
+                self._log_changed(event)
+            case Ticked():
+                self._ticked()
+            case _:
+                assert_never(event)
+
+    def _handle_election(self, event: VoteAsked | VoteAnswered | BeginEpochAsked | EndEpochAsked) -> None:
+        match event:
+            case VoteAsked():
+                self._vote_asked(event)
+            case VoteAnswered():
+                self._vote_answered(event)
+            case BeginEpochAsked():
+                self._begin_asked(event)
+            case EndEpochAsked():
+                self._end_asked(event)
+            case _:
+                assert_never(event)
+
+    # --- roles and epochs -----------------------------------------------------------------------------------------
+
+    def _move(self, cause: Cause, target: Role) -> None:
+        move = Transition(self.role, cause, target)
+        assert move in TRANSITIONS, f"no way from {self.role.name} to {target.name} by {cause.name}"
+        if self.leads and target is not Role.LEADER:
+            self._books, self._in_touch_at = None, self._now
+            self._effects.append(StopLeading())
+        self._ballot = None
+        self.role = target
+
+    def _persist(self) -> None:
+        """A leader that is known besides needs no fsync: no promise rests on it, but for the own leadership."""
+        voted = self.voted
+        state = QuorumState(
+            self.epoch,
+            self.leader_id,
+            NO_NODE if voted is None else voted.node_id,
+            None if voted is None else voted.folder_id,
+            self._persisted.lost_end,
+        )
+        known = self._persisted
+        only_leader = (state.leader_epoch, state.voted_id) == (known.leader_epoch, known.voted_id)
+        if state != known and not (only_leader and self.leader_id != self.me.node_id):
+            self._persisted = state
+            self._effects.append(Persist(state))
+
+    def _enter_epoch(self, epoch: LeaderEpoch, leader_id: NodeId = NO_NODE) -> None:
+        """A newer epoch than the one known."""
+        assert epoch > self.epoch
+        self.epoch, self.leader_id, self.voted = epoch, NO_NODE, None
+        if leader_id not in (NO_NODE, self.me.node_id):
+            self._follow(leader_id)
+            return
+        self._move(Cause.HIGHER_EPOCH, Role.UNATTACHED if self.is_voter else Role.OBSERVER)
+        self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+        self._persist()
+
+    def _follow(self, leader_id: NodeId) -> None:
+        """The leader of the present epoch is known."""
+        self.leader_id = leader_id
+        self._heard_at = self._now
+        self._move(Cause.LEADER_FOUND, Role.FOLLOWER if self.is_voter else Role.OBSERVER)
+        self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+        self._persist()
+
+    def _hear(self, epoch: LeaderEpoch, leader_id: NodeId, source: NodeId) -> None:
+        """`source`, asked by this node, named an epoch and its leader. That it leads is believed of itself alone."""
+        confirmed = leader_id == source and self._is_another(leader_id)
+        if epoch > self.epoch:
+            reached = step_towards(self.epoch, epoch)
+            if reached > self.epoch:
+                self._enter_epoch(reached, leader_id if confirmed and reached == epoch else NO_NODE)
+        elif epoch == self.epoch != self._over and confirmed:
+            if self.leads:
+                self._report(f"node {leader_id} says that it leads this epoch, in which this node was elected")
+            elif self.leader_id == NO_NODE:
+                self._follow(leader_id)
+        if epoch == self.epoch:
+            self._ask_back(epoch, leader_id)
+
+    def _ask_back(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
+        """A node was named as leader, or former leader, of an epoch: ask it, where that would be news."""
+        known = epoch < self.epoch or (epoch == self.epoch and (self.leader_id != NO_NODE or epoch == self._over))
+        if not known and epoch <= EPOCH_LAST and self._is_another(leader_id):
+            self._effects.append(AskBack(leader_id))
+
+    def _is_another(self, node_id: NodeId) -> bool:
+        """Is that the id of a node, and not this one's? NO_NODE, an unknown leader, is none."""
+        return NO_NODE < node_id != self.me.node_id
+
+    def _later(self, least: int, jitter: int) -> Millis:
+        return Millis(self._now + least + self._rng.randrange(jitter))
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _ticked(self) -> None:
+        overdue = self._now >= self._deadline
+        match self.role:
+            case Role.LEADER:
+                self._tick_leader()
+            case Role.PROSPECTIVE | Role.CANDIDATE:
+                if overdue:
+                    self._lose()
+                elif self._resend_due():
+                    self._send_votes()
+            case Role.FOLLOWER:
+                if overdue:
+                    self._stand(Cause.FETCH_TIMEOUT)
+            case Role.UNATTACHED | Role.VOTED | Role.RESIGNED:
+                if self.role is Role.RESIGNED and self._resend_due():
+                    self._send_end_epoch()
+                if overdue:
+                    self._stand(Cause.ELECTION_TIMEOUT)
+            case Role.OBSERVER:
+                pass
+            case _:
+                assert_never(self.role)
+
+    def _tick_leader(self) -> None:
+        """A leader that no majority fetches from resigns: another may lead by now, and it could commit nothing."""
+        assert self._books is not None
+        silence = self._books.silence_ms(self.log, self._now)
+        if silence >= self._times.check_quorum:
+            self._report(f"no majority of the quorum has fetched for {silence} ms: it leads no more")
+            self._resign(Cause.QUORUM_LOST)
+        elif self._resend_due():
+            self._send_begin_epoch()
+
+    @property
+    def _resend_at(self) -> Millis:
+        return Millis(self._sent_at + self._times.resend)
+
+    def _resend_due(self) -> bool:
+        return self._now >= self._resend_at
+
+    # --- standing for election ------------------------------------------------------------------------------------
+
+    def _stand(self, cause: Cause) -> None:
+        """Ask all voters whether they would vote for this node. Its epoch does not change by that."""
+        if self.epoch >= EPOCH_LAST:
+            self._report("no epoch is left for an election; `tidelog quorum reset-epoch` is the way out")
+        if not self.is_voter or self._retired or not self._is_whole or self.epoch >= EPOCH_LAST:
+            self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+            return
+        self._move(cause, Role.PROSPECTIVE)
+        self._begin_round()
+        self._count()
+
+    def _begin_round(self) -> None:
+        length = self._times.vote_timeout << min(self._rounds, DOUBLINGS_MAX)
+        self._deadline = self._later(length, length)
+        self._ballot = Ballot(self.log.voters, self.me)
+        self._send_votes()
+
+    def _send_votes(self) -> None:
+        assert self._ballot is not None
+        self._sent_at = self._now
+        last_epoch, log_end = self.log.position
+        pre_vote = self.role is Role.PROSPECTIVE
+        for voter in self._ballot.ungranted:
+            request = VoteRequest(self.epoch, self.me, voter, last_epoch, log_end, pre_vote)
+            self._effects.append(SendVote(request))
+
+    def _count(self) -> None:
+        assert self._ballot is not None
+        if self._ballot.won:
+            if self.role is Role.PROSPECTIVE:
+                self._begin_candidacy()
+            else:
+                self._lead(self._ballot.granting)
+        elif self._ballot.lost:
+            self._lose()
+
+    def _begin_candidacy(self) -> None:
+        self._move(Cause.PRE_VOTES_WON, Role.CANDIDATE)
+        self.epoch, self.leader_id, self.voted = LeaderEpoch(self.epoch + 1), NO_NODE, self.me
+        self._persist()
+        self._begin_round()
+        self._rounds += 1
+        self._count()
+
+    def _lose(self) -> None:
+        """Back to where it came from, and another round after a pause of chance."""
+        if self.role is Role.CANDIDATE:
+            self._move(Cause.VOTES_LOST, Role.VOTED)
+        elif self.leader_id != NO_NODE:
+            self._move(Cause.PRE_VOTES_LOST, Role.FOLLOWER)
+        else:
+            self._move(Cause.PRE_VOTES_LOST, Role.UNATTACHED if self.voted is None else Role.VOTED)
+        self._deadline = self._later(0, self._times.vote_timeout)
+
+    def _vote_answered(self, event: VoteAnswered) -> None:
+        request, answer = event.request, event.answer
+        asking = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
+        if answer.epoch <= self.epoch and request.epoch == self.epoch and self.role is asking:
+            assert self._ballot is not None
+            self._ballot.record(request.voter, answer.granted)
+            self._count()
+        self._hear(answer.epoch, answer.leader_id, request.voter.node_id)
+
+    # --- voting ---------------------------------------------------------------------------------------------------
+
+    def _vote_asked(self, event: VoteAsked) -> None:
+        request = event.request
+        granted = False
+        if request.voter == self.me and request.epoch >= self.epoch:
+            reached = step_towards(self.epoch, request.epoch) if request.epoch > self.epoch else self.epoch
+            if reached > self.epoch:
+                self._enter_epoch(reached)
+            if request.epoch == self.epoch:
+                granted = self._would_vote(request) if request.pre_vote else self._votes(request)
+        self._effects.append(Answer(event.request_id, VoteAnswer(self.epoch, self.leader_id, granted)))
+
+    def _would_vote(self, request: VoteRequest) -> bool:
+        """A node that hears its leader would not: whoever asks is cut off, or impatient."""
+        if self.leads:
+            return False
+        hears = self.leader_id != NO_NODE and self._now - self._heard_at < self._times.fetch_timeout
+        return not hears and self._is_complete(request)
+
+    def _votes(self, request: VoteRequest) -> bool:
+        """Vote, if this node has not voted for another in this epoch and the candidate's log has all that this has."""
+        if self.leader_id != NO_NODE or self.role is Role.RESIGNED:
+            return False
+        if self.voted is not None:
+            return self.voted == request.candidate
+        if not self._is_complete(request):
+            return False
+        self._move(Cause.VOTE_GRANTED, Role.VOTED)
+        self.voted = request.candidate
+        self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+        self._persist()
+        return True
+
+    @property
+    def _is_whole(self) -> bool:
+        """Has the log all again that was lost of it?"""
+        return self.log.log_end >= self._persisted.lost_end
+
+    def _is_complete(self, request: VoteRequest) -> bool:
+        return self._is_whole and (request.last_epoch, request.log_end) >= self.log.position
+
+    # --- leading --------------------------------------------------------------------------------------------------
+
+    def _lead(self, granting: tuple[ReplicaKey, ...]) -> None:
+        self._move(Cause.VOTES_WON, Role.LEADER)
+        self.leader_id = self.me.node_id
+        self._rounds = 0
+        self._books = QuorumBooks(self.me, self.epoch, self._now, self.log.log_end)
+        self._persist()
+        self._effects.append(OpenEpoch(self.epoch, granting))
+        self._send_begin_epoch()
+
+    def _send_begin_epoch(self) -> None:
+        """To those that have not fetched in this epoch: they may not know of it."""
+        assert self._books is not None
+        self._sent_at = self._now
+        for voter in self.log.voters.others(self.me):
+            if not self._books.has_fetched(voter):
+                self._effects.append(SendBeginEpoch(voter, BeginEpoch(self.epoch, self.leader_id)))
+
+    def _resign(self, cause: Cause) -> None:
+        assert self._books is not None
+        self._successors = self._books.successors(self.log)
+        self._move(cause, Role.RESIGNED)
+        self.leader_id = NO_NODE
+        self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+        self._send_end_epoch()
+
+    def _send_end_epoch(self) -> None:
+        """Until it stands itself: a voter that was killed too may start only now, and would wait for this leader."""
+        self._sent_at = self._now
+        farewell = EndEpoch(self.epoch, self.me.node_id, self._successors)
+        self._effects.extend(SendEndEpoch(voter, farewell) for voter in self._successors)
+
+    def _maybe_commit(self) -> None:
+        books = self._books
+        if books is None:
+            return
+        reached = books.committed(self.log)
+        if reached is None:
+            return
+        if reached > self.log.high_watermark:
+            self._effects.append(Commit(reached))
+        if not books.active:
+            books.active = True
+            self._effects.append(Activate(self.epoch))
+
+    def _fetched(self, event: Fetched) -> None:
+        fetch = event.fetch
+        refusal = self._refusal(fetch.epoch)
+        if refusal is not None:
+            self._effects.append(Answer(event.request_id, refusal))
+            return
+        assert self._books is not None
+        counts = fetch.epoch == self.epoch and self._books.takes(fetch.replica, self.log)
+        if counts:
+            self._books.hear(fetch.replica, self._now)
+        log = self.log
+        snapshot = log.snapshot
+        behind_snapshot = snapshot is not None and (fetch.offset, fetch.last_epoch) == (
+            snapshot.end_offset,
+            snapshot.epoch,
+        )
+        if fetch.offset < log.log_start and snapshot is not None:
+            self._effects.append(Answer(event.request_id, BelowLogStart(snapshot)))
+            return
+        end = divergence(log.epochs, log.log_start, log.log_end, fetch.offset, fetch.last_epoch)
+        if end is not None and not behind_snapshot:
+            below = end.epoch == NO_LEADER_EPOCH and snapshot is not None
+            verdict = BelowLogStart(snapshot) if below and snapshot is not None else LogsDiverge(end)
+            self._effects.append(Answer(event.request_id, verdict))
+            return
+        if counts:
+            self._books.enter(fetch.replica, min(fetch.held, fetch.offset), self._now)
+        self._effects.append(Answer(event.request_id, FetchAgreed(fetch.replica in log.voters)))
+        self._maybe_commit()
+
+    def _refusal(self, epoch: LeaderEpoch) -> TidelogError | None:
+        if not self.leads:
+            return NotLeaderOrFollower(f"node {self.me.node_id} does not lead the metadata quorum")
+        if epoch > self.epoch:
+            return UnknownLeaderEpoch(
+                f"node {self.me.node_id} leads the metadata quorum in epoch {self.epoch}, the request speaks of epoch "
+                f"{epoch}"
+            )
+        if epoch < self.epoch and epoch != NO_LEADER_EPOCH:
+            return FencedLeaderEpoch(
+                f"node {self.me.node_id} leads the metadata quorum in epoch {self.epoch}, epoch {epoch} is over"
+            )
+        return None
+
+    # --- following ------------------------------------------------------------------------------------------------
+
+    def _begin_asked(self, event: BeginEpochAsked) -> None:
+        self._ask_back(event.request.epoch, event.request.leader_id)
+        self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
+
+    def _end_asked(self, event: EndEpochAsked) -> None:
+        """The leader resigned: its successors stand one after the other, if they are needed."""
+        request = event.request
+        if request.epoch > self.epoch:
+            self._ask_back(request.epoch, request.leader_id)  # it says so again, until another stands
+        elif not self._is_another(request.leader_id):
+            pass  # only another node can resign as this node's leader
+        elif request.epoch == self.epoch and self.leader_id == request.leader_id:
+            self._move(Cause.LEADER_RESIGNED, Role.UNATTACHED if self.role is not Role.OBSERVER else Role.OBSERVER)
+            self.leader_id = NO_NODE
+            self._await_succession(request)
+        elif request.epoch == self.epoch != self._over and self.role in (Role.UNATTACHED, Role.VOTED):
+            self._await_succession(request)  # it voted in that epoch, and has not heard yet, or no more, who won it
+        self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
+
+    def _await_succession(self, request: EndEpoch) -> None:
+        """Whoever has not heard that yet may name the old leader for a while: it is not followed again."""
+        self._over = request.epoch
+        self._heard_at = Millis(NEVER)
+        if self.me in request.successors:
+            rank = request.successors.index(self.me)
+            self._deadline = Millis(self._now + SUCCESSION_BEGINS_MS + rank * self._times.succession)
+
+    def _fetch_answered(self, event: FetchAnswered) -> None:
+        if not self._is_another(event.leader_id):
+            return
+        self._hear(event.epoch, event.leader_id, event.leader_id)
+        if event.epoch != self.epoch or event.leader_id != self.leader_id:
+            return
+        self._heard_at = self._in_touch_at = self._now
+        self._rounds = 0
+        if self.role is Role.PROSPECTIVE:
+            self._move(Cause.LEADER_FOUND, Role.FOLLOWER)
+        self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+        if event.offset != self.log.log_end:
+            return  # the log was cut, or has grown, since that was asked
+        match event.result:
+            case NewRecords(high_watermark):
+                self._effects.append(TakeRecords(high_watermark))
+            case LogsDiverge(end):
+                cut = common_end(self.log.epochs, self.log.log_end, end)
+                self._effects.append(CutLog(self.log.log_start if cut is None else cut))
+            case BelowLogStart(snapshot):
+                self._effects.append(TakeSnapshot(snapshot))
+            case _:
+                assert_never(event.result)
+
+    # --- the own log ----------------------------------------------------------------------------------------------
+
+    def _log_changed(self, event: LogChanged) -> None:
+        self.log = event.log
+        if self.is_voter and self.role is Role.OBSERVER:
+            self._move(Cause.JOINED_VOTERS, Role.UNATTACHED if self.leader_id == NO_NODE else Role.FOLLOWER)
+            self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
+        elif not self.is_voter:
+            self._leave_voters()
+        self._maybe_commit()
+
+    def _leave_voters(self) -> None:
+        if self.role in (Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE):
+            self._move(Cause.LEFT_VOTERS, Role.OBSERVER)
+        elif self.leads:
+            self._report("it was removed from the voters: it leads no more")
+            self._resign(Cause.LEFT_VOTERS)
+
+    def _report(self, text: str) -> None:
+        self._effects.append(Report(f"metadata quorum, epoch {self.epoch}: {text}"))

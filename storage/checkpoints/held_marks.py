@@ -1,0 +1,100 @@
+"""What each log of a data folder had reported as held: one small file, written in place after every group commit.
+
+    32 bytes per log:  topic id 16 | partition int32 | held offset int64 | CRC-32 of the 28 bytes before, uint32
+
+Recovery compares: a log that lacks what its mark names is damaged, not torn. The marks are not fsynced as they rise
+(that would cost a second fsync per commit): after a power loss one may be old, and then only says less. Before a
+truncation they are lowered and fsynced, so that they never say too much.
+Source: design section 4, rule 6.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+from storage.files.file_system import File, Files, sync_all
+from tidelog.types import Offset, PartitionIndex, PartitionKey, TopicId
+
+HELD_MARKS: Final = "held-offset-marks"
+_SLOT: Final = Struct(">16siqI")
+_BODY: Final = Struct(">16siq")
+
+
+def parse_marks(data: bytes) -> list[tuple[PartitionKey, Offset] | None]:
+    """The marks in the bytes of the file, slot by slot; None for a slot that is free or does not check."""
+    marks: list[tuple[PartitionKey, Offset] | None] = []
+    for topic_id, partition, held, crc in _SLOT.iter_unpack(data[: len(data) - len(data) % _SLOT.size]):
+        whole = crc == zlib.crc32(_BODY.pack(topic_id, partition, held)) and held > 0
+        key = PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(partition))
+        marks.append((key, Offset(held)) if whole else None)
+    return marks
+
+
+class HeldMarks:
+    """The marks of one data folder."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        """Reads the marks that are there; slots that do not check are free. Raises OSError."""
+        self._file: File = files.open(f"{folder}/{HELD_MARKS}", create=True)
+        self._slots: dict[PartitionKey, int] = {}
+        self._held: dict[PartitionKey, Offset] = {}
+        self._free: list[int] = []
+        for slot, mark in enumerate(parse_marks(self._file.pread(self._file.size(), 0))):
+            if mark is None:
+                self._free.append(slot)
+            else:
+                key, held = mark
+                self._slots[key], self._held[key] = slot, held
+
+    def get(self, key: PartitionKey) -> Offset:
+        """What the log had reported as held, 0 for nothing."""
+        return self._held.get(key, Offset(0))
+
+    def all(self) -> dict[PartitionKey, Offset]:
+        """All marks."""
+        return dict(self._held)
+
+    def put(self, key: PartitionKey, held: Offset) -> None:
+        """Write a mark, not synced. Raises OSError."""
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._free.pop() if self._free else len(self._slots)
+            self._slots[key] = slot
+        body = _BODY.pack(key.topic_id.bytes, key.partition, held)
+        self._file.pwritev([body, zlib.crc32(body).to_bytes(4)], slot * _SLOT.size)
+        self._held[key] = held
+
+    def lowering(self, key: PartitionKey, offset: Offset) -> Callable[[], None]:
+        """The mark is to say no more than `offset`. Returns what makes that durable, for any thread, which raises
+        OSError; the folder must not be used on then. Raises OSError."""
+        if self.get(key) <= offset:
+            return lambda: None
+        self.put(key, offset)
+        file = self._file
+        return lambda: sync_all([file])
+
+    def dropping(self, keys: Iterable[PartitionKey]) -> Callable[[], None]:
+        """Forget these logs. Returns what makes that durable, as `lowering`: one sync for all. Raises OSError."""
+        dropped = False
+        for key in keys:
+            if self.get(key) > 0:
+                self.put(key, Offset(0))
+                dropped = True
+            slot = self._slots.pop(key, None)
+            self._held.pop(key, None)
+            if slot is not None:
+                self._free.append(slot)
+        file = self._file
+        return (lambda: sync_all([file])) if dropped else (lambda: None)
+
+    def sync(self) -> None:
+        """Make the marks durable. Raises OSError."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()

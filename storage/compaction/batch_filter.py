@@ -1,0 +1,233 @@
+"""What is left of one batch when its log is compacted.
+
+Of a record with a key only the one at the key's largest offset stays. A tombstone (no value) stays until its delete
+horizon: the cleaning that first keeps it sets the horizon, now plus `delete.retention.ms`, in the batch's base
+timestamp (KIP-534), so that every reader that began before has time to meet it. Markers of transactions that have no
+batch left go the same way. v0 and v1 have no place for a horizon: there the age of the segment decides, as it did in
+Kafka.
+
+Kept true:
+  1. A batch that loses nothing keeps its bytes. One that loses records keeps base offset, last offset, producer, epoch,
+     sequence, codec and timestamp type; count and largest timestamp are those of the records left.
+  2. A batch that loses everything goes, unless a producer's last sequence or the round's last offset hangs on it: then
+     its header stays. v0 and v1 have no such header: there the last message itself stays.
+     Of an active producer one marker of its newest coordinator epoch stays whole, so that a replica which is made from
+     this log refuses an older coordinator. Kafka's goes with the others.
+  3. Records above the map's latest offset were not looked at, and stay.
+Left to others: which batches there are (cleaner.py), transactions (cleaned_transactions.py).
+Source: Kafka's Cleaner.cleanInto and MemoryRecords.filterTo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage.compaction.cleaned_transactions import CleanedTransactions
+from storage.compaction.offset_map import OffsetMap
+from storage.files.file_system import Buffer
+from storage.producers.producer_entry import read_marker
+from tidelog.errors import TidelogError
+from tidelog.records.legacy.message_builder import build_message_set
+from tidelog.records.v2.batch import RecordBatch
+from tidelog.records.v2.builder import build_batch, empty_batch
+from tidelog.records.v2.header import UNKNOWN_COUNT
+from tidelog.records.v2.record import Record
+from tidelog.types import Millis, Offset, ProducerId, TimestampType
+
+
+class LastRecord(NamedTuple):
+    """The last that the log has of an active producer: its last batch's last offset, or, where the last thing was a
+    marker, None and the epoch of that. coordinator_epoch: of its last marker, -1 where it has none."""
+
+    last_data_offset: Offset | None
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+@dataclass(slots=True)
+class FilterStats:
+    """What a cleaning has done so far."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    bytes_read: int = 0
+    bytes_kept: int = 0
+    keyless: int = 0
+    """Records without a key, which compaction drops: the topic was not always compacted."""
+
+
+class BatchFilter:
+    """The rules of one round of cleaning."""
+
+    __slots__ = (
+        "_coordinators_told",
+        "_delete_retention_ms",
+        "_map",
+        "_now",
+        "_producers",
+        "_transactions",
+        "_upper_bound",
+        "keep_old_tombstones",
+        "stats",
+    )
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        producers: Mapping[ProducerId, LastRecord],
+        *,
+        now: Millis,
+        delete_retention_ms: int,
+        upper_bound: Offset,
+    ) -> None:
+        """upper_bound: where the round ends."""
+        self._map, self._transactions, self._producers = offsets, transactions, producers
+        self._now, self._delete_retention_ms, self._upper_bound = now, delete_retention_ms, upper_bound
+        self._coordinators_told: set[ProducerId] = set()
+        """Producers of whose newest coordinator epoch the walk has met a marker."""
+        self.keep_old_tombstones = True
+        """Of v0 and v1, in the segment that the next batches come from."""
+        self.stats = FilterStats()
+
+    def left_of(self, batch: RecordBatch) -> Buffer | None:
+        """What is left of a batch: a view of itself, the bytes of another one in its place, or None. Raises
+        CorruptRecord and what else reading its records raises."""
+        droppable = self._transactions.may_drop(batch)
+        left = self._left_of(batch, droppable)
+        self.stats.bytes_read += batch.size
+        if left is not None:
+            self.stats.bytes_kept += len(left)
+        return left
+
+    def _left_of(self, batch: RecordBatch, droppable: bool) -> Buffer | None:
+        if batch.is_control:
+            return self._left_of_marker(batch, droppable)
+        if droppable:
+            self.stats.records_read += batch.count
+            return self._without_records(batch)
+        if batch.header.base_offset > self._map.latest_offset and batch.header.record_count != UNKNOWN_COUNT:
+            return self._whole(batch)
+        records = batch.record_list()
+        kept, tombstones = self._kept(batch, records)
+        self.stats.records_read += len(records)
+        self.stats.records_kept += len(kept)
+        if not kept:
+            return self._without_records(batch)
+        horizon = batch.delete_horizon_ms
+        if batch.magic == 2 and tombstones and horizon is None:
+            horizon = Millis(self._now + self._delete_retention_ms)
+        elif len(kept) == len(records):
+            return batch.buffer
+        return _rebuilt(batch, kept, horizon)
+
+    def _kept(self, batch: RecordBatch, records: Sequence[Record]) -> tuple[list[Record], bool]:
+        """The records that stay, and whether there are tombstones among them that a horizon is due for."""
+        if batch.magic == 2:
+            horizon = batch.delete_horizon_ms
+            keep_tombstones = horizon is None or self._now < horizon
+        else:
+            keep_tombstones = self.keep_old_tombstones
+        find, latest = self._map.get, self._map.latest_offset
+        kept, tombstones = [], False
+        for record in records:
+            offset, key = record.offset, record.key
+            if offset > latest:
+                kept.append(record)
+            elif key is None:
+                self.stats.keyless += 1
+            elif offset >= find(key):
+                if record.value is not None:
+                    kept.append(record)
+                elif keep_tombstones:
+                    kept.append(record)
+                    tombstones = True
+        return kept, tombstones
+
+    def _left_of_marker(self, batch: RecordBatch, droppable: bool) -> Buffer | None:
+        self.stats.records_read += batch.count
+        horizon = batch.delete_horizon_ms
+        is_over = droppable and horizon is not None and horizon <= self._now
+        if not batch.count or (not self._tells_coordinator(batch) and is_over):
+            return self._without_records(batch)
+        self.stats.records_kept += batch.count
+        if droppable and horizon is None:
+            return _rebuilt(batch, batch.record_list(), Millis(self._now + self._delete_retention_ms))
+        return batch.buffer
+
+    def _tells_coordinator(self, batch: RecordBatch) -> bool:
+        """Is this the first marker of its active producer's newest coordinator epoch? Raises CorruptRecord."""
+        last = self._producers.get(batch.producer_id)
+        if last is None or batch.producer_id in self._coordinators_told:
+            return False
+        marker = read_marker(batch)
+        if marker is None or marker.coordinator_epoch != last.coordinator_epoch:
+            return False
+        self._coordinators_told.add(batch.producer_id)
+        return True
+
+    def _whole(self, batch: RecordBatch) -> Buffer:
+        self.stats.records_read += batch.count
+        self.stats.records_kept += batch.count
+        return batch.buffer
+
+    def _without_records(self, batch: RecordBatch) -> Buffer | None:
+        """What stays of a batch whose records all go."""
+        if not self._is_needed(batch):
+            return None
+        if batch.magic == 2:
+            return empty_batch(batch)
+        last = batch.record_list()[-1:]
+        self.stats.records_kept += 1
+        return _rebuilt(batch, last, None)
+
+    def _is_needed(self, batch: RecordBatch) -> bool:
+        """Is its header, of all that the log has, what tells a producer's last sequence or epoch, or where the round
+        ended?"""
+        if batch.next_offset == self._upper_bound:
+            return True
+        last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+
+def _rebuilt(batch: RecordBatch, records: Sequence[Record], horizon: Millis | None) -> Buffer:
+    """The batch with these of its records alone. One that its producer made so that it cannot be written again (a
+    timestamp before 1970) stays as it is: what it holds too much is overruled by what comes later."""
+    try:
+        return _build(batch, records, horizon)
+    except TidelogError:
+        return batch.buffer
+
+
+def _build(batch: RecordBatch, records: Sequence[Record], horizon: Millis | None) -> bytes:
+    stamped = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time = batch.max_timestamp if stamped else None
+    if batch.magic < 2:
+        return build_message_set(
+            records,
+            batch.magic,
+            batch.codec,
+            timestamp_type=batch.timestamp_type,
+            log_append_time=append_time,
+        )
+    return build_batch(
+        records,
+        batch.codec,
+        timestamp_type=batch.timestamp_type,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+        log_append_time=append_time,
+        delete_horizon_ms=horizon,
+        last_offset=batch.last_offset,
+    )

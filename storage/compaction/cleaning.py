@@ -1,0 +1,287 @@
+"""One round of compaction of one log: the keys of its dirty part are gathered, then its segments written anew.
+
+    plan     on the owner's thread   which segments, what is known of transactions and producers (log_cleaner.py)
+    run      on any thread           reads closed segments, writes `.cleaned` files; piece by piece
+    settle   on the owner's thread   lets a cleaned segment take the place of those it was made of; again until all are
+
+Kept true:
+  1. A cleaned segment is whole and durable before it takes its place; until then the log is as it was.
+  2. Segments are joined as long as they fit `segment.bytes`, `segment.index.bytes` and the offsets of one segment, so
+     no two segments overlap and cleaning does not leave ever smaller ones.
+  3. Whatever changes the log's segments meanwhile cancels the round: the log stops it, `run` ends at its next step, and
+     what it has written is removed.
+  4. Memory is the offset map and a few chunks, whatever the log's size: where the map is full the round ends before the
+     first key that found no room, and the next one goes on there.
+Left to others: what stays of a batch (batch_filter.py), when and how fast (log_cleaner.py).
+Source: Kafka's Cleaner; the split over threads is Tidelog's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from storage.compaction.batch_filter import BatchFilter, FilterStats, LastRecord
+from storage.compaction.cleaned_transactions import CleanedTransactions
+from storage.compaction.offset_map import OffsetMap
+from storage.config import INT32_MAX, LogConfig
+from storage.files.file_system import Buffer, Files, sync_paths
+from storage.segment.batch_walk import BrokenChain, ScannedBatch, scan_file
+from storage.segment.epoch_cache import ensure_agreed
+from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.segments import CLEANED_SUFFIX
+from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
+from tidelog.errors import CorruptRecord
+from tidelog.records.v2.batch import RecordBatch
+from tidelog.records.v2.header import BatchHeader, read_header
+from tidelog.types import EpochStart, Millis, Offset, ProducerId
+
+_WRITE_BYTES: Final = 1 << 20
+"""So much is gathered before it is written: appends to the cleaned segment cost nothing then."""
+
+
+class CleaningCancelled(Exception):
+    """The log has changed, or is closed: what was being written is of no use any more."""
+
+
+class Source(NamedTuple):
+    """A segment to be cleaned. end: where the next one begins. size: bytes. youngest_ms: of its youngest record."""
+
+    segment: LogSegment
+    path: str
+    base_offset: Offset
+    end: Offset
+    size: int
+    youngest_ms: Millis
+
+
+class CleaningPlan(NamedTuple):
+    """All that a round needs to know, taken at one moment on the owner's thread.
+
+    sources: from the log's first segment on. first_dirty: from here on keys are gathered. map_bytes: memory for the
+    offset map. now: wall clock, which delete horizons are compared with and count from. epochs: the entries of the
+    epoch cache, ascending.
+    """
+
+    files: Files
+    folder: str
+    config: LogConfig
+    sources: Sequence[Source]
+    first_dirty: Offset
+    aborted: Sequence[AbortedTransaction]
+    producers: Mapping[ProducerId, LastRecord]
+    map_bytes: int
+    now: Millis
+    epochs: Sequence[EpochStart]
+
+
+class CleanedGroup(NamedTuple):
+    """Segments, and the one that is to take their place, durable as `.cleaned`."""
+
+    sources: Sequence[Source]
+    cleaned: LogSegment
+
+
+class Cleaning:
+    """A round under way. `ready`: a group that waits to take its place; `run` goes on once it is taken away. `ended`:
+    all is written. `end`: up to where the log is clean then, known once the keys are gathered."""
+
+    def __init__(self, plan: CleaningPlan) -> None:
+        self.plan = plan
+        self.end = plan.first_dirty
+        self.stats = FilterStats()
+        self.cancelled = False
+        self.ready: CleanedGroup | None = None
+        self.ended = False
+        self._steps = self._work()
+
+    def run(self, bytes_max: int) -> int:
+        """Work until a group is ready, all is done, or so many bytes were read and written; returns how many. Any
+        thread, one at a time.
+
+        Raises CleaningCancelled; BrokenChain and TidelogError where the log has a batch that cannot be read; OSError.
+        After an error there is nothing more to run.
+        """
+        worked = 0
+        try:
+            while self.ready is None and not self.ended and worked < bytes_max:
+                worked += next(self._steps)
+        except FileNotFoundError:
+            self._check_cancelled()  # the folder of a deleted log has another name
+            raise
+        return worked
+
+    def remove_files(self) -> None:
+        """Remove what the round was writing. Not while it runs. Raises OSError."""
+        for source in self.plan.sources:
+            self._remove_cleaned(source.base_offset)
+
+    # --- on any thread --------------------------------------------------------------------------------------------
+
+    def _work(self) -> Iterator[int]:
+        plan = self.plan
+        offsets = OffsetMap.for_records(plan.sources[-1].end - plan.first_dirty, plan.map_bytes)
+        yield from self._gather_keys(offsets)
+        self.end = Offset(offsets.latest_offset + 1)
+        transactions = CleanedTransactions()
+        transactions.expect(plan.aborted)
+        keep = BatchFilter(
+            offsets,
+            transactions,
+            plan.producers,
+            now=plan.now,
+            delete_retention_ms=plan.config.delete_retention_ms,
+            upper_bound=plan.sources[-1].end,
+        )
+        self.stats = keep.stats
+        clean = [source.youngest_ms for source in plan.sources if source.end <= plan.first_dirty]
+        old_horizon = clean[-1] - plan.config.delete_retention_ms if clean else 0
+        for group in self._groups():
+            yield from self._clean(group, keep, transactions, old_horizon)
+        self.ended = True
+        yield 0
+
+    def _scan(self, source: Source) -> Iterator[ScannedBatch]:
+        """The batches of a segment, checked."""
+        file = self.plan.files.open(source.path, read_only=True)
+        try:
+            for scanned in scan_file(file, 0, source.size, source.base_offset):
+                self._check_cancelled()
+                if scanned.batch.last_offset >= source.end:  # no checksum covers where it begins
+                    reason = f"the batch claims offsets up to {scanned.batch.last_offset}, not below {source.end}"
+                    raise BrokenChain(scanned.position, scanned.batch.base_offset, reason)
+                ensure_agreed([scanned.batch.header], self.plan.epochs)  # nor its leader epoch
+                yield scanned
+        except (BrokenChain, CorruptRecord):
+            self._check_cancelled()
+            raise
+        finally:
+            file.close()
+
+    def _check_cancelled(self) -> None:
+        if self.cancelled:
+            raise CleaningCancelled
+
+    def _gather_keys(self, offsets: OffsetMap) -> Iterator[int]:
+        """Fill the map from the first dirty offset on, as far as it goes."""
+        plan = self.plan
+        transactions = CleanedTransactions()
+        transactions.expect(plan.aborted)
+        for source in plan.sources:
+            if source.end <= plan.first_dirty:
+                continue
+            for batch, _ in self._scan(source):
+                if not transactions.may_drop(batch) and not batch.is_control and not _put(batch, offsets, plan):
+                    return
+                if batch.last_offset >= plan.first_dirty:
+                    offsets.latest_offset = batch.last_offset
+                yield batch.size
+            offsets.latest_offset = Offset(source.end - 1)
+
+    def _groups(self) -> Iterator[Sequence[Source]]:
+        """The segments to clean, those together that become one."""
+        files, config = self.plan.files, self.plan.config
+        group: list[Source] = []
+        sizes = [0, 0, 0]
+        for source in self.plan.sources:
+            if source.base_offset >= self.end:
+                break
+            indexes = [
+                files.size(segment_path(self.plan.folder, source.base_offset, kind)) or 0
+                for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+            ]
+            sum_ = [have + more for have, more in zip(sizes, [source.size, *indexes], strict=True)]
+            fits = sum_[0] <= config.segment_bytes and max(sum_[1:]) <= config.segment_index_bytes
+            if group and not (fits and (not source.size or source.end - 1 - group[0].base_offset <= INT32_MAX)):
+                yield group
+                group, sum_ = [], [source.size, *indexes]
+            group.append(source)
+            sizes = sum_
+        if group:
+            yield group
+
+    def _clean(
+        self, group: Sequence[Source], keep: BatchFilter, transactions: CleanedTransactions, old_horizon: int
+    ) -> Iterator[int]:
+        """Write a group's segments into one, and make that durable."""
+        plan, base = self.plan, group[0].base_offset
+        self._remove_cleaned(base)
+        cleaned = LogSegment(
+            plan.files,
+            plan.folder,
+            base,
+            plan.config,
+            created_ms=group[-1].youngest_ms,
+            fresh=True,
+            suffix=CLEANED_SUFFIX,
+        )
+        try:
+            for source in group:
+                keep.keep_old_tombstones = source.youngest_ms > old_horizon
+                yield from self._copy(source, cleaned, keep)
+            yield self._close(cleaned, transactions)
+        finally:
+            cleaned.close()
+        self.ready = CleanedGroup(group, cleaned)
+        yield 0
+
+    def _copy(self, source: Source, cleaned: LogSegment, keep: BatchFilter) -> Iterator[int]:
+        """Append what is left of a segment's batches to the cleaned one."""
+        buffers: list[Buffer] = []
+        headers: list[BatchHeader] = []
+        size = worked = 0
+        for batch, _ in self._scan(source):
+            left = keep.left_of(batch)
+            worked += batch.size
+            if left is not None:
+                header = batch.header if isinstance(left, memoryview) else read_header(left)
+                buffers.append(left)
+                headers.append(header)
+                size += header.size
+            if worked >= _WRITE_BYTES:
+                _append(cleaned, buffers, headers, size)
+                yield worked + size
+                buffers, headers, size, worked = [], [], 0, 0
+        _append(cleaned, buffers, headers, size)
+        yield worked + size
+
+    def _close(self, cleaned: LogSegment, transactions: CleanedTransactions) -> int:
+        """No more comes: the indexes are finished, and everything made durable."""
+        plan = self.plan
+        paths = [segment_path(plan.folder, cleaned.base_offset, kind) + CLEANED_SUFFIX for kind in SUFFIXES]
+        if transactions.kept:
+            paths.append(segment_path(plan.folder, cleaned.base_offset, TRANSACTION_INDEX_SUFFIX) + CLEANED_SUFFIX)
+            TransactionIndex(plan.files, paths[-1], cleaned.base_offset).replace(transactions.kept)
+            transactions.kept = []
+        cleaned.become_inactive()
+        sync_paths(plan.files, paths)
+        self._check_cancelled()
+        plan.files.sync_folder(plan.folder)
+        return 0
+
+    def _remove_cleaned(self, base: Offset) -> None:
+        for kind in (*SUFFIXES, TRANSACTION_INDEX_SUFFIX):
+            path = segment_path(self.plan.folder, base, kind) + CLEANED_SUFFIX
+            if self.plan.files.size(path) is not None:
+                self.plan.files.remove(path)
+
+
+def _put(batch: RecordBatch, offsets: OffsetMap, plan: CleaningPlan) -> bool:
+    """Put a batch's keys into the map. False: there was no room for one, and `latest_offset` is before it."""
+    for record in batch.record_list():
+        if record.key is None or record.offset < plan.first_dirty:
+            continue
+        if not offsets.put(record.key, record.offset):
+            offsets.latest_offset = Offset(record.offset - 1)
+            return False
+    return True
+
+
+def _append(cleaned: LogSegment, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], size: int) -> None:
+    if cleaned.size + size > INT32_MAX:
+        raise CorruptRecord(
+            f"{cleaned.path} would grow beyond {INT32_MAX} bytes: what is cleaned takes more room than it did; set "
+            "segment.bytes lower"
+        )
+    if buffers:
+        cleaned.append(buffers, headers, size)

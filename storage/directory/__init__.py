@@ -1,0 +1,1 @@
+"""A log directory and the logs in it: loading, deletion, group commit, maintenance, scrub."""

@@ -1,0 +1,91 @@
+"""How much of a log compaction could clean, and whether it is worth it.
+
+    log start ........ first dirty ........ end ........ log end
+        clean already      dirty, to be cleaned   too young, undecided, not durable, or being appended to
+
+Kept true: nothing at or above the last stable offset, what is durable, or the active segment is ever cleaned, nor by
+a transaction whose marker is not durable: lost and then aborted, it would have taken the key's last record; whole
+segments are cleaned or none; what lies within `min.compaction.lag.ms` stays as it is; what is older than
+`max.compaction.lag.ms` is cleaned however little it is.
+Left to others: which of many logs comes first (log_cleaner.py), the cleaning (cleaning.py).
+Source: Kafka's LogCleanerManager.cleanableOffsets and LogToClean; KIP-354.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from storage.config import INT64_MAX, LogConfig
+from storage.log.retention import youngest_ms
+from storage.segment.segment import LogSegment
+from tidelog.types import Millis, Offset
+
+
+class Cleanable(NamedTuple):
+    """What could be cleaned: the segments from the log's first one to the last one below `end`, by the keys from
+    `first_dirty` on. overdue: some of it is older than `max.compaction.lag.ms`."""
+
+    first_dirty: Offset
+    end: Offset
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """The share of what would be read that is dirty, 0 where there is nothing."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_worth_it(self, config: LogConfig) -> bool:
+        """By `min.cleanable.dirty.ratio`, or because it is overdue."""
+        return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_ratio)
+
+
+def measure(
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    *,
+    now: Millis,
+    log_start: Offset,
+    log_end: Offset,
+    cleaned: Offset | None,
+    limit: Offset,
+) -> Cleanable:
+    """What could be cleaned of a log now. cleaned: up to where it was, as written down. limit: the last stable offset,
+    or up to where the log and the ends of its transactions are durable. Raises BrokenChain, OSError where an index
+    cannot be read."""
+    believed = cleaned is not None and log_start <= cleaned <= log_end
+    first_dirty = cleaned if cleaned is not None and believed else log_start
+    end, clean, dirty = log_start, 0, 0
+    dirty_segments = []
+    for segment, behind in pairwise(segments):
+        if behind.base_offset > limit:
+            break
+        if behind.base_offset <= first_dirty:
+            clean += segment.size
+        elif _is_too_young(segment, config, now):
+            break
+        else:
+            dirty += segment.size
+            dirty_segments.append(segment)
+        end = behind.base_offset
+    return Cleanable(first_dirty, max(end, first_dirty), clean, dirty, _is_overdue(dirty_segments, config, now))
+
+
+def _is_too_young(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
+    return config.min_compaction_lag_ms > 0 and youngest_ms(segment) > now - config.min_compaction_lag_ms
+
+
+def _is_overdue(segments: Sequence[LogSegment], config: LogConfig, now: Millis) -> bool:
+    """By the first batches, which are the oldest as a rule."""
+    if config.max_compaction_lag_ms == INT64_MAX:
+        return False
+    latest = now - config.max_compaction_lag_ms
+    for segment in segments:
+        first = next(segment.walk(), None)
+        if first is not None and 0 < first.max_timestamp < latest:
+            return True
+    return False

@@ -1,0 +1,279 @@
+"""What the files of a data folder claim of its logs: how far each is durable, held, committed, and where it starts.
+
+    FOLDER/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
+           replication-offset-checkpoint      high watermarks                                      (Kafka's)
+           log-start-offset-checkpoint        where logs start, if not at their first segment      (Kafka's)
+           cleaner-offset-checkpoint          up to where compacted logs are clean                 (Kafka's)
+           cleaning-offset-checkpoint         up to where a cleaning may have emptied segments
+           held-offset-marks                  held_marks.py
+
+Kept true: what a file claims is true of the disk; a claim that is to fall falls durably before the bytes go.
+Left to others: when to write (log_directory.py), what an error of the disk means (log_directory.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from storage.checkpoints.checkpoint_file import (
+    CLEANER_CHECKPOINT,
+    CLEANING_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offsets,
+)
+from storage.checkpoints.held_marks import HELD_MARKS, HeldMarks
+from storage.checkpoints.offset_checkpoint import OffsetCheckpoint
+from storage.files.file_system import Files
+from storage.log.log import Log
+from storage.log.log_folder import CutLog
+from storage.recovery.loaded import Known
+from tidelog.errors import CorruptLog
+from tidelog.types import Offset, PartitionKey, TopicPartition
+
+
+class FolderClaims:
+    """The claims of one data folder. `notes`: what was wrong with the files, in sentences."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        """Reads what is there, once it is sure to stay: a process that died between giving a file its name and syncing
+        the folder has left a claim that the next loss of power would take back. Raises OSError."""
+        files.sync_folder(path)
+        self.notes: list[str] = []
+        self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
+        """Is Kafka's folder opened here for the first time?"""
+        self.marks = HeldMarks(files, path)
+        self._files, self._path = files, path
+        self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
+        self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
+        self._log_starts = self._checkpoint(LOG_START_CHECKPOINT)
+        self._cleaned = self._checkpoint(CLEANER_CHECKPOINT)
+        self._cleaning = self._checkpoint(CLEANING_CHECKPOINT)
+        self._found_high_watermarks = dict(self._high_watermarks.claimed)
+        self._found_recovery_points = dict(self._recovery_points.claimed)
+        self._moving: dict[TopicPartition, Offset] = {}
+        """Where logs are about to start: claimed already, and not so in memory."""
+
+    def _checkpoint(self, name: str) -> OffsetCheckpoint:
+        path = f"{self._path}/{name}"
+        try:
+            claimed = read_offsets(self._files, path)
+        except CorruptLog as error:
+            self.notes.append(f"{error.message}; logs are recovered from their beginning")
+            claimed = {}
+        return OffsetCheckpoint(self._files, path, claimed)
+
+    # --- found at the start ---------------------------------------------------------------------------------------
+
+    def known(self, tp: TopicPartition, key: PartitionKey, *, clean: bool) -> Known:
+        """What the files said of a log when this process began."""
+        return Known(
+            self._found_recovery_points.get(tp, Offset(0)),
+            self.marks.get(key),
+            self._log_starts.claimed.get(tp, Offset(0)),
+            clean,
+            max(self._cleaned.claimed.get(tp, Offset(0)), self._cleaning.claimed.get(tp, Offset(0))),
+            self._foreign,
+        )
+
+    def high_watermark(self, tp: TopicPartition) -> Offset:
+        """As far as it was written down."""
+        return self._found_high_watermarks.get(tp, Offset(0))
+
+    # --- one log --------------------------------------------------------------------------------------------------
+
+    def lowering(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """Nothing at or above `offset` is to be claimed as durable, held or committed, nor that the log starts behind
+        its start (a full disk refused that, and the file may say so). Returns what makes that durable, for any thread,
+        which raises OSError. Raises OSError."""
+        tp = log.topic_partition
+        sync_mark = self.marks.lowering(PartitionKey(log.topic_id, tp.partition), offset)
+        writes = []
+        self._moving.pop(tp, None)
+        if self._log_starts.may_claim(tp) > log.log_start_offset:
+            writes.append(self.starting(tp, log.log_start_offset))
+        for checkpoint in (self._recovery_points, self._high_watermarks, self._cleaned, self._cleaning):
+            if checkpoint.may_claim(tp) > offset:
+                claimed = checkpoint.claimed
+                writes.append(_writing(checkpoint, {**claimed, tp: min(offset, claimed.get(tp, offset))}))
+
+        def make_durable() -> None:
+            sync_mark()
+            for write in writes:
+                write()
+
+        return make_durable
+
+    def recovering_from(self, log: Log, offset: Offset) -> Callable[[], None]:
+        """The next start reads the log from `offset` on, which is not above its recovery point. Returns what makes that
+        durable, as `lowering`. Raises OSError."""
+        tp, claimed = log.topic_partition, self._recovery_points.claimed
+        key, held = PartitionKey(log.topic_id, tp.partition), max(log.held, claimed.get(tp, Offset(0)))
+        if self.marks.get(key) < held:
+            self.marks.put(key, held)
+        write = _writing(self._recovery_points, {**claimed, tp: offset})
+
+        def make_durable() -> None:
+            self.marks.sync()  # first: without its mark, what is damaged above the recovery point is a torn tail
+            write()
+
+        return make_durable
+
+    def bound_watermarks(self, logs: Collection[Log]) -> None:
+        """Make durable that no watermark lies above the end of its log, where recovery has cut one: what is fetched in
+        place of the lost records need not be committed. Raises OSError."""
+        claimed = self._high_watermarks.claimed
+        bounded = {log.topic_partition: log.high_watermark for log in logs}
+        lower = {tp: offset for tp, offset in bounded.items() if offset < claimed.get(tp, 0)}
+        if lower:
+            _write_now(self._high_watermarks, {**claimed, **lower})
+
+    def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
+        """The log starts at `offset` now. Returns what makes that durable, as `lowering`."""
+        return _writing(self._log_starts, {**self._log_starts.claimed, tp: offset})
+
+    def allow_holes(self, log: Log, end: Offset) -> None:
+        """Make durable that the log's recovery point is where it is, and that segments below `end`, which is not above
+        it, may be emptied from here on: what is missing there is no loss. Raises OSError."""
+        tp = log.topic_partition
+        for checkpoint, least in ((self._recovery_points, log.recovery_point), (self._cleaning, end)):
+            claimed = checkpoint.claimed
+            _write_now(checkpoint, {**claimed, tp: max(least, claimed.get(tp, least))})
+
+    def note_log_start(self, log: Log) -> None:
+        """Write down where the log starts now, durably. Raises OSError."""
+        _write_now(self._log_starts, {**self._log_starts.claimed, log.topic_partition: log.log_start_offset})
+
+    def cleaned(self, tp: TopicPartition) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        return self._cleaned.claimed.get(tp)
+
+    def note_cleaned(self, tp: TopicPartition, offset: Offset) -> None:
+        """Write down up to where the log is compacted, durably. Raises OSError."""
+        _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
+
+    def salvaged(self, tp: TopicPartition, key: PartitionKey, end: Offset) -> Callable[[], None]:
+        """A log that is not open ends at `end` now, and no more of it is committed; offsets may be missing in it.
+        Returns what makes that durable, as `lowering`. Raises OSError."""
+        sync_mark = self.marks.lowering(key, end)
+        points, cleaning = self._recovery_points.claimed, self._cleaning.claimed
+        watermarks = self._high_watermarks.claimed
+        point = min(points.get(tp, end), end)
+        self._found_recovery_points[tp] = point
+        self._found_high_watermarks[tp] = min(self._found_high_watermarks.get(tp, Offset(0)), end)
+        allow_holes = _writing(self._cleaning, {**cleaning, tp: max(end, cleaning.get(tp, end))})
+        lower = _writing(self._recovery_points, {**points, tp: point})
+        bound = _writing(self._high_watermarks, {**watermarks, tp: min(watermarks.get(tp, Offset(0)), end)})
+
+        def make_durable() -> None:
+            allow_holes()
+            lower()
+            bound()
+            sync_mark()
+
+        return make_durable
+
+    def starting_all(self, starts: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+        """These logs are to start there: one write. `take_start` must follow for each. Returns what makes it durable,
+        as `lowering`."""
+        self._moving.update(starts)
+        return _writing(self._log_starts, {**self._log_starts.claimed, **starts})
+
+    def take_start(self, tp: TopicPartition, offset: Offset) -> bool:
+        """The write of `starting_all` has ended. Returns whether the claim still stands: a cut may have lowered it."""
+        if self._moving.get(tp) != offset:
+            return False
+        del self._moving[tp]
+        return True
+
+    def forgetting(
+        self, logs: Collection[tuple[TopicPartition, PartitionKey]], unmarked: Collection[PartitionKey] = ()
+    ) -> Callable[[], None]:
+        """No file is to claim anything about these logs any more, and no mark is to name those of `unmarked`: each file
+        is written once. Returns what makes that durable, as `lowering`. Raises OSError."""
+        sync_marks = self.marks.dropping([*(key for _, key in logs), *unmarked])
+        gone = {tp for tp, _ in logs}
+        for tp in gone:
+            self._found_high_watermarks.pop(tp, None)
+            self._moving.pop(tp, None)
+        files = (self._recovery_points, self._high_watermarks, self._log_starts, self._cleaned, self._cleaning)
+        writes = [
+            _writing(file, {tp: offset for tp, offset in file.claimed.items() if tp not in gone})
+            for file in files
+            if any(file.may_claim(tp) for tp in gone)
+        ]
+
+        def make_durable() -> None:
+            sync_marks()
+            for write in writes:
+                write()
+
+        return make_durable
+
+    def forget(self, tp: TopicPartition, key: PartitionKey) -> None:
+        """No file claims anything about this log any more. Raises OSError."""
+        self.forgetting([(tp, key)])()
+
+    # --- all of them ----------------------------------------------------------------------------------------------
+
+    def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:
+        """On the owner's thread: what the checkpoints should say now. Returns the write, for any thread, which raises
+        OSError; None where the files say just that."""
+        prepared = [(file, file.prepare(offsets), offsets) for file, offsets in self._current(logs)]
+        changed = [(file, version, offsets) for file, version, offsets in prepared if version is not None]
+        if not changed:
+            return None
+
+        def write() -> None:
+            for file, version, offsets in changed:
+                file.write(version, offsets)
+
+        return write
+
+    def write(self, logs: Collection[Log]) -> None:
+        """Write everything, durably, before returning. Raises OSError."""
+        for file, offsets in self._current(logs):
+            _write_now(file, offsets)
+        self.marks.sync()
+
+    def _current(self, logs: Collection[Log]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
+        """A log not loaded yet keeps what was found, one that is being cut what is claimed for it."""
+        points = {**self._recovery_points.claimed}
+        marks = {**self._found_high_watermarks}
+        starts = {**self._log_starts.claimed}
+        for log in logs:
+            tp = log.topic_partition
+            if log.cut is not None:
+                marks[tp] = self._high_watermarks.claimed.get(tp, Offset(0))
+                continue
+            marks[tp] = log.high_watermark
+            if log.damage is None:
+                points[tp] = log.recovery_point
+            if log.log_start_offset > log.segments[0].base_offset or starts.get(tp, 0) != 0:
+                starts[tp] = log.log_start_offset
+        starts.update(self._moving)
+        return [
+            (self._recovery_points, points),
+            (self._high_watermarks, marks),
+            (self._log_starts, {tp: offset for tp, offset in starts.items() if offset > 0}),
+        ]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.marks.close()
+
+
+def _writing(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+    """What writes them, for any thread."""
+    version = checkpoint.prepare(offsets)
+
+    def write() -> None:
+        if version is not None:
+            checkpoint.write(version, offsets)
+
+    return write
+
+
+def _write_now(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> None:
+    _writing(checkpoint, offsets)()

@@ -1,0 +1,692 @@
+"""One data folder: its logs, and what happens to all of them when its disk fails or runs full.
+
+    FOLDER/TOPIC-N/                     one log
+           TOPIC-N.HEX-stray/, -delete/ set aside; to be deleted
+           the other files              folder_identity.py, folder_claims.py
+
+Kept true:
+  1. What the folder's files claim is true of the disk: a truncation lowers them, durably, before it cuts.
+  2. After an error of the disk the folder is offline: nothing in it is written again in this process.
+  3. Nothing is deleted but what `delete_log` was told to delete; what cannot be loaded is set aside and reported.
+Left to others: several folders (log_manager.py), which logs there should be, and what a lost one means for the cluster
+(node/, replication/). Source: Kafka's LogManager; design section 4, rule 6.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from storage.checkpoints.checkpoint_file import LOG_FOLDER, read_partition_metadata
+from storage.checkpoints.folder_identity import FolderIdentity
+from storage.config import INT64_MAX, LogConfig
+from storage.directory.folder_changes import FolderChanges, Retired, Started
+from storage.directory.folder_claims import FolderClaims
+from storage.directory.group_commit import GroupCommit
+from storage.directory.new_log import NewLog, move_aside, run_ticket
+from storage.directory.reserve import Reserve
+from storage.directory.salvage import Salvage
+from storage.files.clock import WallClock
+from storage.files.deleted_files import Leaving, remove_files, remove_log_folder
+from storage.files.executor import Executor, InlineExecutor
+from storage.files.file_system import Files, is_full
+from storage.log.log import Log
+from storage.log.log_folder import CutLog
+from storage.recovery.loaded import Damage, Progress
+from storage.recovery.loading import LogLoader
+from storage.segment.open_segments import OpenSegments
+from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
+from tidelog.types import (
+    METADATA_TOPIC,
+    Durability,
+    FolderId,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    PartitionKey,
+    TopicId,
+    TopicPartition,
+)
+
+_DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]+-delete")
+_RESERVED: Final = re.compile(r".+-\d+\.[0-9a-f]+-(stray|future)")
+_NAME_BYTES_MAX: Final = 255
+"""Longest name of a file or folder on Linux (NAME_MAX)."""
+
+T = TypeVar("T")
+ConfigOf = Callable[[TopicPartition, TopicId], LogConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far a folder's logs are loaded. log: the last one that was. bytes: of all that were."""
+
+    folder: str
+    log: str
+    done: int
+    total: int
+    bytes: int
+    segment: int = 0
+    """How many segments of a log that recovers are done, `segments` being all of them; 0 between two logs."""
+    segments: int = 0
+
+    def __str__(self) -> str:
+        within = f" (segment {self.segment} of {self.segments})" if self.segment < self.segments else ""
+        return (
+            f"{self.folder}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one {self.log}{within}"
+        )
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress], None]) -> Progress:
+    """What tells of the segments of one log that recovers."""
+
+    def tell(done: int, total: int, size: int) -> None:
+        nonlocal so_far
+        so_far = replace(so_far, bytes=so_far.bytes + size, segment=done, segments=total)
+        progress(so_far)
+
+    return tell
+
+
+def waits(log: Log) -> bool:
+    """Is there something that only time, or another attempt, brings about: a flush, or the removal of files?"""
+    unflushed = log.log_end_offset > log.recovery_point and log.config.flush_ms < INT64_MAX
+    return unflushed or log.held < log.log_end_offset or log.front.has_deleted
+
+
+class DataFolder:
+    """A data folder in use by this process.
+
+    `on_held(log)`: a group commit has made more of the log durable. `on_offline(folder)`: the folder has failed,
+    `offline` says why. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no action.
+    All three are called on the owner's thread and may be set at any time.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        files: Files,
+        clock: WallClock,
+        rng: random.Random,
+        executor: Executor,
+        syncer: Executor,
+        background: Executor,
+        reader: Executor,
+        syncs_at_once: int,
+        identity: FolderIdentity,
+        claims: FolderClaims,
+        reserve: Reserve,
+    ) -> None:
+        """Use `DataFolder.open`."""
+        self.path = path
+        self.files = files
+        self.clock = clock
+        self.rng = rng
+        self.offline: str | None = None
+        self.logs: dict[TopicPartition, Log] = {}
+        self.reserve = reserve
+        """The room that appends leave alone."""
+        self.claims = claims
+        self.open_segments = OpenSegments()
+        self.notes: list[str] = [*identity.notes, *claims.notes]
+        """What loading cut, rebuilt or set aside, in sentences."""
+        self.missing: dict[PartitionKey, Damage] = {}
+        """Logs that had held something, of which no folder was found (complete after `load_logs`)."""
+        self.on_held: Callable[[Log], None] = _ignore
+        self.on_offline: Callable[[DataFolder], None] = _ignore
+        self.on_flush_failure: Callable[[BaseException], None] = _ignore
+        self.changes = FolderChanges(
+            path,
+            files,
+            claims,
+            executor,
+            ensure_online=self._ensure_online,
+            failed=self.fail,
+            report=self._flush_failed,
+            renamed=self._log_renamed,
+        )
+        """Logs that are deleted, set aside, or start elsewhere."""
+        self.commit = GroupCommit(syncer, self._log_held, self._flush_failed, at_once=syncs_at_once)
+        self.executor = executor
+        """Where work of this folder that may wait for its disk runs, one piece after the other."""
+        self.background = background
+        """Where work runs that takes long and may be interrupted: cleaning and the scrub."""
+        self.reader = reader
+        """Where reads run that must wait for the disk."""
+        self._identity = identity
+        self._seen: set[PartitionKey] = set()
+        self._stirred: dict[Log, None] = {}
+        """Logs that wait for a flush, or for files to be removed, as far as is known: nobody looks after the others."""
+        self.in_salvage: set[TopicPartition] = set()
+        """Damaged logs that are closed, to be written again without what they lost."""
+        self._unwritten = True
+        """May the checkpoints say something else than what is so?"""
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        files: Files,
+        clock: WallClock,
+        rng: random.Random,
+        executor: Executor | None = None,
+        syncer: Executor | None = None,
+        background: Executor | None = None,
+        reader: Executor | None = None,
+        syncs_at_once: int = 1,
+        reserve_bytes: int = 0,
+        boot_id: bytes = b"",
+    ) -> DataFolder:
+        """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
+
+        executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
+        side by side; background: where they are cleaned and scrubbed; reader: where reads wait for the disk; without
+        one, on `executor`. reserve_bytes: as Reserve's setting. boot_id: of the machine's present boot.
+
+        Raises KafkaStorageError where the disk fails or another process uses the folder, InvalidConfig where it is no
+        data folder.
+        """
+        path = path.rstrip("/") or "/"
+        executor = executor or InlineExecutor()
+        try:
+            identity = FolderIdentity.take(files, path, rng, boot_id)
+            try:
+                return cls(
+                    path,
+                    files=files,
+                    clock=clock,
+                    rng=rng,
+                    executor=executor,
+                    syncer=syncer or executor,
+                    background=background or executor,
+                    reader=reader or executor,
+                    syncs_at_once=syncs_at_once,
+                    identity=identity,
+                    claims=FolderClaims(files, path),
+                    reserve=Reserve(files, path, reserve_bytes),
+                )
+            except BaseException:
+                identity.release()
+                raise
+        except OSError as error:
+            raise KafkaStorageError(f"the data folder {path} cannot be opened: {error}; check the disk") from error
+
+    # --- identity -------------------------------------------------------------------------------------------------
+
+    @property
+    def folder_id(self) -> FolderId:
+        """The folder's own id (KIP-858)."""
+        return self._identity.folder_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that the folder belongs to, None before it belongs to one."""
+        return self._identity.cluster_id
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """The node that the folder belongs to."""
+        return self._identity.node_id
+
+    @property
+    def was_clean(self) -> bool:
+        """Was the last stop a clean one?"""
+        return self._identity.was_clean
+
+    @property
+    def intact(self) -> bool:
+        """Is all there that was written before this process began, synced or not?"""
+        return self._identity.intact
+
+    @property
+    def last_registration(self) -> int:
+        """Number of the node's last registration that this folder knows of, -1 for none."""
+        return self._identity.last_registration
+
+    def adopt(self, cluster_id: str, node_id: NodeId) -> None:
+        """Let the folder belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
+        KafkaStorageError, DiskFull."""
+        self._guard("writing meta.properties", lambda: self._identity.adopt(cluster_id, node_id))
+
+    def write_registration(self, number: int) -> None:
+        """Note the number of the node's registration, durably; it only grows. Raises KafkaStorageError, DiskFull."""
+        self._guard("writing the registration", lambda: self._identity.write_registration(number))
+
+    # --- logs -----------------------------------------------------------------------------------------------------
+
+    def load_logs(
+        self,
+        config_of: ConfigOf,
+        *,
+        only: Callable[[TopicPartition], bool] | None = None,
+        progress: Callable[[LoadProgress], None] = _ignore,
+    ) -> dict[TopicPartition, Log]:
+        """Open all logs of the folder that are not open yet, recovering where needed; may take long. Returns all
+        open ones.
+
+        config_of: the topic's settings. only: load just these now (the metadata log comes before all others); the call
+        without it completes the loading. progress: told after each log, and after each segment that is recovered. What
+        is no readable log is set aside. Raises KafkaStorageError, DiskFull.
+        """
+        wanted = [tp for tp in self._find_logs() if only is None or only(tp)]
+        loaded_bytes = 0
+        for number, tp in enumerate(wanted, 1):
+            so_far = LoadProgress(self.path, str(tp), number - 1, len(wanted), loaded_bytes)
+            tell = _segment_by_segment(so_far, progress)
+            self._guard(f"loading {self.path}/{tp}", lambda tp=tp, tell=tell: self._load(tp, config_of, tell))  # type: ignore[misc]
+            log = self.logs.get(tp)
+            loaded_bytes += 0 if log is None else log.size
+            progress(LoadProgress(self.path, str(tp), number, len(wanted), loaded_bytes))
+        self._guard("writing checkpoints", lambda: self.claims.bound_watermarks(self.logs.values()))
+        if only is None:
+            self._find_missing()
+        return dict(self.logs)
+
+    def _find_logs(self) -> list[TopicPartition]:
+        """The logs in the folder that are not open. What was being deleted is deleted on."""
+        found = []
+        for name in self._guard("listing the folder", lambda: self.files.list(self.path)):
+            match = LOG_FOLDER.fullmatch(name)
+            if _DELETED.fullmatch(name):
+                self._delete_later(f"{self.path}/{name}")
+            elif match is not None and not _RESERVED.fullmatch(name):
+                tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
+                if tp not in self.logs and self.files.is_folder(f"{self.path}/{name}"):
+                    found.append(tp)
+        return found
+
+    def _load(self, tp: TopicPartition, config_of: ConfigOf, tell: Progress) -> None:
+        topic_id = read_partition_metadata(self.files, f"{self.path}/{tp}")
+        if topic_id is None:
+            self.set_aside(tp, "its partition.metadata is missing or damaged")
+            return
+        self.opened(self.opening(tp, topic_id, config_of(tp, topic_id), tell)())
+
+    def opening(
+        self, tp: TopicPartition, topic_id: TopicId, config: LogConfig, tell: Progress | None = None
+    ) -> Callable[[], Log]:
+        """What opens the log in TOPIC-N, recovering it where needed, for any thread: raises OSError. `opened` must
+        follow."""
+        path, key = f"{self.path}/{tp}", PartitionKey(topic_id, tp.partition)
+        known, watermark = self.claims.known(tp, key, clean=self.was_clean), self.claims.high_watermark(tp)
+
+        def run() -> Log:
+            loaded = LogLoader(self.files, path, config, self.clock, self.rng, known, tell).load()
+            return Log(self, path, tp, topic_id, config, loaded, watermark)
+
+        return run
+
+    def opened(self, log: Log) -> None:
+        """A log is open that was there before: take it into use. Raises OSError."""
+        tp, key = log.topic_partition, PartitionKey(log.topic_id, log.topic_partition.partition)
+        known = self.claims.known(tp, key, clean=self.was_clean)
+        self.notes.extend(log.notes)
+        self.logs[tp] = log
+        self.stirred(log)
+        self._seen.add(key)
+        if log.damage is None and log.held > known.held:
+            self.note_held(log)
+        if known.foreign and log.config.compact:
+            self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
+
+    def _find_missing(self) -> None:
+        for key in self.claims.marks.all():
+            gone = self.is_gone(key)
+            if gone is not None:
+                self.missing[key] = gone
+
+    def is_gone(self, key: PartitionKey) -> Damage | None:
+        """What is lost of a log that has held something here, where no folder of it was found; to be asked once logs
+        are loaded."""
+        held = self.claims.marks.get(key)
+        if key in self._seen or held <= 0:
+            return None
+        return Damage(self.path, 0, Offset(0), held, "no folder of this log was found")
+
+    def damaged(self) -> dict[PartitionKey, Damage]:
+        """All damage known: of open logs, and of logs that are gone. To be named at registration (design section 4)."""
+        return {**self.missing, **self.damaged_logs()}
+
+    def damaged_logs(self) -> dict[PartitionKey, Damage]:
+        """What open logs have lost."""
+        return {
+            PartitionKey(log.topic_id, log.topic_partition.partition): log.damage
+            for log in self.logs.values()
+            if log.damage is not None
+        }
+
+    def create_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
+        """As `begin_log`, run to its end before returning: for tools, starts and tests."""
+        return self.finish_log(ticket := self.begin_log(tp, topic_id, config), run_ticket(ticket.run))
+
+    def begin_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> NewLog:
+        """Begin to make an empty log: the ticket is to be run on `executor`, and then `finish_log` told.
+
+        A mark of an earlier log of the same key is dropped: call it only once that one's loss has been dealt with.
+        Raises KafkaStorageError, DiskFull.
+        """
+        assert tp not in self.logs, f"{tp} is open already"
+        self._ensure_online()
+        self.take_room(tp, 0)
+        self.changes.hand_over()  # an earlier log of that name has to be out of the way first
+        forget = self._guard(
+            f"creating {tp}", lambda: self.claims.forgetting([(tp, PartitionKey(topic_id, tp.partition))])
+        )
+        return NewLog(self, tp, topic_id, config, self._name_aside(tp, "stray"), forget)
+
+    def finish_log(self, ticket: NewLog, result: Log | BaseException) -> Log:
+        """The ticket has returned, or raised that. Its names become durable with its first flush, which is asked for
+        here. Raises KafkaStorageError, DiskFull."""
+        tp = ticket.tp
+        if ticket.set_aside:
+            self.notes.append(f"{ticket.path} was set aside as {ticket.aside}: it was in the way of a new log")
+        if isinstance(result, OSError):
+            raise self.fail(f"creating {tp}", result) from result
+        if isinstance(result, BaseException):
+            raise result
+        self._ensure_online()
+        key = PartitionKey(ticket.topic_id, tp.partition)
+        self.logs[tp] = result
+        self.stirred(result)
+        self._seen.add(key)
+        self.missing.pop(key, None)
+        self.in_salvage.discard(tp)
+        self.commit.request(result)
+        return result
+
+    def delete_log(self, tp: TopicPartition) -> None:
+        """Delete a log: it is out of use at once, its name and its files go in the background. Raises
+        KafkaStorageError."""
+        self._retire(self.logs[tp], self._name_aside(tp, "delete"), aside=False)
+
+    def set_aside(self, tp: TopicPartition, why: str) -> str:
+        """Move a log's folder out of the way, in the background, keeping all that is in it. Returns its new path.
+        Raises KafkaStorageError.
+
+        What an open log held is no claim any more: whoever sets it aside has judged it. One that cannot be opened keeps
+        its mark, so that it is missed.
+        """
+        self._ensure_online()
+        log, aside = self.logs.get(tp), self._name_aside(tp, "stray")
+        if log is not None:
+            self._retire(log, aside, aside=True)
+        else:
+            self._guard(f"setting {tp} aside", lambda: move_aside(self.files, f"{self.path}/{tp}", aside))
+        self.notes.append(f"{self.path}/{tp} was set aside as {aside}: {why}")
+        return aside
+
+    def _retire(self, log: Log, new_path: str, *, aside: bool) -> None:
+        tp = log.topic_partition
+        del self.logs[tp]
+        self.commit.forget(log)
+        log.release()
+        self._ensure_online()
+        self.changes.retire(Retired(tp, PartitionKey(log.topic_id, tp.partition), log.path, new_path, aside))
+
+    def _log_renamed(self, log: Retired) -> None:
+        if not log.aside:
+            self._delete_later(log.new_path)
+
+    def salvage(self, log: Log) -> Salvage:
+        """What can be read of a damaged log: to be looked at anywhere."""
+        held = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
+        return Salvage(self.files, log.path, log.log_start_offset, held, log.epoch_entries(), holes=log.config.compact)
+
+    def name_aside(self, tp: TopicPartition) -> str:
+        """A name for what is kept of a log and is not used any more."""
+        return self._name_aside(tp, "stray")
+
+    def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
+        """A new name for a log's folder that is out of use; a long topic's is cut, as Kafka does, to what file systems
+        take."""
+        tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
+        return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
+
+    def _delete_later(self, path: str) -> None:
+        def done(result: object) -> None:
+            if isinstance(result, OSError):
+                self._flush_failed(self.fail(f"deleting {path}", result))
+
+        self.background.submit(lambda: remove_log_folder(self.files, path), done)
+
+    # --- what logs call -------------------------------------------------------------------------------------------
+
+    def fail(self, doing: str, error: OSError) -> TidelogError:
+        """Judge an error of the disk: a full one stays in use, anything else takes the folder offline. Returns what to
+        raise."""
+        if is_full(error):
+            return DiskFull(
+                f"{doing}: the disk of {self.path} is full ({error.strerror}): make room; nothing was written"
+            )
+        self.give_up(f"{doing}: {error}")
+        return KafkaStorageError(
+            f"{doing} failed: {error}. The data folder {self.path} is offline; check the disk, then restart the node"
+        )
+
+    def give_up(self, why: str) -> None:
+        """Use the folder no more in this process."""
+        if self.offline is None:
+            self.offline = why
+            self.on_offline(self)
+
+    def stirred(self, log: Log) -> None:
+        """Something about the log is another than before: look after it from time to time until nothing waits."""
+        self._stirred[log] = None
+        self._unwritten = True
+
+    def note_held(self, log: Log) -> None:
+        """Write the held mark of a log that has moved up."""
+        try:
+            self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.held)
+        except OSError as error:
+            self._flush_failed(self.fail("writing held marks", error))
+
+    def take_room(self, tp: TopicPartition, size: int) -> None:
+        """Bytes are about to be appended, or a log to be made. The metadata log may use the reserve: without it nothing
+        could be deleted. Raises DiskFull, KafkaStorageError."""
+        if (log := self.logs.get(tp)) is not None:
+            self.stirred(log)
+        if tp.topic != METADATA_TOPIC:
+            try:
+                self.reserve.take(size)
+            except OSError as error:
+                raise self.fail(f"asking for the room of {self.path}", error) from error
+
+    def lowering_marks(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """Before a truncation: the files are to claim nothing at or above `offset` any more. Returns what makes that
+        durable, for any thread, which raises OSError. Raises OSError."""
+        return self.claims.lowering(log, offset)
+
+    def moving_log_start(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+        """A log of which nothing is left starts at `offset` now. Returns what makes that durable, as above."""
+        return self.claims.starting(log.topic_partition, offset)
+
+    def note_log_start(self, log: Log) -> None:
+        """Write down where the log starts now, durably. Raises OSError."""
+        self.stirred(log)
+        self.claims.note_log_start(log)
+
+    def allow_holes(self, log: Log, end: Offset) -> None:
+        """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
+        self.stirred(log)
+        self.claims.allow_holes(log, end)
+
+    def cleaned(self, log: Log) -> Offset | None:
+        """Up to where the log was compacted, None where it never was."""
+        return self.claims.cleaned(log.topic_partition)
+
+    def note_cleaned(self, log: Log, offset: Offset) -> None:
+        """The log is compacted up to `offset`: make that durable. Raises OSError."""
+        self.claims.note_cleaned(log.topic_partition, offset)
+
+    def request_flush(self, log: Log) -> None:
+        """Flush the log with the next group commit."""
+        self.commit.request(log)
+
+    def _log_held(self, log: Log) -> None:
+        self.stirred(log)
+        self.on_held(log)
+
+    def _flush_failed(self, error: BaseException) -> None:
+        self.on_flush_failure(error)
+
+    # --- from time to time ----------------------------------------------------------------------------------------
+
+    def look_for_room(self) -> None:
+        """Ask the file system for its room. Raises KafkaStorageError."""
+        self._guard(f"asking for the room of {self.path}", self.reserve.look)
+
+    def request_flushes(self) -> None:
+        """Flush the logs whose `flush.ms` has run out, and again those that a full disk kept from being flushed."""
+        now = self.clock.wall_ms()
+        for log in list(self._stirred):
+            if log.closed or not waits(log):
+                del self._stirred[log]
+            elif log.flush_overdue(now) or log.held < log.log_end_offset:
+                self.commit.request(log)
+
+    def remove_deleted_files(self) -> None:
+        """Remove, in the background, files that are out of their logs for `file.delete.delay.ms`."""
+        now = self.clock.wall_ms()
+        paths = [path for log in self._stirred if not log.closed for path in log.take_deleted(now)]
+        if paths:
+            self.background.submit(lambda: remove_files(self.files, paths), self._removed)
+        self.changes.retry()
+
+    def _removed(self, result: object) -> None:
+        if isinstance(result, OSError):
+            self._flush_failed(self.fail(f"removing files in {self.path}", result))
+
+    def move_log_start(self, log: Log, offset: Offset) -> None:
+        """Let a log start at `offset`, in the background; at or below its start, or above its high watermark, nothing
+        happens beyond that."""
+        offset = min(offset, log.high_watermark)
+        if offset > log.log_start_offset:
+            self.stirred(log)
+            self.changes.move_start(log, offset)
+
+    def drop_expired(self, log: Log, done: Started = _ignore) -> None:
+        """Let the log start behind what retention lets go, and take the segments before that out of it, in the
+        background: `done` follows where there are any. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        if log.front.leaving is not None:
+            self._rename(log, log.front.leaving, done)  # a full disk refused it
+            return
+        expired = log.guard("looking for old segments of", lambda: log.front.expired(self.clock.wall_ms()))
+        if expired is not None:
+            self.drop_before(log, expired.base, done, first=expired.keep)
+
+    def drop_before(
+        self, log: Log, offset: Offset, done: Started = _ignore, *, first: Callable[[], None] | None = None
+    ) -> None:
+        """Let a log start at `offset`, which is not above its high watermark, and take the segments before that out of
+        it, in the background. first: as FolderChanges'. `done` follows, when they are out of the log."""
+
+        def started(failure: TidelogError | None) -> None:
+            leaving = None
+            if failure is None and not log.closed and log.cut is None:
+                leaving = log.front.take_out()
+            if leaving is None:
+                done(failure)
+            else:
+                self._rename(log, leaving, done)
+
+        self.stirred(log)
+        self.changes.move_start(log, offset, started, first=first)
+
+    def _rename(self, log: Log, leaving: Leaving, done: Started) -> None:
+        def renamed(result: object) -> None:
+            if isinstance(result, OSError):
+                done(self.fail(f"renaming old segments of {log.path}", result))
+            else:
+                log.front.left(leaving, self.clock.wall_ms())
+                self.stirred(log)
+                done(None)
+
+        self.executor.submit(leaving.run, renamed)
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def write_checkpoints(self) -> None:
+        """Write recovery points, high watermarks and log starts in the background, where they changed. To be called
+        every few seconds."""
+        if self.offline is not None or not self._unwritten:
+            return
+        self._unwritten = False
+        self._write_later(self.claims.prepare(self.logs.values()))
+
+    def keep_damage(self, log: Log, *, borne: bool) -> None:
+        """Have the next start find what a log has lost below its recovery point, should it come before the log is made
+        anew; or not, where that is `borne`, since nobody else could go on. In the background.
+
+        What a start has found the next one finds too. Nor is it done for a page-cache log: there nobody could tell then
+        that it was no torn tail."""
+        damage = log.damage
+        fsynced = log.config.durability is Durability.FSYNC
+        if self.offline is not None or damage is None or not fsynced or not log.lost.takes_appends:
+            return
+        offset = log.recovery_point if borne else min(damage.first_offset, log.recovery_point)
+        try:
+            self._write_later(self.claims.recovering_from(log, offset))
+        except OSError as error:
+            self._flush_failed(self.fail("writing held marks", error))
+
+    def _write_later(self, write: Callable[[], None] | None) -> None:
+        if write is None:
+            return
+
+        def done(result: object) -> None:
+            if isinstance(result, OSError):
+                self._unwritten = True
+                self._flush_failed(self.fail("writing checkpoints", result))
+
+        self.executor.submit(write, done)
+
+    @property
+    def busy(self) -> bool:
+        """Is a flush, a cut or a change of logs under way?"""
+        return self.commit.busy or self.changes.busy
+
+    def close_clean(self) -> None:
+        """Close all logs and leave the marker of a clean stop. Raises KafkaStorageError, DiskFull; then there is no
+        marker, and the next start recovers."""
+        try:
+            self._ensure_online()
+            for log in self.logs.values():
+                log.close()
+            self._guard("closing the folder", self._write_closing_files)
+        finally:
+            self.close()
+
+    def _write_closing_files(self) -> None:
+        self.claims.write(self.logs.values())
+        if self.in_salvage or any(log.damage is not None for log in self.logs.values()):
+            return  # the next start must find the damage again
+        self._identity.leave_clean_marker()
+
+    def close(self) -> None:
+        """Let go of everything as it is: no flush, no marker."""
+        for log in self.logs.values():
+            log.release()
+        self.claims.close()
+        self._identity.release()
+
+    # --- errors ---------------------------------------------------------------------------------------------------
+
+    def _ensure_online(self) -> None:
+        if self.offline is not None:
+            raise KafkaStorageError(f"the data folder {self.path} is offline: {self.offline}")
+
+    def _guard(self, doing: str, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OSError as error:
+            raise self.fail(doing, error) from error

@@ -1,0 +1,185 @@
+"""What is done to all logs of a node from time to time, on every replica alike, leader or follower.
+
+    `flush.ms`, the reserve, files to remove       flush.scheduler.interval.ms
+    checkpoints                                    flush.offset.checkpoint.interval.ms
+    retention                                      retention.check.interval.ms
+    expiry of producers                            producer.id.expiration.check.interval.ms
+    the number of producers                        flush.scheduler.interval.ms (producer_limit.py)
+    compaction                                     cleaner.backoff.ms (folder_cleaning.py)
+    the scrub                                      with every tick, as slowly as it is told to (scrub.py)
+
+Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
+and goes on with the next one; trouble with one log or folder does not keep the others waiting.
+Left to others: calling `tick` (node/replicas/log_maintenance.py), the work itself (log.py, log_directory.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from storage.directory.folder_cleaning import FolderCleaning
+from storage.directory.log_cleaner import Cleaned
+from storage.directory.log_directory import DataFolder
+from storage.directory.log_manager import LogManager
+from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.producer_limit import limit_producers
+from storage.directory.scrub import Scrub
+from storage.directory.scrub_segment import Finding
+from storage.log.log import Log
+from tidelog.errors import TidelogError
+from tidelog.types import METADATA_TOPIC, Millis
+
+_LOGS_AT_ONCE: Final = 64
+"""Logs that one tick looks at for one kind of work: a look may open an index, some 50 µs."""
+_ROUND_MS_MAX: Final = 10
+"""A tick goes on to the next log only within so many milliseconds: moving a log's start is an fsync."""
+
+
+class UpkeepOwner(Protocol):
+    """Who is told what upkeep meets, on the owner's thread."""
+
+    def producers_counted(self, count: int, forgotten: int) -> None:
+        """So many producers are known in all logs, and so many were forgotten just now since there were too many."""
+        ...
+
+    def trouble(self, error: TidelogError) -> None:
+        """Something failed; a broken disk has taken its folder offline by then, the other errors pass."""
+        ...
+
+    def room_changed(self, folder: DataFolder) -> None:
+        """A folder has fallen below its reserve, or is above it again."""
+        ...
+
+    def log_start_moved(self, log: Log) -> None:
+        """Retention has taken records from the beginning of a log."""
+        ...
+
+    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+        """A log has been compacted."""
+        ...
+
+    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+        """The scrub found something."""
+        ...
+
+
+class _Rounds:
+    """Some work on every log, a few logs with each tick, beginning anew when it is due (monotonic milliseconds)."""
+
+    def __init__(
+        self, work: Callable[[DataFolder, Log], object], every_ms: int, monotonic_ms: Callable[[], Millis]
+    ) -> None:
+        self._work, self._every_ms, self._monotonic_ms = work, every_ms, monotonic_ms
+        self._due = Millis(monotonic_ms() + every_ms)
+        self._rest: Iterator[tuple[DataFolder, Log]] | None = None
+
+    def tick(self, now: Millis, logs: LogManager, owner: UpkeepOwner) -> None:
+        """Begin, or go on."""
+        if self._rest is None and now >= self._due:
+            self._due = Millis(now + self._every_ms)
+            self._rest = iter(list(logs.logs()))
+        began = self._monotonic_ms()
+        for _ in range(_LOGS_AT_ONCE):
+            if self._monotonic_ms() - began >= _ROUND_MS_MAX:
+                return
+            entry = None if self._rest is None else next(self._rest, None)
+            if entry is None:
+                self._rest = None
+                return
+            folder, log = entry
+            if folder.offline is None and not log.closed and log.damage is None and log.cut is None:
+                try:
+                    self._work(folder, log)
+                except TidelogError as error:
+                    owner.trouble(error)
+
+
+class Upkeep:
+    """The periodic work over all data folders. All on the owner's thread."""
+
+    def __init__(
+        self, logs: LogManager, config: UpkeepConfig, owner: UpkeepOwner, *, monotonic_ms: Callable[[], Millis]
+    ) -> None:
+        """logs: loaded."""
+        now = monotonic_ms()
+        self._logs, self._owner, self._config = logs, owner, config
+        self._low: set[DataFolder] = set()
+        self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
+        self._retention = _Rounds(self._delete_old, config.retention_check_ms, monotonic_ms)
+        self._expiry = _Rounds(_expire_producers, config.producer_check_ms, monotonic_ms)
+        self.cleanings = {folder: self._cleaning(folder, monotonic_ms) for folder in logs.folders}
+        self.scrubs = {
+            folder: Scrub(
+                folder,
+                folder.background,
+                rate_max=config.scrub_rate_max,
+                interval_ms=config.scrub_interval_ms,
+                monotonic_ms=monotonic_ms,
+                on_finding=owner.found,
+                on_trouble=owner.trouble,
+            )
+            for folder in logs.folders
+        }
+
+    def tick(self, now: Millis) -> None:
+        """Do what is due. now: monotonic milliseconds."""
+        if now >= self._next_look:
+            self._next_look = Millis(now + self._config.flush_check_ms)
+            for folder in self._logs.working:
+                self._look_after(folder)
+            self._owner.producers_counted(*limit_producers(self._logs, self._config.producers_max))
+        if now >= self._next_checkpoint:
+            self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
+            for folder in self._logs.working:
+                folder.write_checkpoints()
+        for rounds in (self._retention, self._expiry):
+            rounds.tick(now, self._logs, self._owner)
+        for folder, cleaning in self.cleanings.items():
+            cleaning.tick(now)
+            self.scrubs[folder].tick(now)
+
+    def stop(self) -> None:
+        """Begin nothing more: the logs are going to be closed."""
+        for folder, cleaning in self.cleanings.items():
+            cleaning.stop()
+            self.scrubs[folder].stop()
+
+    def _cleaning(self, folder: DataFolder, monotonic_ms: Callable[[], Millis]) -> FolderCleaning:
+        return FolderCleaning(
+            folder,
+            self._config,
+            monotonic_ms=monotonic_ms,
+            on_trouble=self._owner.trouble,
+            on_cleaned=lambda round_: self._owner.cleaned(folder, round_),
+        )
+
+    def _look_after(self, folder: DataFolder) -> None:
+        try:
+            folder.look_for_room()
+        except TidelogError as error:
+            self._owner.trouble(error)
+            return
+        if folder.reserve.low != (folder in self._low):
+            self._low ^= {folder}
+            self._owner.room_changed(folder)
+        folder.request_flushes()
+        folder.remove_deleted_files()
+
+    def _delete_old(self, folder: DataFolder, log: Log) -> None:
+        """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
+        rules."""
+        if log.topic_partition.topic == METADATA_TOPIC:
+            return
+
+        def done(failure: TidelogError | None) -> None:
+            if failure is None:
+                self._owner.log_start_moved(log)
+            else:
+                self._owner.trouble(failure)
+
+        folder.drop_expired(log, done)
+
+
+def _expire_producers(folder: DataFolder, log: Log) -> None:
+    log.producers.expire(folder.clock.wall_ms())

@@ -1,0 +1,180 @@
+"""Giving up what a damaged log has lost, and nothing else: a copy of the log is kept whole, then its segments are
+written again without what cannot be read.
+
+    prepare    anywhere: the copy (kept_copy.py); each segment that has damage is written beside itself, sound batches
+               alone, at the offsets that they have
+    claims     on the owner's thread, between the two: the log may have holes, and ends at `end`
+    replace    anywhere: the new segments take the names of the old ones
+
+A batch stays where its checksum is right, its offsets lie behind those before it and before those behind it, and its
+epoch is the one that the epoch file names. Nothing in a batch is changed.
+Kept true: every byte that was there is in the copy; until `replace`, the log is as it was.
+Left to others: whether to give anything up (node/replicas/replica_manager.py), opening what is left (loading.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from storage.config import INT64_MAX
+from storage.directory.kept_copy import keep_copy, names_of
+from storage.dump.log_file import LogReader, Read
+from storage.files.file_system import File, Files
+from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from tidelog.types import EpochStart, Offset
+
+SALVAGED: Final = ".salvaged"
+"""What a segment is called while it is written again. Loading passes over such files."""
+_LOG_FILE: Final = re.compile(r"(\d{20})\.log")
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Offsets from `first` to below `end` that cannot be read."""
+
+    first: Offset
+    end: Offset
+
+    def __str__(self) -> str:
+        return f"{self.first}..{self.end - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sound:
+    """A batch that stays: its bytes in the file, its offsets."""
+
+    position: int
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Salvage:
+    """What can be read of one damaged log that nothing else uses meanwhile. held: where it should end. holes: offsets
+    may be missing though nothing is lost (compaction)."""
+
+    files: Files
+    folder: str
+    start: Offset
+    held: Offset
+    epochs: Sequence[EpochStart]
+    holes: bool
+    end: Offset = Offset(0)
+    """Where the log ends, once it has been looked at."""
+    lost: list[Lost] = field(default_factory=list)
+    _damaged: list[int] = field(default_factory=list)
+    """Base offsets of segments to be written again."""
+    _empty: set[int] = field(default_factory=set)
+    """Those of which nothing is left, the first one apart."""
+
+    def look(self) -> None:
+        """Find what is lost; nothing is written. Reads the whole log. Any thread. Raises OSError."""
+        for _ in self._look():
+            pass
+
+    def prepare(self, copy: str) -> None:
+        """Keep a copy, and write again what has damage. Any thread. Raises OSError."""
+        bases = self._bases()
+        keep_copy(self.files, self.folder, copy, names_of(bases[-1]) if bases else ())
+        for base, sound in self._look():
+            if base in self._damaged:
+                self._write(base, sound)
+            if not sound and base != bases[0]:
+                self._empty.add(base)
+
+    def replace(self) -> None:
+        """Give the new segments their names. Any thread. Raises OSError."""
+        for base in self._damaged:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+                path = segment_path(self.folder, base, suffix)
+                if self.files.size(path) is not None:
+                    self.files.remove(path)
+            path = segment_path(self.folder, base, LOG_SUFFIX)
+            self.files.rename(path + SALVAGED, path)
+            if base in self._empty:
+                self.files.remove(path)
+        self.files.sync_folder(self.folder)
+
+    def _bases(self) -> list[int]:
+        names = map(_LOG_FILE.fullmatch, self.files.list(self.folder))
+        return sorted(int(match[1]) for match in names if match is not None)
+
+    def _look(self) -> Iterator[tuple[int, list[_Sound]]]:
+        """Segment by segment: the batches that stay."""
+        self.lost, self._damaged, self._empty = [], [], set()
+        next_offset = int(self.start)
+        for base, behind in pairwise([*self._bases(), INT64_MAX]):
+            file = self.files.open(segment_path(self.folder, base, LOG_SUFFIX), read_only=True)
+            try:
+                sound, whole = self._sound(file, max(base, 0), behind)
+            finally:
+                file.close()
+            if not whole:
+                self._damaged.append(base)
+            for batch in sound:
+                if batch.first > next_offset and not (self.holes and whole):
+                    self.lost.append(Lost(Offset(next_offset), Offset(batch.first)))
+                next_offset = max(next_offset, batch.last + 1)
+            yield base, sound
+        self.end = Offset(next_offset)
+        if self.held > next_offset:
+            self.lost.append(Lost(Offset(next_offset), self.held))
+
+    def _sound(self, file: File, base: int, behind: int) -> tuple[list[_Sound], bool]:
+        """The batches of a segment that stay, and whether that is all of it."""
+        found, whole = [], True
+        for step in LogReader(file, file.path, records=False).walk():
+            batch = self._believed(step, base, behind) if isinstance(step, Read) else None
+            if batch is None:
+                whole = False
+                continue
+            found.append(batch)
+        sound: list[_Sound] = []
+        for batch, following in pairwise([*found, _Sound(0, 0, behind, behind)]):
+            in_order = batch.first > (sound[-1].last if sound else -1) and batch.last < following.first
+            if in_order:
+                sound.append(batch)
+            else:
+                whole = False
+        return sound, whole
+
+    def _believed(self, step: Read, base: int, behind: int) -> _Sound | None:
+        batch = step.batch
+        first, last = batch.base_offset, batch.last_offset
+        if step.problem is not None or first is None or not base <= first <= last < behind:
+            return None
+        if batch.leader_epoch is not None and self.epochs and not self._has_epoch(first, batch.leader_epoch):
+            return None
+        return _Sound(batch.position, batch.size, first, last)
+
+    def _has_epoch(self, offset: int, epoch: int) -> bool:
+        """Is this the epoch that the epoch file has for the offset? It has none for the batch in which the log starts,
+        where that begins below: then one that is not later than its first."""
+        for entry in reversed(self.epochs):
+            if entry.start_offset <= offset:
+                return epoch == entry.epoch
+        return epoch <= self.epochs[0].epoch
+
+    def _write(self, base: int, sound: Sequence[_Sound]) -> None:
+        path = segment_path(self.folder, base, LOG_SUFFIX)
+        source = self.files.open(path, read_only=True)
+        try:
+            target = self.files.open(path + SALVAGED, create=True)
+            try:
+                target.truncate(0)
+                written = 0
+                for batch in sound:
+                    target.pwritev([source.pread(batch.size, batch.position)], written)
+                    written += batch.size
+                target.sync()
+            finally:
+                target.close()
+        finally:
+            source.close()

@@ -1,0 +1,193 @@
+"""The scrub of one data folder: closed segments are read again, the longest unread first, slowly, for ever.
+
+Kept true:
+  1. No more bytes than the rate allows, and no more of one processor's time than a tenth.
+  2. What is reported as damage was seen twice: elsewhere, and by the owner in the segment as it is then, so that a
+     truncation, a cleaning or a deletion meanwhile is no finding.
+  3. A wrong index is replaced; nothing is written to the log itself.
+Left to others: what is compared (scrub_segment.py), what damage means for the replica
+(node/replicas/replica_manager.py). What was read when is forgotten with the process: a new one begins with the oldest
+of each log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from storage.directory.log_directory import DataFolder
+from storage.directory.scrub_segment import Finding, FindingKind, SegmentCheck
+from storage.files.executor import Executor
+from storage.log.log import Log
+from storage.segment.segment import LogSegment
+from tidelog.errors import TidelogError
+from tidelog.types import Millis, Offset
+
+PIECE_BYTES: Final = 256 << 10
+"""Read at once: the next piece of somebody else's work on the same executor waits no longer for it."""
+SHARE: Final = 10
+"""Of the time that goes by, one part in so many may be spent scrubbing."""
+_NOTHING_DUE_MS: Final = 60_000
+"""Pause before it is looked again for segments to read."""
+_NEVER: Final = Millis(-1)
+
+
+class Scrub:
+    """See the module's words. All on the owner's thread, but for the pieces of checking."""
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        executor: Executor,
+        *,
+        rate_max: int,
+        interval_ms: int,
+        monotonic_ms: Callable[[], Millis],
+        on_finding: Callable[[DataFolder, Log, Finding], None],
+        on_trouble: Callable[[TidelogError], None],
+    ) -> None:
+        """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a finding of kind
+        LOG or HEADER is damage of that log."""
+        self._folder, self._executor = folder, executor
+        self._rate_max, self._interval_ms, self._monotonic_ms = rate_max, interval_ms, monotonic_ms
+        self._on_finding, self._on_trouble = on_finding, on_trouble
+        self._checked: dict[LogSegment, Millis] = {}
+        self._round: deque[tuple[Log, LogSegment]] = deque()
+        self._look_at = monotonic_ms()
+        self._ticked = self._look_at
+        self._check: tuple[Log, SegmentCheck] | None = None
+        self._busy = self._stopped = False
+        self._bytes_left = self._ms_left = 0
+        self.bytes_read = 0
+        """Since the process began."""
+        self.segments_read = 0
+        """Since the process began."""
+        self.findings = dict.fromkeys(FindingKind, 0)
+        """How many of each kind."""
+
+    @property
+    def waiting(self) -> int:
+        """Segments that are still to be read in this round, with the one under way."""
+        return len(self._round) + (self._check is not None)
+
+    def tick(self, now: Millis) -> None:
+        """Go on, as far as rate and share allow until the next tick. now: monotonic milliseconds."""
+        passed, self._ticked = max(now - self._ticked, 0), now
+        self._bytes_left = min(self._bytes_left + self._rate_max * passed // 1_000, self._rate_max)
+        self._ms_left = min(self._ms_left + passed // SHARE, 1_000 // SHARE)
+        if not self._busy:
+            self._go_on()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._stopped = True
+
+    def _go_on(self) -> None:
+        if self._stopped or self._bytes_left <= 0 or self._ms_left <= 0 or self._folder.offline is not None:
+            return
+        if self._check is None:
+            self._check = self._next()
+        if self._check is None:
+            return
+        log, check = self._check
+        began = self._monotonic_ms()
+        self._busy = True
+        self._executor.submit(
+            lambda: check.step(min(PIECE_BYTES, max(self._bytes_left, 1))),
+            lambda result: self._piece_done(log, check, began, result),
+        )
+
+    def _piece_done(self, log: Log, check: SegmentCheck, began: Millis, result: int | BaseException) -> None:
+        self._busy = False
+        if isinstance(result, BaseException):
+            self._give_up(log, check, result)
+        else:
+            self.bytes_read += result
+            self._bytes_left -= result
+            self._ms_left -= self._monotonic_ms() - began
+            if check.done:
+                self._end(log, check)
+        self._go_on()
+
+    # --- which segment --------------------------------------------------------------------------------------------
+
+    def _next(self) -> tuple[Log, SegmentCheck] | None:
+        now = self._monotonic_ms()
+        if not self._round and now >= self._look_at:
+            self._begin_round(now)
+        while self._round:
+            log, segment = self._round.popleft()
+            end_offset = _end_of(log, segment)
+            if end_offset is None:
+                continue
+            try:
+                return log, SegmentCheck(
+                    self._folder.files,
+                    segment,
+                    log.epoch_entries(),
+                    log.config,
+                    end_offset=end_offset,
+                    now=self._folder.clock.wall_ms(),
+                )
+            except OSError as error:
+                self._on_trouble(self._folder.fail(f"opening {segment.path}", error))
+                return None
+        return None
+
+    def _begin_round(self, now: Millis) -> None:
+        """The segments that are due, the longest unread first."""
+        closed = [(log, segment) for log in self._folder.logs.values() for segment in log.segments[:-1]]
+        self._checked = {segment: self._checked.get(segment, _NEVER) for _, segment in closed}
+        due = [
+            entry
+            for entry in closed
+            if (checked := self._checked[entry[1]]) == _NEVER or now - checked >= self._interval_ms
+        ]
+        self._round.extend(sorted(due, key=lambda entry: self._checked[entry[1]]))
+        self._look_at = Millis(now + _NOTHING_DUE_MS)
+
+    # --- what came of it ------------------------------------------------------------------------------------------
+
+    def _end(self, log: Log, check: SegmentCheck) -> None:
+        self._check = None
+        self.segments_read += 1
+        self._checked[check.segment] = self._monotonic_ms()
+        try:
+            still = _end_of(log, check.segment) is not None and check.segment.size == check.size
+            if still:
+                self._commit(log, check)
+            elif check.rebuilt is not None:
+                check.rebuilt.remove()
+        except OSError as error:
+            self._on_trouble(self._folder.fail(f"checking {check.segment.path}", error))
+        finally:
+            check.close()
+
+    def _commit(self, log: Log, check: SegmentCheck) -> None:
+        """Put rebuilt indexes in place, and tell what was found. Raises OSError."""
+        if check.rebuilt is not None:
+            check.segment.take_indexes(check.rebuilt)
+        for finding in check.findings:
+            if finding.repaired or check.confirms(finding):
+                self.findings[finding.kind] += 1
+                self._on_finding(self._folder, log, finding)
+
+    def _give_up(self, log: Log, check: SegmentCheck, error: BaseException) -> None:
+        self._check = None
+        check.close()
+        if not isinstance(error, OSError):
+            raise error
+        if not log.closed and _end_of(log, check.segment) is not None:
+            self._on_trouble(self._folder.fail(f"reading {check.segment.path} again", error))
+
+
+def _end_of(log: Log, segment: LogSegment) -> Offset | None:
+    """Where the segment behind a closed one begins; None where it is none of the log's closed ones any more."""
+    if log.closed or log.damage is not None or log.cut is not None:
+        return None
+    segments = log.segments
+    for position, other in enumerate(segments[:-1]):
+        if other is segment:
+            return segments[position + 1].base_offset
+    return None

@@ -1,0 +1,1 @@
+"""`tidelog log dump`: what lies in a log's files, and what is wrong with it."""

@@ -1,0 +1,84 @@
+"""`python -m storage.dump PATH...`: what lies in a log's files, whether it can be believed, and what is wrong with it.
+
+A path is a file, a partition folder or a whole data folder. Everything is opened read-only and nothing is locked, so
+that it may be the folder of a running node: what that writes meanwhile shows as a torn tail, at worst.
+Exit code: 0 where nothing is damaged, 1 where something is, 2 for a path or an option that is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from storage.dump.events import Event, Finding, LogSummed, Severity, damage
+from storage.dump.json_lines import JsonWriter
+from storage.dump.text import TextWriter
+from storage.dump.walk import NotFound, dump
+from storage.files.file_system import Files
+from storage.files.os_files import OsFiles
+
+
+class Writer(Protocol):
+    """Who shows what is found."""
+
+    def event(self, event: Event) -> None:
+        """The next event."""
+        ...
+
+    def end(self, damage: int, notes: int) -> None:
+        """All paths are done."""
+        ...
+
+
+def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = False, brief: bool = False) -> int:
+    """Dump these paths. Returns the number of findings of damage. Raises NotFound.
+
+    records: show them too. brief: show only findings and sums.
+    """
+    found = dict.fromkeys(Severity, 0)
+    for path in paths:
+        try:
+            for event in dump(files, path, records=records):
+                if isinstance(event, Finding):
+                    found[event.severity] += 1
+                if not brief or isinstance(event, Finding | LogSummed):
+                    writer.event(event)
+        except OSError as error:
+            found[Severity.DAMAGE] += 1
+            where = str(error.filename or path)
+            writer.event(damage(where, f"it cannot be read: {error.strerror}", "check permissions, then the disk"))
+    writer.end(found[Severity.DAMAGE], found[Severity.NOTE])
+    return found[Severity.DAMAGE]
+
+
+def main(arguments: Sequence[str] | None = None, write: Callable[[str], object] = sys.stdout.write) -> int:
+    """The command. Returns its exit code; SystemExit(2) for arguments that are none."""
+    parser = argparse.ArgumentParser(
+        prog="python -m storage.dump",
+        description="Show and check the files of logs: Tidelog's and Apache Kafka's. Opens everything read-only.",
+    )
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a file, a partition folder or a data folder")
+    parser.add_argument("--records", action="store_true", help="show every record too")
+    parser.add_argument("--findings", action="store_true", help="show only findings and sums")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, bytes in hex")
+    asked = parser.parse_args(arguments)
+    if asked.records and asked.findings:
+        parser.error("--records shows more, --findings shows less: choose one")
+    writer: Writer = JsonWriter(write) if asked.json else TextWriter(write)
+    try:
+        return 1 if show(OsFiles(), asked.paths, writer, records=asked.records, brief=asked.findings) else 0
+    except NotFound as error:
+        parser.error(str(error))
+
+
+def run() -> int:
+    """The command as a process: its exit code."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough; nothing more may be flushed to it
+        os._exit(0)
+    return code

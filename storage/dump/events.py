@@ -1,0 +1,239 @@
+"""What a dump finds, one value after the other: files, batches, records, entries, and what is wrong with them.
+
+Kept true: every value is whole in itself, so that a file of any size streams; the fields are the stable shape that
+`--json` prints (json_lines.py), documented in docs/storage.md.
+Left to others: how it is found (log_file.py, segment_files.py, small_files.py), how a person reads it (text.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+
+class Severity(Enum):
+    """How much a finding matters."""
+
+    DAMAGE = "damage"
+    """Something that was written is lost, or says what cannot be: the dump ends with exit code 1."""
+    NOTE = "note"
+    """Worth knowing, and nothing is lost: a torn tail that the next start cuts, a file to be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong: the file, the byte in it (None: as a whole), the offsets concerned (None: none or unknown; the
+    last one inclusive), the cause, and what to do."""
+
+    severity: Severity
+    path: str
+    position: int | None
+    first_offset: int | None
+    last_offset: int | None
+    cause: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFound:
+    """A file begins. kind: `log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`, `properties`,
+    `marks`, or `other` for one that is not read. size: in bytes."""
+
+    path: str
+    kind: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFound:
+    """One record batch; of v0 and v1 one outer message, plain or wrapper.
+
+    position, size: bytes. crc_ok: does the stored checksum agree? What a format has no field for is None, as are
+    `base_offset` and `count` of a wrapper that cannot be decompressed. codec, timestamp_type: Kafka's names.
+    control: names of the control records in it (`COMMIT`, `ABORT`, `LEADER_CHANGE` ...).
+    """
+
+    path: str
+    position: int
+    size: int
+    magic: int
+    base_offset: int | None
+    last_offset: int
+    count: int | None
+    leader_epoch: int | None
+    codec: str
+    timestamp_type: str
+    max_timestamp: int
+    producer_id: int | None
+    producer_epoch: int | None
+    base_sequence: int | None
+    last_sequence: int | None
+    is_transactional: bool
+    is_control: bool
+    control: tuple[str, ...]
+    delete_horizon_ms: int | None
+    crc: int
+    crc_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFound:
+    """One record of the batch before it. sequence: -1 for none. control, coordinator_epoch: of a control
+    record, else None."""
+
+    path: str
+    offset: int
+    timestamp: int
+    sequence: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    control: str | None
+    coordinator_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntryFound:
+    """An entry of an .index: last offset of a batch (absolute), and the byte where it begins."""
+
+    path: str
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEntryFound:
+    """An entry of a .timeindex: the largest timestamp so far, and the last offset (absolute) of what brought it."""
+
+    path: str
+    timestamp: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedFound:
+    """An entry of a .txnindex: an aborted transaction, from its first record to its marker."""
+
+    path: str
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerFound:
+    """A producer of a .snapshot. Its last batch is None throughout where it has appended none since its last epoch;
+    current_txn_first_offset is None where no transaction is open."""
+
+    path: str
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int | None
+    last_sequence: int | None
+    last_offset: int | None
+    offset_delta: int | None
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFound:
+    """An entry of a leader-epoch-checkpoint."""
+
+    path: str
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFound:
+    """A line of an offset checkpoint."""
+
+    path: str
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarkFound:
+    """A held mark: below this offset the log had reported everything as held."""
+
+    path: str
+    topic_id: str
+    partition: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyFound:
+    """A named value of a small text file."""
+
+    path: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummed:
+    """The end of a log, or of a .log file that was named alone. log_start_offset: None where nothing tells it;
+    log_end_offset: one past the last offset found. records: None where damage hides how many."""
+
+    path: str
+    segments: int
+    log_start_offset: int | None
+    log_end_offset: int
+    batches: int
+    records: int | None
+    size: int
+    damage: int
+    notes: int
+
+
+Event: TypeAlias = (
+    Finding
+    | FileFound
+    | BatchFound
+    | RecordFound
+    | OffsetEntryFound
+    | TimeEntryFound
+    | AbortedFound
+    | ProducerFound
+    | EpochFound
+    | OffsetFound
+    | MarkFound
+    | PropertyFound
+    | LogSummed
+)
+Events: TypeAlias = Iterator[Event]
+
+
+def damage(
+    path: str,
+    cause: str,
+    next_step: str,
+    *,
+    position: int | None = None,
+    first: int | None = None,
+    last: int | None = None,
+) -> Finding:
+    """A finding of lost or impossible bytes."""
+    return Finding(Severity.DAMAGE, path, position, first, last, cause, next_step)
+
+
+def note(
+    path: str,
+    cause: str,
+    next_step: str,
+    *,
+    position: int | None = None,
+    first: int | None = None,
+    last: int | None = None,
+) -> Finding:
+    """A finding that costs no data."""
+    return Finding(Severity.NOTE, path, position, first, last, cause, next_step)

@@ -1,0 +1,84 @@
+"""A dump as JSON lines: one object per finding, file, batch, record or entry, in the order they were met.
+
+Every object has `type`, and the fields of its class in events.py by their names; bytes are hex, what is not there
+is null, a control byte in text is escaped as JSON does. The last line has the type `summary`. Fields and types are only
+ever added.
+Left to others: what there is to tell (events.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from enum import Enum
+from typing import Final
+
+from storage.dump.events import (
+    AbortedFound,
+    BatchFound,
+    EpochFound,
+    Event,
+    FileFound,
+    Finding,
+    LogSummed,
+    MarkFound,
+    OffsetEntryFound,
+    OffsetFound,
+    ProducerFound,
+    PropertyFound,
+    RecordFound,
+    TimeEntryFound,
+)
+
+TYPES: Final[dict[type[Event], str]] = {
+    Finding: "finding",
+    FileFound: "file",
+    BatchFound: "batch",
+    RecordFound: "record",
+    OffsetEntryFound: "offset_entry",
+    TimeEntryFound: "time_entry",
+    AbortedFound: "aborted_transaction",
+    ProducerFound: "producer",
+    EpochFound: "epoch",
+    OffsetFound: "offset",
+    MarkFound: "held_mark",
+    PropertyFound: "property",
+    LogSummed: "log",
+}
+
+
+def plain(event: Event) -> dict[str, object]:
+    """The object of one event."""
+    told: dict[str, object] = {"type": TYPES[type(event)]}
+    for field in fields(event):
+        told[field.name] = _plain(getattr(event, field.name))
+    return told
+
+
+class JsonWriter:
+    """Writes events as JSON lines."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def event(self, event: Event) -> None:
+        """The next event."""
+        self._line(plain(event))
+
+    def end(self, damage: int, notes: int) -> None:
+        """All paths are done."""
+        self._line({"type": "summary", "damage": damage, "notes": notes})
+
+    def _line(self, told: dict[str, object]) -> None:
+        self._write(json.dumps(told, separators=(",", ":")) + "\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,198 @@
+"""The small files around a log, read whole: snapshots, checkpoints, marks, properties. What does not parse is told.
+
+Kept true: the parsers are those that the storage engine itself uses; nothing is opened for writing.
+Left to others: .log files and their indexes (log_file.py, segment_files.py), which files there are (walk.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from storage.checkpoints.checkpoint_file import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    encode_topic_id,
+    read_epochs,
+    read_offsets,
+    read_partition_metadata,
+)
+from storage.checkpoints.folder_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
+from storage.checkpoints.held_marks import HELD_MARKS, parse_marks
+from storage.dump.events import (
+    AbortedFound,
+    EpochFound,
+    Events,
+    FileFound,
+    MarkFound,
+    OffsetFound,
+    ProducerFound,
+    PropertyFound,
+    damage,
+    note,
+)
+from storage.files.file_system import Files, read_file
+from storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshot, decode_snapshot
+from storage.segment.index_errors import CorruptIndex
+from storage.segment.transaction_index import TransactionIndex
+from tidelog.errors import CorruptLog
+from tidelog.types import NO_SEQUENCE, Offset
+
+ASIDE: Final = (".deleted", ".swap", ".cleaned", ".stray", ".tmp")
+"""Behind the names of files that are about to go or to come, or were set aside."""
+TXN_ENTRY_BYTES: Final = 34
+_KINDS: Final = {
+    ".log": "log",
+    ".checkpoint": "log",
+    ".index": "index",
+    ".timeindex": "timeindex",
+    ".txnindex": "txnindex",
+    SNAPSHOT_SUFFIX: "snapshot",
+    "-offset-checkpoint": "offsets",
+}
+_NAMES: Final = {
+    LEADER_EPOCH_CHECKPOINT: "epochs",
+    HELD_MARKS: "marks",
+    PARTITION_METADATA: "properties",
+    META_PROPERTIES: "properties",
+    CLEAN_SHUTDOWN: "properties",
+    REGISTRATION: "properties",
+    "quorum-state": "properties",
+}
+_DERIVED: Final = "nothing: the file is derived, and is written anew when the log is next opened"
+
+
+def kind_of(name: str) -> str:
+    """The kind of a file (FileFound.kind) by its name, whatever stands behind it."""
+    for suffix in ASIDE:
+        name = name.removesuffix(suffix)
+    if name in _NAMES:
+        return _NAMES[name]
+    return next((kind for suffix, kind in _KINDS.items() if name.endswith(suffix)), "other")
+
+
+def dump_small(files: Files, path: str) -> Events:
+    """A file of any kind but log and index. Raises OSError."""
+    name = path.rpartition("/")[2]
+    kind = kind_of(name)
+    size = files.size(path)
+    if size is None:
+        return  # it was there when the folder was listed
+    yield FileFound(path, kind, size)
+    if kind == "snapshot":
+        yield from _snapshot(files, path)
+    elif kind == "epochs":
+        yield from _epochs(files, path)
+    elif kind == "offsets":
+        yield from _offsets(files, path)
+    elif kind == "marks":
+        yield from _marks(files, path)
+    elif kind == "properties":
+        yield from _properties(files, path, name)
+    elif kind == "other":
+        yield note(path, "no file of a log or a data folder has this name", "nothing: it is not used")
+
+
+def aborted(files: Files, path: str, base: int) -> tuple[tuple[AbortedFound, ...], Events]:
+    """The entries of a .txnindex, and what is wrong with the file. Raises OSError."""
+    try:
+        entries = TransactionIndex(files, path, Offset(base)).entries
+    except CorruptIndex as error:
+        finding = damage(path, str(error), _DERIVED)
+        return (), iter((finding,))
+    size = files.size(path) or 0
+    found = tuple(AbortedFound(path, 0, *entry) for entry in entries)
+    if size % TXN_ENTRY_BYTES:
+        cut = damage(
+            path,
+            f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: the file was cut",
+            _DERIVED,
+            position=size - size % TXN_ENTRY_BYTES,
+        )
+        return found, iter((cut,))
+    return found, iter(())
+
+
+def _snapshot(files: Files, path: str) -> Events:
+    data = read_file(files, path)
+    if data is None:
+        return
+    try:
+        producers = decode_snapshot(data, path)
+    except CorruptLog as error:
+        yield damage(path, error.message.removeprefix(f"{path} "), _DERIVED)
+        return
+    for producer in sorted(producers):
+        yield _producer(path, producer)
+
+
+def _producer(path: str, producer: ProducerSnapshot) -> ProducerFound:
+    last, delta = producer.last_sequence, producer.offset_delta
+    some = producer.last_offset >= 0
+    return ProducerFound(
+        path=path,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        first_sequence=(NO_SEQUENCE if last == NO_SEQUENCE else (last - delta) & 0x7FFFFFFF) if some else None,
+        last_sequence=last if some else None,
+        last_offset=producer.last_offset if some else None,
+        offset_delta=delta if some else None,
+        timestamp=producer.timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=producer.transaction_start if producer.transaction_start >= 0 else None,
+    )
+
+
+def _epochs(files: Files, path: str) -> Events:
+    try:
+        entries = read_epochs(files, path) or ()
+    except CorruptLog as error:
+        yield damage(path, error.message, "delete the file while the node is stopped: it is rebuilt from the log")
+        return
+    for entry in entries:
+        yield EpochFound(path, entry.epoch, entry.start_offset)
+
+
+def _offsets(files: Files, path: str) -> Events:
+    if not files.size(path):
+        yield note(path, "the file is empty, as Kafka makes it before it first writes it", "nothing: it says nothing")
+        return
+    try:
+        offsets = read_offsets(files, path)
+    except CorruptLog as error:
+        yield damage(path, error.message, "delete the file while the node is stopped: logs are then recovered whole")
+        return
+    for tp, offset in sorted(offsets.items()):
+        yield OffsetFound(path, tp.topic, tp.partition, offset)
+
+
+def _marks(files: Files, path: str) -> Events:
+    for mark in parse_marks(read_file(files, path) or b""):
+        if mark is not None:
+            key, held = mark
+            yield MarkFound(path, encode_topic_id(key.topic_id), key.partition, held)
+
+
+def _properties(files: Files, path: str, name: str) -> Events:
+    data = read_file(files, path) or b""
+    if name == PARTITION_METADATA:
+        topic_id = read_partition_metadata(files, path.rpartition("/")[0] or ".")
+        if topic_id is None:
+            step = "write it anew with the topic's id, or the node sets the whole folder aside"
+            yield damage(path, "it names no topic id: the file is damaged", step)
+            return
+        yield PropertyFound(path, "topic_id", encode_topic_id(topic_id))
+    elif name == REGISTRATION:
+        yield PropertyFound(path, "registration", data.decode("ascii", "replace").partition("\n")[2].partition("\n")[0])
+    elif name == META_PROPERTIES:
+        for key, value in sorted(parse_properties(data).items()):
+            yield PropertyFound(path, key, value)
+    elif data:
+        try:
+            fields = json.loads(data)
+        except ValueError:
+            yield damage(path, "the file is not the JSON that it should be", "nothing: it is then not believed")
+            return
+        if isinstance(fields, dict):
+            for key, value in fields.items():
+                yield PropertyFound(path, str(key), value if isinstance(value, str) else json.dumps(value))

@@ -1,0 +1,86 @@
+"""Accesses to mapped files, chosen once: compiled where that was built, else the pure-Python reference.
+
+    load     bytes out of a mapping
+    store    bytes into one
+    search   the last of the sorted entries in one whose field is not above a target
+
+The compiled ones raise OSError (EIO) where the kernel sends SIGBUS: a page that the disk cannot give, that lies beyond
+the end of a file cut behind the mapping's back, or that finds no room. They may be used on any buffer. The reference
+cannot do that; there the mapping asks the kernel for the pages before each access (os_files.py).
+`TIDELOG_PURE_PYTHON=1` in the environment chooses the reference also where the compiled ones are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from storage.files.file_system import Buffer
+from tidelog.records.v2.fast_paths import pure_python_asked_for
+
+
+class Bytes(Protocol):
+    """What the reference needs of a buffer: a length, and slices."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: slice, /) -> Buffer: ...
+
+
+class WritableBytes(Bytes, Protocol):
+    """And slices that can be set."""
+
+    def __setitem__(self, place: slice, data: bytes, /) -> None: ...
+
+
+def _load(buffer: Bytes, position: int, size: int) -> bytes:
+    if position < 0 or size < 0 or position + size > len(buffer):
+        raise IndexError(f"bytes {position} to {position + size} of {len(buffer)}")
+    return bytes(buffer[position : position + size])
+
+
+def _store(buffer: WritableBytes, position: int, data: bytes) -> None:
+    if position < 0 or position + len(data) > len(buffer):
+        raise IndexError(f"bytes {position} to {position + len(data)} of {len(buffer)}")
+    buffer[position : position + len(data)] = data
+
+
+def _search(buffer: Bytes, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
+    """The slot; -1 where the field of the first entry is above the target already. entries: how many there are, sorted
+    by the field; warm: how many of the last ones are tried first; size: of an entry; at, wide: where in an entry the
+    field lies and its length, a signed big-endian number (all in bytes)."""
+    if entries < 0 or at < 0 or at + wide > size or entries * size > len(buffer) or wide not in (4, 8):
+        raise IndexError(f"{entries} entries of {size} bytes in {len(buffer)}")
+
+    def field(slot: int) -> int:
+        begin = slot * size + at
+        return int.from_bytes(buffer[begin : begin + wide], "big", signed=True)
+
+    if entries == 0:
+        return -1
+    low, high = max(0, entries - 1 - warm), entries - 1
+    if field(low) > target:
+        low, high = 0, low
+        if field(0) > target:
+            return -1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if field(middle) > target:
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
+if TYPE_CHECKING:
+    COMPILED: bool
+    load, store, search = _load, _store, _search
+else:
+    try:
+        if pure_python_asked_for():
+            raise ImportError
+        from storage.files._guard import load, search, store
+
+        COMPILED = True
+    except ImportError:
+        load, store, search = _load, _store, _search
+        COMPILED = False

@@ -1,0 +1,147 @@
+"""Reads that the page cache cannot serve: prepared on the owner's thread, run on any, judged on the owner's.
+
+Kept true:
+  1. A ticket reads through handles of its own, and changes nothing: no index is repaired, no file written. The owner
+     may roll, cut, clean, delete and close the log meanwhile.
+  2. What was read is used only if segments have not been cut, replaced or taken out since (`generation`); bytes that
+     were in the log then are in it still, and the owner alone judges their chain and what of them may be seen.
+Left to others: when to give up trying without a wait (log.py), on which thread (node/), what an error means (log.py).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from storage.files.file_system import Buffer, File, Files
+from storage.producers.aborted_transactions import AbortedTransactions, Told, tell
+from storage.segment.batch_walk import Link, walk_file
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.segment import INDEX_SUFFIX, LogSegment, Place, place_of, segment_path
+from storage.segment.segment_bytes import SegmentBytes
+from tidelog.records.v2.header import HEADER_BYTES, peek_header
+from tidelog.types import Offset
+
+_ENTRY: Final = OffsetIndex.ENTRY
+
+
+class ReadTicket(Protocol):
+    """Something that must be read before a log can answer."""
+
+    def run(self) -> None:
+        """Read. Any thread, once. Raises OSError, BrokenChain, CorruptIndex."""
+        ...
+
+    def release(self) -> None:
+        """Let go of what it holds, once it has run."""
+        ...
+
+
+class BytesRead:
+    """The bytes of a segment from the batch that holds `offset` on. Once it has run: `segment`, which has that batch,
+    none before it has; `at`, where it begins, None where there is none; `data`."""
+
+    def __init__(
+        self,
+        files: Files,
+        segment: LogSegment,
+        behind: LogSegment | None,
+        offset: Offset,
+        at: Place | None,
+        max_bytes: int,
+        generation: int,
+    ) -> None:
+        """at: where the batch begins, None where that is not known. behind: the next segment that has any batches; it
+        begins with that one where compaction has taken all from `offset` on of the first, or is None."""
+        self.segment, self.offset, self.at, self.generation = segment, offset, at, generation
+        self.file: File | None = segment.shared_file()
+        self.data: Buffer = b""
+        self._files, self._path, self._size, self._max_bytes = files, segment.path, segment.size, max_bytes
+        self._base, self._entries = segment.base_offset, segment.index_entries
+        self._index_path = segment_path(segment.folder, segment.base_offset, INDEX_SUFFIX)
+        self._behind = None if behind is None else (behind, behind.path, behind.size)
+
+    def run(self) -> None:
+        if self.file is None:
+            self.file = self._files.open(self._path)
+        if self.at is None:
+            self.at = self._find(self.file)
+        if self.at is None and self._behind is not None:
+            self.release()
+            self.segment, self._path, self._size = self._behind
+            self.file = self._files.open(self._path)
+            self.at = Place(0, self.segment.base_offset)
+        if self.at is not None:
+            assert self.file is not None
+            self.data = self._read(self.file, self.at.position)
+
+    def _find(self, file: File) -> Place | None:
+        start = self._start(file)
+        return place_of(self.offset, walk_file(file, start, self._size, self._base), Offset(0) if start else self._base)
+
+    def _start(self, file: File) -> int:
+        """Where to begin the search, by the index. Raises BrokenChain where that says what is not so: the owner puts it
+        right."""
+        index = self._files.open(self._index_path, read_only=True)
+        try:
+            count = index.size() // _ENTRY.size if self._entries is None else self._entries
+            entries = index.pread(count * _ENTRY.size, 0)
+        finally:
+            index.close()
+        slots = range(len(entries) // _ENTRY.size)
+        slot = bisect_right(
+            slots, self.offset - self._base, key=lambda slot: _ENTRY.unpack_from(entries, slot * _ENTRY.size)[0]
+        )
+        if slot == 0:
+            return 0
+        position: int = _ENTRY.unpack_from(entries, (slot - 1) * _ENTRY.size)[1]
+        link = Link(position, self._size, self._base)
+        header = link.read(file.pread(HEADER_BYTES, position), 0) if 0 < position < self._size else None
+        if header is None or header.last_offset > self.offset:
+            raise link.broken(f"{self._index_path} points there for offset {self.offset}, where no such batch is")
+        return position
+
+    def _read(self, file: File, at: int) -> Buffer:
+        rest = self._size - at
+        data = file.pread(min(max(self._max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), at)
+        first = peek_header(data)
+        if first is not None and first.size <= rest:  # at least one batch, however large, and the header behind it
+            wanted = min(first.size + HEADER_BYTES, rest)
+            data = data if len(data) >= wanted else file.pread(wanted, at)
+        return data
+
+    def release(self) -> None:
+        """Let go of the file."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+class TransactionsRead:
+    """What the batches of a segment say of transactions, unless an earlier life has found out and it looks as it did
+    then (`recalled`)."""
+
+    def __init__(
+        self, files: Files, folder: str, segments: Sequence[LogSegment], segment: LogSegment, generation: int
+    ) -> None:
+        """segments: the log's, up to this one."""
+        self.segment, self.size, self.generation = segment, segment.size, generation
+        self.told: Told | None = None
+        self.end = segment.base_offset
+        """Behind the last batch of the segment."""
+        self._files, self._folder = files, folder
+        self._segments = [SegmentBytes(files, each) for each in segments]
+
+    def run(self) -> None:
+        own = self._segments[-1]
+        try:
+            if not AbortedTransactions(self._files, self._folder).recall(own):
+                self.told = tell(self._files, self._folder, self._segments, own)
+                self.end = own.reached
+        finally:
+            for segment in self._segments:
+                segment.close()
+
+    def release(self) -> None:
+        """Nothing is held."""

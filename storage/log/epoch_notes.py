@@ -1,0 +1,46 @@
+"""What an append tells the leader epoch cache.
+
+Left to others: the cache (epoch_cache.py), when its file must be written (log.py, flush.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.log.validation import Prepared
+from storage.segment.epoch_cache import LeaderEpochCache
+from tidelog.types import EpochStart, LeaderEpoch, Offset
+
+
+def note_epochs(
+    cache: LeaderEpochCache,
+    log_end: Offset,
+    prepared: Prepared,
+    epochs: Sequence[EpochStart],
+    leader_epoch: LeaderEpoch | None,
+) -> tuple[EpochStart, ...] | None:
+    """Enter the epochs of an append at `log_end` into the cache. leader_epoch: None for a follower; epochs: what its
+    leader says. Returns the entries before, None where nothing changes.
+
+    A follower believes its leader, or the batches, which agree (`ensure_agreed`): an epoch that it once began itself
+    and that has no records goes.
+    """
+    if leader_epoch is not None:
+        if leader_epoch == cache.latest:
+            return None
+        before = cache.entries
+        cache.assign(leader_epoch, log_end)
+        return before
+    end = prepared.info.last_offset
+    starts = [(entry.epoch, max(entry.start_offset, log_end)) for entry in epochs if entry.start_offset <= end]
+    if not starts:
+        starts = [(header.leader_epoch, header.base_offset) for header in prepared.headers if header.magic == 2]
+    in_force = cache.last_with_data(log_end)
+    if in_force == cache.latest == (starts[-1][0] if starts else in_force):
+        return None
+    before = cache.entries
+    cache.truncate_from_end(log_end)
+    for epoch, start in starts:
+        if epoch > cache.latest:
+            cache.assign(epoch, start)
+    return before

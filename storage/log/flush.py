@@ -1,0 +1,244 @@
+"""What of one log is durable, and the rounds that make more of it so.
+
+A round is taken on the owner's thread, run anywhere, and finished on the owner's thread.
+
+Kept true:
+  1. A ticket syncs everything below `up_to` that was not durable when it was taken: bytes of every segment, indexes of
+     closed segments, names in the folder, epoch entries.
+  2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
+  3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
+  4. Of a page-cache log less than `flush.messages` records count that are not flushed: the append that would make it
+     more waits for its flush, and so do those behind it (Kafka flushes within that append).
+  5. Tickets of one log may be under way side by side and end in any order; they sync one after the other, and after one
+     that failed none counts: an error is told once, so a later sync may say that all is well with bytes that are lost.
+Left to others: when to flush (log.py, group_commit.py), what a failure means (log_directory.py).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from storage.checkpoints.checkpoint_file import PARTITION_METADATA
+from storage.files.file_system import File, Files, folder_of, is_full, sync_all
+from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
+from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from tidelog.types import EpochStart, Offset
+
+
+class SyncOrder:
+    """The syncs of one log, one at a time. For any thread."""
+
+    __slots__ = ("_failure", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._failure: OSError | None = None
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Sync. Raises OSError, and from then on always; a disk that had no room for the epoch file is asked again."""
+        with self._lock:
+            if self._failure is not None:
+                raise OSError(errno.EIO, f"an earlier sync failed ({self._failure}), what it was to save may be lost")
+            try:
+                work()
+            except OSError as error:
+                if not is_full(error):
+                    self._failure = error
+                raise
+
+
+@dataclass(slots=True, eq=False)
+class FlushTicket:
+    """What to sync, and up to where that makes the log durable.
+
+    handles: files, each with a user more for as long as this ticket lives. folders: whose names to sync, innermost
+    first.
+    """
+
+    up_to: Offset
+    files: Files
+    epoch_file: EpochFile
+    epoch_version: int
+    epochs: tuple[EpochStart, ...]
+    order: SyncOrder
+    handles: list[File] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    closed: list[LogSegment] = field(default_factory=list)
+    """Closed segments whose indexes this ticket syncs."""
+    new_names: bool = False
+    """Does it sync names that were new in the log's folder?"""
+    new_folder: bool = False
+    """Does it sync the name of the folder itself, and its partition.metadata?"""
+
+    def run(self) -> None:
+        """Sync. May run on another thread: touches handles and folder names only. Raises OSError."""
+        self.order.run(self._sync)
+
+    def _sync(self) -> None:
+        sync_all(self.handles)
+        for folder in self.folders:
+            self.files.sync_folder(folder)
+        self.epoch_file.write(self.epoch_version, self.epochs)
+
+    def release(self) -> None:
+        """Let go of the handles."""
+        for handle in self.handles:
+            handle.close()
+        self.handles.clear()
+
+
+class FlushState:
+    """How far one log is durable. `new_names`: files were made or removed in its folder since names were last synced;
+    `new_folder`: the folder itself is new."""
+
+    __slots__ = (
+        "_files",
+        "_order",
+        "_path",
+        "counted",
+        "epoch_file",
+        "new_folder",
+        "new_names",
+        "recovery_point",
+        "rolled",
+        "synced",
+        "target",
+        "tickets",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        epoch_file: EpochFile,
+        recovery_point: Offset,
+        synced: Offset,
+        *,
+        fresh: bool = False,
+        new_names: bool = False,
+        rebuilt: Sequence[LogSegment] = (),
+    ) -> None:
+        """fresh, new_names, rebuilt: as loading leaves them (loaded.py)."""
+        self._files = files
+        self._order = SyncOrder()
+        self._path = path
+        self.epoch_file = epoch_file
+        self.recovery_point = recovery_point
+        """Recovery after a crash reads from here on."""
+        self.synced = synced
+        """Everything below is on the disk. Recovery may leave the recovery point of a page-cache log below it."""
+        self.counted = synced
+        """Page-cache logs: everything below counts as held."""
+        self.target = Offset(0)
+        """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
+        self.new_folder = fresh
+        self.new_names = fresh or new_names
+        self.rolled: list[LogSegment] = list(rebuilt)
+        """Closed segments whose trimmed indexes are not durable yet."""
+        self.tickets: list[FlushTicket] = []
+        """Under way."""
+
+    def want(self, offset: Offset) -> None:
+        """The next flush of a page-cache log is to reach there."""
+        self.target = max(self.target, offset)
+
+    def count(self, log_end: Offset, flush_messages: int) -> None:
+        """A page-cache log ends there, or more of it is durable: what counts as held now?"""
+        if log_end - self.recovery_point < flush_messages:
+            self.counted = log_end
+        else:
+            self.counted = max(self.counted, self.recovery_point)
+            self.target = log_end
+
+    def note_roll(self, closed: LogSegment) -> None:
+        """A segment was closed and another made."""
+        self.rolled.append(closed)
+        self.new_names = True
+
+    def begin(self, segments: Sequence[LogSegment], up_to: Offset, epochs: LeaderEpochCache) -> FlushTicket | None:
+        """A ticket for everything below `up_to`, None where all of it is durable. segments: from the one that holds the
+        recovery point to the active one. Raises OSError."""
+        if up_to <= self.recovery_point and not self._names_or_epochs(epochs):
+            return None
+        ticket = FlushTicket(
+            max(up_to, self.recovery_point), self._files, self.epoch_file, epochs.version, epochs.entries, self._order
+        )
+        try:
+            self._fill(ticket, segments, up_to)
+        except OSError:
+            ticket.release()
+            raise
+        self.tickets.append(ticket)
+        self.new_names = self.new_folder = False
+        return ticket
+
+    def _names_or_epochs(self, epochs: LeaderEpochCache) -> bool:
+        return self.new_names or self.new_folder or epochs.version > self.epoch_file.written
+
+    def _fill(self, ticket: FlushTicket, segments: Sequence[LogSegment], up_to: Offset) -> None:
+        for segment in segments:
+            if segment.base_offset > up_to:
+                break
+            ticket.handles.append(segment.file.share())
+        for segment in self.rolled:
+            if segment.base_offset < segments[0].base_offset:
+                ticket.handles.append(segment.file.share())  # a preallocated one was cut to size
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
+        ticket.closed = list(self.rolled)
+        # A ticket relies on no other: what one under way syncs is synced by this one too, which may end before it.
+        new_names, new_folder = self.new_names, self.new_folder
+        for other in self.tickets:
+            new_names |= other.new_names
+            new_folder |= other.new_folder
+        if new_folder:
+            ticket.handles.append(self._files.open(f"{self._path}/{PARTITION_METADATA}"))
+            ticket.folders = [self._path, folder_of(self._path)]
+        elif new_names:
+            ticket.folders = [self._path]
+        ticket.new_names, ticket.new_folder = new_names, new_folder
+
+    def finish(self, ticket: FlushTicket) -> bool:
+        """The ticket has run. Returns whether more is durable than before."""
+        self.tickets.remove(ticket)
+        ticket.release()
+        self.rolled = [segment for segment in self.rolled if segment not in ticket.closed]
+        self.recovery_point = max(self.recovery_point, ticket.up_to)
+        if ticket.up_to <= self.synced:
+            return False
+        self.synced = ticket.up_to
+        return True
+
+    def abandon(self, ticket: FlushTicket) -> None:
+        """The ticket failed, or will not run: nothing of it counts."""
+        self.tickets.remove(ticket)
+        ticket.release()
+        self.new_names |= ticket.new_names
+        self.new_folder |= ticket.new_folder
+
+    def lower(self, offset: Offset) -> None:
+        """Nothing at or above `offset` is durable any more, whatever tickets under way have synced."""
+        for ticket in self.tickets:
+            ticket.up_to = min(ticket.up_to, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.synced = min(self.synced, offset)
+        self.counted = min(self.counted, offset)
+        self.target = min(self.target, offset)
+
+    def note_cut(self, last: LogSegment) -> None:
+        """Segments behind `last` were removed, and that one takes appends again."""
+        self.rolled = [segment for segment in self.rolled if segment.base_offset < last.base_offset]
+        for ticket in self.tickets:
+            ticket.closed = [segment for segment in ticket.closed if segment.base_offset < last.base_offset]
+
+    def forget(self, segments: Collection[LogSegment]) -> None:
+        """These are no part of the log any more; tickets under way keep their files."""
+        self.rolled = [segment for segment in self.rolled if segment not in segments]
+
+    def start_at(self, offset: Offset) -> None:
+        """The log is empty, durably, and starts at `offset`."""
+        self.rolled.clear()
+        self.recovery_point = self.synced = self.counted = offset

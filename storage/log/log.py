@@ -1,0 +1,695 @@
+"""One partition's log: appended to by a leader or a follower, read up to a watermark, made durable, cut back.
+
+Kept true:
+  1. A refused append leaves no trace; a full disk refuses whole.
+  2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries
+     below it are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
+  3. While it is cut (`cut`, log_truncation.py) it is neither appended to nor flushed.
+  4. Every method is for the owner's thread; only `FlushTicket.run` and `CutTicket.run` may run elsewhere.
+Left to others: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
+Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from storage.append_info import LogAppendInfo, Origin
+from storage.config import INT64_MAX, LogConfig
+from storage.files.file_system import Buffer, Files, WouldBlock, sync_paths
+from storage.isolation import FetchIsolation
+from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
+from storage.log.flush import FlushState, FlushTicket
+from storage.log.log_damage import LogDamage
+from storage.log.log_folder import LogFolder
+from storage.log.log_producers import LogProducers, first_result
+from storage.log.log_reader import LogRead, LogReader
+from storage.log.log_start import LogStart
+from storage.log.log_truncation import CutTicket, Emptying, LogCutter, as_judged, run_here
+from storage.log.log_writer import LogWriter
+from storage.log.validation import Prepared, append_rules, prepare_follower, prepare_leader
+from storage.producers.aborted_transactions import Unbelieved
+from storage.producers.producer_entry import ProducerState
+from storage.producers.producer_state import Duplicate
+from storage.recovery.loading import Damage, LoadedLog
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.segment import INDEX_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX, LogSegment, segment_path
+from storage.segment.segments import LogSegments
+from storage.segment.time_lookup import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    TimestampedOffset,
+    ensure_time,
+    find_largest_timestamp,
+    find_timestamp,
+)
+from storage.segment.transaction_index import AbortedTransaction
+from tidelog.errors import (
+    CorruptLog,
+    FencedLeaderEpoch,
+    InvalidTopic,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    RecordTooLarge,
+)
+from tidelog.records.assignment import Inspected
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    Durability,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+
+T = TypeVar("T")
+_INTERNAL: Final = "__"
+"""How names of internal topics begin, as Kafka's do."""
+
+
+class Log:
+    """The log of one partition in one data folder."""
+
+    def __init__(
+        self,
+        folder: LogFolder,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        loaded: LoadedLog,
+        high_watermark: Offset = Offset(0),
+    ) -> None:
+        """loaded: from LogLoader. high_watermark: as the checkpoint has it. Loads the producers' state: may wait for
+        the disk, and raises OSError."""
+        self.folder = folder
+        self.path = path
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.rules = append_rules(config)
+        """What the topic asks of its records."""
+        self.log_start_offset = loaded.log_start
+        self.log_end_offset = loaded.log_end
+        self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
+        self.bytes_rejected = 0
+        """Bytes of appends refused for their size, as they came."""
+        self.last_flush_ms = folder.clock.wall_ms()
+        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments, folder.open_segments)
+        self.producers = LogProducers(
+            folder.files,
+            path,
+            self._segments,
+            loaded,
+            config,
+            high_watermark=self.high_watermark,
+            now=folder.clock.wall_ms(),
+        )
+        self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
+        self.lost = LogDamage(loaded.damage, self.producers.damage)
+        """What of it is lost, and what that forbids."""
+        self._epochs = loaded.epochs
+        self._flush = FlushState(
+            folder.files,
+            path,
+            loaded.epoch_file,
+            loaded.recovery_point,
+            loaded.held,
+            fresh=loaded.fresh,
+            new_names=loaded.new_names,
+            rebuilt=loaded.rebuilt,
+        )
+        self._fsync = config.durability is Durability.FSYNC
+        holes_below = INT64_MAX if config.compact else loaded.holes_below
+        self._reader = LogReader(self._segments, self._epochs, holes_below)
+        self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
+        self.front = LogStart(self, self._segments, self._epochs, self._flush, self.producers)
+        """Where the log starts; its deleted files, and the cleaning under way."""
+        self._cutter = LogCutter(self, self._segments, self._epochs, self._flush, self.producers)
+        self.cut: CutTicket | None = None
+        """The cut under way."""
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, offsets {self.log_start_offset}..{self.log_end_offset - 1})"
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """The disk that it lies on."""
+        return self.folder.files
+
+    @property
+    def closed(self) -> bool:
+        """Has it been closed, deleted or set aside?"""
+        return self._closed
+
+    @property
+    def damage(self) -> Damage | None:
+        """What of the log is lost."""
+        return self.lost.damage
+
+    @property
+    def held(self) -> Offset:
+        """Every offset below this one is held as durably as the topic promises."""
+        return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is on the disk: recovery after a crash reads from here on."""
+        return self._flush.recovery_point
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """Leader epoch of the last record, -1 where there is none."""
+        return self._epochs.last_with_data(self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        """The largest epoch known here, with records or without; -1 for none."""
+        return self._epochs.latest
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """By base offset, the active one last. For tools and tests."""
+        return tuple(self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments it has."""
+        return len(self._segments)
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is appended to."""
+        return self._segments.active
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        """Everything below `offset` is committed. Never back, never beyond the log end. Returns whether it moved."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.folder.stirred(self)
+        self.producers.high_watermark_moved(offset)
+        return True
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
+        assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
+        if config.compact or self.config.compact:
+            self._reader.holes_below = INT64_MAX if config.compact else self.log_end_offset
+        self.config = config
+        self.rules = append_rules(config)
+        self.folder.stirred(self)
+
+    # --- append ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        assign_offsets: bool,
+        leader_epoch: LeaderEpoch,
+        origin: Origin = Origin.CLIENT,
+        epochs: Sequence[EpochStart] = (),
+        inspected: Inspected | None = None,
+    ) -> LogAppendInfo:
+        """Append whole batches; a partial one at the end is left out.
+
+        assign_offsets: as the leader, in epoch `leader_epoch`, giving one batch of v2 or messages of v0 or v1 their
+        place, in the topic's format and codec; else as a follower, which takes offsets and epochs as they are in the
+        bytes. epochs: the leader's epoch entries over the batches, which a follower's cache is built from; without them
+        the batches' own epochs serve, and v0 and v1 have none. inspected: what `inspect_sent` said of a client's
+        records by the log's `rules`. The buffer is not kept.
+        Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
+        InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
+        OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced,
+        OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its
+        folder is offline, or has just gone).
+        """
+        self._ensure_usable()
+        assert self.cut is None, "what is being cut takes no appends"
+        self.lost.ensure_takes_appends(self.topic_partition)
+        now = self.folder.clock.wall_ms()
+        try:
+            prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now, inspected)
+        except RecordTooLarge:
+            self.bytes_rejected += len(records)
+            raise
+        if prepared is None:
+            return LogAppendInfo.nothing(self.log_start_offset)
+        info = prepared.info
+        if assign_offsets and info.valid_bytes > self.config.segment_bytes:
+            self.bytes_rejected += len(records)
+            raise RecordListTooLarge(
+                f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
+                f"{self.config.segment_bytes}: send smaller batches"
+            )
+        batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
+        if isinstance(batches, Duplicate):
+            first = first_result(prepared, batches, self.config)  # a batch lies here already: what it was answered
+            return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
+        self.folder.take_room(self.topic_partition, info.valid_bytes)
+        try:
+            if self.lost.take_break():
+                self._writer.roll(self.log_end_offset, now)
+            self._writer.write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
+        except BrokenChain as broken:
+            self.lost.takes_appends = False
+            raise self._damaged(broken, self.log_end_offset) from broken
+        except OSError as error:
+            raise self.folder.fail(f"appending to {self.path}", error) from error
+        if self._flush.target == self.log_end_offset:
+            self.folder.request_flush(self)
+        if info.last_leader_epoch == NO_LEADER_EPOCH:
+            return info._replace(last_leader_epoch=self.last_epoch)
+        return info
+
+    def _prepare(
+        self,
+        records: Buffer,
+        assign_offsets: bool,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        now: Millis,
+        inspected: Inspected | None,
+    ) -> Prepared | None:
+        if not assign_offsets:
+            return prepare_follower(
+                records, log_start=self.log_start_offset, log_end=self.log_end_offset, last_epoch=self.last_epoch
+            )
+        if leader_epoch < self._epochs.latest:
+            raise FencedLeaderEpoch(
+                f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch "
+                f"{self._epochs.latest}"
+            )
+        if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
+            raise InvalidTopic(
+                f"{self.topic_partition.topic} is an internal topic, which only nodes write to: choose another one"
+            )
+        prepared = prepare_leader(
+            records,
+            self.rules,
+            log_start=self.log_start_offset,
+            log_end=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now=now,
+            origin=origin,
+            inspected=inspected,
+        )
+        if prepared is not None and prepared.info.stats.converted_records:
+            stats = prepared.info.stats._replace(conversion_ms=max(0, self.folder.clock.wall_ms() - now))
+            prepared = prepared._replace(info=prepared.info._replace(stats=stats))
+        return prepared
+
+    # --- roll -----------------------------------------------------------------------------------------------------
+
+    def roll(self, now: Millis) -> LogSegment:
+        """Begin another segment at the log end. Raises OSError."""
+        return self._writer.roll(self.log_end_offset, now)
+
+    def rolled(self, notes: Sequence[str]) -> None:
+        """For `LogWriter`: another segment was begun."""
+        self.notes += tuple(notes)
+        self._flush.want(self.log_end_offset)
+        self.folder.request_flush(self)
+
+    # --- read -----------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        up_to: Offset,
+        min_one_batch: bool = True,
+        wait: bool = True,
+        ready: ReadTicket | None = None,
+    ) -> LogRead:
+        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment.
+
+        max_bytes: at most so many, but with `min_one_batch` always one batch where there is one. The first batch may
+        begin below `offset`. wait, ready: as LogReader's. Raises OffsetOutOfRange outside log start and `up_to`,
+        CorruptLog, KafkaStorageError.
+        """
+        self._ensure_usable()
+        up_to = min(up_to, end := self.log_end_offset)
+        if not self.log_start_offset <= offset <= up_to:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be "
+                "read"
+            )
+        lost = None if self.damage is None else self.damage.at(offset)
+        if lost is not None:
+            raise CorruptLog(f"{self.topic_partition} lost {lost}")
+        if offset == up_to:
+            return LogRead(b"", offset, ())
+        try:
+            found = ready if isinstance(ready, BytesRead) else None
+            return self._reader.read(offset, max_bytes, up_to, min_one_batch, wait=wait, ready=found, end=end)
+        except BrokenChain as broken:
+            raise self._damaged(broken, offset, asked=True) from broken
+        except OSError as error:
+            raise self.folder.fail(f"reading {self.path}", error) from error
+
+    def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
+        """As `read`, up to where a reader of this isolation may see; with the last stable offset, the aborted
+        transactions are named. Raises as `read`."""
+        return self._fetch(offset, max_bytes, isolation)
+
+    def try_fetch(
+        self, offset: Offset, max_bytes: int, isolation: FetchIsolation, ready: ReadTicket | None = None
+    ) -> LogRead | ReadTicket:
+        """As `fetch`, but without waiting for the disk: where it would have to, what is to be run first, on any thread.
+        Then ask again with that (`ready`), and release it. Raises as `read`."""
+        if isinstance(ready, TransactionsRead) and ready.generation == self._reader.generation:
+            self.guard("reading", lambda: self.producers.enter(ready, self._reader.is_hole))
+        try:
+            return self._fetch(offset, max_bytes, isolation, wait=False, ready=ready)
+        except Unbelieved as unread:
+            segments = [each for each in self._segments if each.base_offset <= unread.segment.base_offset]
+            return TransactionsRead(self.files, self.path, segments, unread.segment, self._reader.generation)
+        except WouldBlock:
+            return self._reader.begin(self.files, offset, max_bytes)
+
+    def _fetch(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        *,
+        wait: bool = True,
+        ready: ReadTicket | None = None,
+    ) -> LogRead:
+        up_to = self.end_for(isolation)
+        if up_to < offset <= self.log_end_offset:
+            return LogRead(b"", offset, ())
+        read = self.read(offset, max_bytes, up_to=up_to, wait=wait, ready=ready)
+        if isolation is not FetchIsolation.LAST_STABLE_OFFSET or not len(read.records):
+            return read
+        return read._replace(aborted=self.aborted_transactions(offset, read.next_offset, wait=wait))
+
+    def _damaged(self, broken: BrokenChain, offset: Offset, *, asked: bool = False) -> CorruptLog:
+        """A break in the chain of batches was met: note it for a report. asked: `offset` itself cannot be read."""
+        log_start, log_end = self.log_start_offset, self.log_end_offset
+        damage = self.lost.met(self._segments, broken, offset, log_start, log_end, asked=asked)
+        return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
+
+    # --- producers and transactions -------------------------------------------------------------------------------
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Where the oldest transaction begins that is open, or has its marker not below the high watermark."""
+        return self.producers.first_unstable(self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Everything below is committed, and every transaction that has records there is decided."""
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def end_for(self, isolation: FetchIsolation) -> Offset:
+        """Where the log ends for a reader of this isolation."""
+        match isolation:
+            case FetchIsolation.LOG_END:
+                return self.log_end_offset
+            case FetchIsolation.HIGH_WATERMARK:
+                return self.high_watermark
+            case FetchIsolation.LAST_STABLE_OFFSET:
+                return self.last_stable_offset
+
+    def aborted_transactions(self, start: Offset, end: Offset, *, wait: bool = True) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that have records in [start, end), by their first offsets. wait: for the disk; else
+        raises Unbelieved where it would have to. Raises CorruptLog, KafkaStorageError."""
+        return self.guard("reading", lambda: self.producers.aborted(start, end, self._reader.is_hole, wait=wait))
+
+    def is_duplicate(self, records: Buffer) -> bool:
+        """Would `append` say, of what a client sends, that it lies here already? Raises CorruptRecord."""
+        return self.producers.is_duplicate(records)
+
+    def active_producers(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known: its epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
+        return self.producers.active()
+
+    # --- lookups --------------------------------------------------------------------------------------------------
+
+    def fetch_offset_by_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
+        """What ListOffsets asks: the log start for EARLIEST, `up_to` for LATEST (neither has a timestamp), the first
+        record with the largest timestamp for MAX_TIMESTAMP, else the first one at or after that time; all below
+        `up_to`. None where there is no such record.
+
+        Raises InvalidRequest for another negative number, UnsupportedForMessageFormat for a time on a topic of format
+        v0, which has none; CorruptLog, KafkaStorageError.
+        """
+        self._ensure_usable()
+        if timestamp == EARLIEST:
+            return TimestampedOffset(self.log_start_offset, NO_TIMESTAMP, self._epoch_at(self.log_start_offset))
+        if timestamp == LATEST:
+            return TimestampedOffset(up_to, NO_TIMESTAMP, self._epochs.latest)
+        if timestamp == MAX_TIMESTAMP:
+            return self.largest_timestamp(up_to=up_to)
+        ensure_time(timestamp, self.config.magic, self.topic_partition)
+        return self.offset_for_timestamp(timestamp, up_to=up_to)
+
+    def _epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch in force at an offset; at the log end the largest one known; -1 for none."""
+        entries = self._epochs.over(offset, Offset(offset + 1))
+        return entries[0].epoch if entries else NO_LEADER_EPOCH
+
+    def offset_for_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
+        """The first record at or after `timestamp` (ms) below `up_to`. Raises CorruptLog, KafkaStorageError."""
+        start = self.log_start_offset
+        return self.guard("reading", lambda: find_timestamp(self._segments.all, timestamp, start, up_to))
+
+    def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
+        """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
+        return self.guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
+
+    def guard(self, doing: str, work: Callable[[], T]) -> T:
+        """Do what may find the disk or the log broken. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        self._ensure_usable()
+        try:
+            return work()
+        except BrokenChain as broken:
+            raise self._damaged(broken, self.log_start_offset) from broken
+        except OSError as error:
+            raise self.folder.fail(f"{doing} {self.path}", error) from error
+
+    # --- epochs ---------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """This replica leads from here on: the epoch begins at the log end. Raises FencedLeaderEpoch for an older
+        one."""
+        assert self.cut is None, "what is being cut is nobody's yet"
+        if epoch < self._epochs.latest:
+            raise FencedLeaderEpoch(f"{self.topic_partition} knows epoch {self._epochs.latest}, epoch {epoch} is over")
+        self._epochs.assign(epoch, self.log_end_offset)
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch not above `epoch`, and where it ends here; epoch -1 and the log start where there is
+        none."""
+        return self._epochs.end_of(epoch, self.log_start_offset, self.log_end_offset)
+
+    def epoch_entries(self) -> tuple[EpochStart, ...]:
+        """All entries of the epoch cache."""
+        return self._epochs.entries
+
+    # --- flush ----------------------------------------------------------------------------------------------------
+
+    def begin_flush(self, *, everything: bool = False) -> FlushTicket | None:
+        """What to sync now: all that the log has, on page-cache topics only what a roll or `flush.messages` asked for.
+
+        everything: on any topic, all. Returns None where there is nothing to do. Each ticket must come back through
+        `finish_flush` or `abandon_flush`. Raises KafkaStorageError.
+        """
+        self._ensure_usable()
+        assert self.cut is None, "what is being cut is flushed behind the cut"
+        up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
+        try:
+            return self._flush.begin(self._segments.from_offset(self.recovery_point), up_to, self._epochs)
+        except OSError as error:
+            raise self.folder.fail(f"flushing {self.path}", error) from error
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        """The ticket has run: what it covers, up to any cut made since, is durable."""
+        moved = self._flush.finish(ticket)
+        if self.cut is None:
+            self._flush.count(self.log_end_offset, self.config.flush_messages)
+        if not self._closed:
+            self._segments.keep_open(ticket.closed)
+        self.last_flush_ms = self.folder.clock.wall_ms()
+        if moved and self._fsync and not self._closed:
+            self.folder.note_held(self)
+
+    def abandon_flush(self, ticket: FlushTicket) -> None:
+        """The ticket failed, or will not run: nothing of it counts."""
+        self._flush.abandon(ticket)
+
+    def flush(self) -> None:
+        """Make everything durable before returning: for closing, recovery, tools. Raises KafkaStorageError,
+        DiskFull."""
+        ticket = self.begin_flush(everything=True)
+        if ticket is None:
+            return
+        try:
+            ticket.run()
+        except OSError as error:
+            self.abandon_flush(ticket)
+            raise self.folder.fail(f"flushing {self.path}", error) from error
+        self.finish_flush(ticket)
+
+    def flush_overdue(self, now: Millis) -> bool:
+        """Has it unflushed records older than `flush.ms`? Then a flush of all of it is what the next ticket does."""
+        if self.log_end_offset <= self.recovery_point or now - self.last_flush_ms < self.config.flush_ms:
+            return False
+        self._flush.want(self.log_end_offset)
+        return True
+
+    # --- truncation -----------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cut everything at and above `offset`, durably, before returning. At or above the log end nothing happens.
+
+        The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes
+        whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
+        (then nothing was cut: a disk that is full later takes the folder offline), CorruptLog.
+        """
+        run_here(self, self.begin_cut(offset))
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Empty the log and let it start at `offset`, durably, before returning. Raises KafkaStorageError, DiskFull
+        (nothing was done).
+
+        Once segments are gone there is no way back: a disk that is full by then takes the folder offline like a broken
+        one, and the next start finds an empty log.
+        """
+        run_here(self, self.begin_cut(offset, anew=True))
+
+    def begin_cut(self, offset: Offset, *, anew: bool = False) -> CutTicket | None:
+        """Begin to do what `truncate_to` does, or `truncate_fully_and_start_at` (`anew`): the ticket is to be run, on
+        any thread, and then `cut_ran` told, until that returns True. Until then the log must not be appended to,
+        flushed, read or closed. Returns None where there is nothing to do. Raises as those two."""
+        self._ensure_usable()
+        try:
+            self.cut = self._cutter.begin_anew(offset) if anew else self._cutter.begin(offset)
+        except BrokenChain as broken:
+            raise self._damaged(broken, offset) from broken
+        except OSError as error:
+            raise self.folder.fail(f"cutting {self.path} at offset {offset}", error) from error
+        return self.cut
+
+    def cut_ran(self, ticket: CutTicket, error: BaseException | None) -> bool:
+        """The ticket has run, or raised that. Returns whether it has ended; else it is to be run again. Raises as
+        `truncate_to`; then it has ended too."""
+        assert ticket is self.cut, "one cut at a time"
+        ended = True
+        try:
+            if error is not None:
+                raise error
+            if not self._closed:
+                self._ensure_usable()
+                ended = self._cutter.go_on(ticket)
+        except BrokenChain as broken:
+            raise self._damaged(broken, ticket.end) from broken
+        except OSError as failed:
+            raise self.folder.fail(f"cutting {self.path} at offset {ticket.end}", as_judged(ticket, failed)) from failed
+        finally:
+            if ended:
+                self.cut = None
+                self._reader.forget()
+                ticket.release()
+                self.folder.stirred(self)
+        if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:
+            self.folder.note_held(self)
+        return ended
+
+    def lowered(self, offset: Offset) -> None:
+        """For `LogCutter`: nothing at or above `offset` is durable any more, here and in tickets under way, and readers
+        look everything up again."""
+        self.folder.stirred(self)
+        self._flush.lower(offset)
+        self._reader.forget()
+        self.front.stop_cleaning()
+
+    # --- log start ------------------------------------------------------------------------------------------------
+
+    def delete_records(self, offset: Offset) -> None:
+        """Let the log start at `offset`, durably; at or below its start nothing happens. The files go later, with
+        `delete_old_segments`. Raises OffsetOutOfRange above the high watermark, KafkaStorageError, DiskFull."""
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {self.topic_partition} below {offset} were to be deleted, but it is committed only up to "
+                f"{self.high_watermark}"
+            )
+        self.guard("moving the start of", lambda: self.front.advance(offset))
+
+    def advance_log_start_offset(self, offset: Offset) -> bool:
+        """Follow the leader's log start, as far as this replica knows records to be committed. Returns whether the
+        start moved. Raises KafkaStorageError, DiskFull."""
+        return self.guard("moving the start of", lambda: self.front.advance(min(offset, self.high_watermark)))
+
+    def delete_old_segments(self, now: Millis) -> int:
+        """Take the segments out of the log that `retention.ms`, `retention.bytes` or the log's start let go: committed,
+        durable, and undamaged ones. Returns how many. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        return self.guard("deleting old segments of", lambda: self.front.delete_old(now))
+
+    def take_deleted(self, now: Millis) -> list[str]:
+        """Files that have been out of the log for `file.delete.delay.ms`: the caller removes them (`remove_files`)."""
+        return self.front.take_deleted(now)
+
+    def log_start_moved(self) -> None:
+        """For `LogStart`: make durable where the log starts now. Raises OSError."""
+        self.folder.note_log_start(self)
+
+    def allow_holes(self, end: Offset) -> None:
+        """For `LogStart`: make durable that segments below `end` may be emptied. Raises OSError."""
+        self.folder.allow_holes(self, end)
+
+    def segments_went(self) -> None:
+        """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
+        self._reader.forget()
+
+    # --- closing --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Make everything durable, cut the indexes to size, let go of the files. Raises KafkaStorageError, DiskFull."""
+        if self._closed:
+            return
+        if self.folder.offline is None:
+            self.flush()
+            self.guard("closing", self._close_indexes)
+            self.guard("closing", lambda: self.producers.closing(self.log_end_offset))
+        self.release()
+
+    def _close_indexes(self) -> None:
+        base = self.active.base_offset
+        self.active.become_inactive()
+        kinds = SUFFIXES if self.config.preallocate else (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        sync_paths(self.files, [segment_path(self.path, base, kind) for kind in kinds])
+
+    def release(self) -> None:
+        """Let go of the files as they are, as after a failure."""
+        self._closed = True
+        self.front.stop_cleaning()
+        self._flush.epoch_file.retire()
+        self._segments.close()
+
+    def _ensure_usable(self) -> None:
+        if self.folder.offline is not None:
+            raise KafkaStorageError(f"{self.topic_partition}: its data folder is offline: {self.folder.offline}")
+        if self._closed:
+            raise KafkaStorageError(f"{self.topic_partition} is closed: look up which node holds it now")

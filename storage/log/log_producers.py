@@ -1,0 +1,267 @@
+"""The producers' part in what a log does: duplicates and refusals before an append, state behind it, and what rolls,
+cuts and a moving log start mean for the state.
+
+Kept true:
+  1. Nothing changes before the batches are in the log; a duplicate changes nothing at all.
+  2. A snapshot at a segment's base holds exactly what lies below it: it is taken before the segment is begun.
+  3. Behind a cut, snapshots above it are removed before the folder is synced, and the state is what the log now says,
+     before anything is appended or answered: no state outlives a cut.
+Left to others: the state itself (producer_state.py), how it is rebuilt (producer_recovery.py), the order of the steps
+of an append or a cut (log.py).
+Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, UnifiedLog.truncateTo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from storage.append_info import LogAppendInfo, Origin
+from storage.config import LogConfig
+from storage.files.file_system import Buffer, Files
+from storage.log.cold_read import TransactionsRead
+from storage.log.validation import Prepared
+from storage.producers.aborted_transactions import HoleRule, Told
+from storage.producers.producer_entry import ProducerBatch, ProducerState, read_marker
+from storage.producers.producer_recovery import Replayed, load_producers
+from storage.producers.producer_state import Duplicate, ProducerChanges
+from storage.producers.producers_after_truncation import ProducersAfterCut
+from storage.recovery.loading import Damage, LoadedLog
+from storage.segment.segment import LogSegment
+from storage.segment.segments import LogSegments
+from storage.segment.transaction_index import AbortedTransaction
+from tidelog.records.v2.batch import CONTROL_BIT
+from tidelog.records.v2.header import walk_headers
+from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, ProducerId, TimestampType
+
+_ROLLS_SHARE: Final = 8
+"""The note of what agrees names every segment: it is written when an eighth of them are new, so that the rolls of a log
+of thousands do not cost more and more."""
+
+
+class LogProducers:
+    """The producers of one log. Methods that touch the disk raise OSError."""
+
+    __slots__ = ("_aborted", "_checked", "_rolls", "_segments", "_state", "damage", "notes")
+
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        segments: LogSegments,
+        loaded: LoadedLog,
+        config: LogConfig,
+        *,
+        high_watermark: Offset,
+        now: Millis,
+    ) -> None:
+        """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
+        self._segments = segments
+        self._rolls = 0
+        """Since it was last noted which transaction indexes agree."""
+        self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
+        """What was checked last, and what it changes: to be entered when it is in the log."""
+        self._state, self._aborted, replayed = load_producers(
+            files,
+            path,
+            segments.all,
+            log_start=loaded.log_start,
+            log_end=loaded.log_end,
+            trusted=loaded.log_end if loaded.read_from is None else loaded.read_from,
+            high_watermark=high_watermark,
+            expiration_ms=config.producer_id_expiration_ms,
+            now=now,
+        )
+        self.notes = tuple(replayed.notes)
+        self.damage = _damage(replayed, loaded.log_end)
+        """What could not be read again; None for nothing."""
+        if loaded.read_from is not None:
+            self._aborted.recovered(loaded.read_from)
+        elif loaded.fresh:
+            self._aborted.begin(segments.active.base_offset)
+        else:
+            self._aborted.recall(segments.active)
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def active(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known."""
+        return self._state.active_producers()
+
+    def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
+        """Of each producer without an open transaction: when it appended last, that batch's timestamp, its id."""
+        return self._state.expirable()
+
+    @property
+    def snapshots(self) -> Sequence[Offset]:
+        """The offsets of the snapshot files, ascending."""
+        return self._state.snapshots
+
+    def first_unstable(self, log_start: Offset) -> Offset | None:
+        """Where the oldest transaction begins that is open, or not replicated to its end; None for none."""
+        first = self._state.first_unstable_offset
+        return None if first is None else max(first, log_start)
+
+    def decided_below(self, offset: Offset) -> Offset:
+        """Every transaction that began below what is returned has its marker below `offset`; up to a snapshot, as a
+        rule where a segment begins."""
+        return self._state.decided_below(offset)
+
+    def aborted(
+        self, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
+    ) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end). is_hole: as LogReader's. wait: for the disk; else
+        raises Unbelieved where it would have to. Raises BrokenChain too."""
+        return self._aborted.collect(self._segments, start, end, is_hole, wait=wait)
+
+    def enter(self, read: TransactionsRead, is_hole: HoleRule) -> None:
+        """Take over what was read of the log's segments, unless that one has grown since."""
+        if read.segment.size == read.size:
+            self._aborted.enter(read.segment, self._segments, is_hole, read.told, read.end)
+
+    def unbelieved(self, end: Offset) -> list[LogSegment]:
+        """The closed segments below `end` whose batches a search for aborted transactions would have to read."""
+        closed = [segment for segment in self._segments.all[:-1] if segment.base_offset < end]
+        return self._aborted.unbelieved(closed)
+
+    def believe(self, segment: LogSegment, told: Told) -> None:
+        """The batches of a closed segment say this of transactions, if it is the log's still."""
+        if segment in self._segments.all[:-1]:
+            self._aborted.believe(segment.base_offset, told)
+
+    # --- appends --------------------------------------------------------------------------------------------------
+
+    def is_duplicate(self, records: Buffer) -> bool:
+        """Does the first batch look, by its header, like one that lies here already?"""
+        for header in walk_headers(records):
+            return header.producer_id > NO_PRODUCER_ID and self._state.is_duplicate(ProducerBatch(header))
+        return False
+
+    def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
+        """The batches with a producer id, where they may be appended; where the first of them lies already, that.
+
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, and
+        CorruptRecord for a marker that cannot be read; in replication only the last.
+        """
+        batches = []
+        for i, header in enumerate(prepared.headers):
+            if header.producer_id > NO_PRODUCER_ID:
+                marker = read_marker(prepared.batch(i)) if header.attributes & CONTROL_BIT else None
+                batches.append(ProducerBatch(header, marker))
+        if batches and origin is not Origin.REPLICATION:
+            checked = self._state.check(batches, origin)
+            if isinstance(checked, Duplicate):
+                return checked
+            self._checked = batches, checked
+        return batches
+
+    def appended(self, batches: Sequence[ProducerBatch], now: Millis) -> None:
+        """These, which were checked, lie in the active segment now."""
+        aborted: list[AbortedTransaction] = []
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] is batches:
+            aborted = self._state.apply(checked[1])
+        else:
+            for batch in batches:
+                aborted += self._state.replay(batch)
+        self._state.appended(batches, now)
+        if aborted:
+            self._aborted.append(self._segments.active.base_offset, aborted)
+
+    def high_watermark_moved(self, high_watermark: Offset) -> None:
+        """Transactions that are completed below it are stable."""
+        self._state.high_watermark_moved(high_watermark)
+
+    def expire(self, now: Millis) -> int:
+        """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
+        return self._state.expire(now)
+
+    def forget(self, producer_ids: Iterable[ProducerId]) -> None:
+        """Forget these, of which none has an open transaction."""
+        self._state.forget(producer_ids)
+
+    # --- segments -------------------------------------------------------------------------------------------------
+
+    def rolling(self, offset: Offset) -> None:
+        """The next segment is to begin at `offset`, the log end or behind it."""
+        self._state.take_snapshot(offset)
+
+    def rolled(self, closed: Offset, base_offset: Offset) -> None:
+        """The segment at `closed` takes no more, the one at `base_offset` is new."""
+        self._aborted.close(closed, self._open_since)
+        self._aborted.begin(base_offset)
+        self._rolls += 1
+        if self._rolls * _ROLLS_SHARE >= len(self._segments):
+            self._rolls = 0
+            self._aborted.note_agreements(self._segments, self._open_since)
+
+    @property
+    def _open_since(self) -> Offset | None:
+        return next(iter(self._state.open_transactions), None)
+
+    def closing(self, log_end: Offset) -> None:
+        """A clean stop: nothing is appended any more. The snapshot of an earlier stop goes, where no segment begins
+        there: the next start would ask what has become of that one."""
+        self._state.take_snapshot(log_end)
+        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self._aborted.note_agreements(self._segments, self._open_since)
+
+    def keeping(self, base: Offset) -> Callable[[], None]:
+        """The log is to begin with the segment at `base`: its snapshot is all that will be known of what went. Returns
+        what makes that durable, for any thread."""
+        return self._state.keeping(base)
+
+    def segments_went(self, log_start: Offset) -> list[str]:
+        """Segments below the one that holds `log_start` are out of the log. Returns the paths of their snapshots, which
+        are to be removed."""
+        return self._state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
+
+    def segments_replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
+        """A cleaned segment took the place of those: the snapshots at their bases go too."""
+        self._state.remove_strays([segment.base_offset for segment in self._segments])
+        self._aborted.replaced(old, base_offset)
+
+    # --- cuts -----------------------------------------------------------------------------------------------------
+
+    def cutting(self, log_end: Offset) -> bool:
+        """The log is to end at `log_end`. Returns whether the folder must be synced before anything is appended."""
+        stale = self._state.remove_snapshots_above(log_end)
+        return self._aborted.cutting() or stale
+
+    def cut(self, after: ProducersAfterCut) -> Damage | None:
+        """The log was cut, and this is what producers had done by there. Returns what of it cannot be read, None for
+        nothing."""
+        assert after.state is not None, "it has been read"
+        self._state, self._checked = after.state, None
+        self._aborted.cutting()
+        self._aborted.truncate_to(after.last_base, after.log_end)
+        return _damage(after.replayed, after.log_end)
+
+    def emptied(self) -> None:
+        """The log is empty, and its only segment new."""
+        self._state.clear()
+        self._state.remove_snapshots_above(Offset(-1))
+        self._aborted.forget()
+        self._aborted.begin(self._segments.active.base_offset)
+
+
+def _damage(replayed: Replayed, log_end: Offset) -> Damage | None:
+    damage: Damage | None = None
+    for segment, broken in replayed.broken:
+        first = Offset(min(broken.next_offset, log_end))  # of a damaged batch, it may be beyond
+        found = Damage(segment.path, broken.position, first, max(log_end, Offset(first + 1)), broken.reason)
+        damage = found if damage is None else damage.joined(found)
+    return damage
+
+
+def first_result(prepared: Prepared, duplicate: Duplicate, config: LogConfig) -> LogAppendInfo:
+    """What the first append of a batch was answered with. prepared: its copy."""
+    stamped = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return prepared.info._replace(
+        first_offset=duplicate.first_offset,
+        last_offset=duplicate.last_offset,
+        max_timestamp=duplicate.timestamp,
+        offset_of_max_timestamp=duplicate.last_offset,
+        log_append_time=duplicate.timestamp if stamped else NO_TIMESTAMP,
+        duplicate=True,
+    )

@@ -1,0 +1,159 @@
+"""The back end of a log: batches into the active segment, and the next segment when that can take no more.
+
+Kept true:
+  1. What fails leaves nothing behind: no bytes, no epoch, the log end where it was. Only what a follower fetched at
+     once and no single segment can hold goes in batch by batch, each by this rule.
+  2. v0 and v1 bytes hold no leader epoch, so the epoch over them is in its file, fsynced, before the first of them is
+     written.
+  3. A segment begins where the log ends, so that recovery can tell lost offsets from a hole.
+Left to others: what may be appended (validation.py, log_producers.py), writing into a segment (segment.py), syncing
+(flush.py). Source: Kafka's LocalLog.append and UnifiedLog.maybeRoll; design section 3 for the order of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from storage.append_info import LogAppendInfo
+from storage.config import INT32_MAX, LogConfig
+from storage.files.file_system import Files
+from storage.log.epoch_notes import note_epochs
+from storage.log.flush import FlushState
+from storage.log.log_producers import LogProducers
+from storage.log.log_reader import LogReader
+from storage.log.validation import Prepared
+from storage.producers.producer_entry import ProducerBatch
+from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
+from storage.segment.segment import LogSegment
+from storage.segment.segments import LogSegments
+from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
+
+
+class OwnLog(Protocol):
+    """What its log does for the back end."""
+
+    config: LogConfig
+    log_end_offset: Offset
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def path(self) -> str: ...
+
+    def rolled(self, notes: Sequence[str]) -> None:
+        """Another segment takes the appends: flush up to it in the background. notes: what was in its way."""
+        ...
+
+
+class LogWriter:
+    """The back end of one log. Its methods raise OSError, and BrokenChain where the active segment's index had to be
+    rebuilt and its batches break off."""
+
+    __slots__ = ("_epochs", "_flush", "_log", "_producers", "_reader", "_segments")
+
+    def __init__(
+        self,
+        log: OwnLog,
+        segments: LogSegments,
+        epochs: LeaderEpochCache,
+        flush: FlushState,
+        producers: LogProducers,
+        reader: LogReader,
+    ) -> None:
+        """reader: told where each append begins, since all replicas and most consumers read there next."""
+        self._reader = reader
+        self._log, self._segments, self._epochs = log, segments, epochs
+        self._flush, self._producers = flush, producers
+
+    def write(
+        self,
+        prepared: Prepared,
+        now: Millis,
+        epochs: Sequence[EpochStart],
+        leader_epoch: LeaderEpoch | None,
+        batches: Sequence[ProducerBatch],
+    ) -> None:
+        """Roll where it is due, note epochs, write, move the log end, enter what producers did.
+
+        epochs: what a follower's leader says. leader_epoch: None for a follower. batches: those with a producer. Raises
+        CorruptRecord, and then nothing has changed, where a follower's batches have other epochs than these.
+        """
+        if leader_epoch is None:
+            ensure_agreed(prepared.headers, epochs)
+        log, info, headers = self._log, prepared.info, prepared.headers
+        if leader_epoch is None and len(headers) > 1 and info.valid_bytes > log.config.segment_bytes:
+            self._write_apart(prepared, now, epochs, batches)
+            return
+        segment = self._segments.active
+        if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config):
+            segment = self.roll(self._next_base(info), now)
+            if not segment.index.fits(info.last_offset):
+                self._write_apart(prepared, now, epochs, batches)
+                return
+        before = note_epochs(self._epochs, log.log_end_offset, prepared, epochs, leader_epoch)
+        try:
+            if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
+                self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
+            position = segment.size
+            segment.append(prepared.buffers, headers, info.valid_bytes)
+        except OSError:
+            if before is not None:
+                self._epochs.restore(before)
+            if segment.base_offset > log.log_end_offset:
+                self._take_back(segment)
+            raise
+        self._reader.note(log.log_end_offset, segment, position)
+        log.log_end_offset = Offset(info.last_offset + 1)
+        self._flush.count(log.log_end_offset, log.config.flush_messages)
+        if batches:
+            self._producers.appended(batches, now)
+
+    def _next_base(self, info: LogAppendInfo) -> Offset:
+        """Where the next segment starts: where this one ends; behind a hole that no segment can hold, at the append's
+        first offset."""
+        log_end = self._log.log_end_offset
+        return log_end if info.last_offset - log_end <= INT32_MAX else max(info.first_offset, log_end)
+
+    def _take_back(self, segment: LogSegment) -> None:
+        """A segment was begun behind a hole, and nothing could be written to it: the log goes on where it ended, or the
+        next segment would begin below this one. Raises OSError."""
+        log, before = self._log, self._segments.last_below(segment.base_offset)
+        self._producers.cutting(log.log_end_offset)
+        self._segments.remove_behind(before)
+        self._flush.note_cut(before)
+        log.files.sync_folder(log.path)
+
+    def _write_apart(
+        self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]
+    ) -> None:
+        """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
+        full after some of them, those stay, as if they had been fetched alone."""
+        data = memoryview(b"".join(prepared.buffers))
+        position = 0
+        for header in prepared.headers:
+            info = prepared.info._replace(
+                first_offset=header.base_offset,
+                last_offset=header.last_offset,
+                max_timestamp=header.max_timestamp,
+                valid_bytes=header.size,
+            )
+            part = Prepared([data[position : position + header.size]], (header,), info)
+            own = [batch for batch in batches if batch.header.base_offset == header.base_offset]
+            self.write(part, now, epochs, None, own)
+            position += header.size
+
+    def roll(self, base_offset: Offset, now: Millis) -> LogSegment:
+        """Close the active segment and begin another at `base_offset`, unless that is the active one's.
+
+        Raises OSError, and then the old one stays active.
+        """
+        closed = self._segments.active
+        if closed.base_offset == base_offset:
+            return closed
+        self._producers.rolling(base_offset)
+        segment, notes = self._segments.add(base_offset, self._log.config, now)
+        self._flush.note_roll(closed)
+        self._producers.rolled(closed.base_offset, base_offset)
+        self._log.rolled(notes)
+        return segment

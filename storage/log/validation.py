@@ -1,0 +1,209 @@
+"""What may be appended: the checks of leader and follower, and the leader's stamping. Pure: bytes in, bytes out.
+
+Kept true:
+  1. What passes is whole batches whose checksums agree; a partial batch at the end is left out, everything else is
+     refused.
+  2. A leader's records leave in the format and codec of their topic, with the offsets, epoch and timestamps of its
+     log; where nothing else must change, only a header is copied.
+  3. A follower's batches leave as they came; their offsets grow and start at or above the log end. Holes are fine.
+Left to others: how records are checked and rewritten (tidelog.records), sizes of segments, producers' sequences, and
+everything that changes a log (log.py).
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from storage.append_info import LogAppendInfo, Origin, RecordValidationStats
+from storage.config import INT64_MAX, LogConfig
+from storage.files.file_system import Buffer
+from tidelog.errors import CorruptRecord, OffsetsNotMonotonic
+from tidelog.records.analysis import analyze
+from tidelog.records.assignment import AppendRules, Assigned, Inspected, assign_offsets, inspect
+from tidelog.records.batches import batch_at
+from tidelog.records.v2.batch import CODEC_BITS, RecordBatch
+from tidelog.records.v2.header import ATTRIBUTES_AT, MAGIC_AT, BatchHeader
+from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
+
+_QUICK_BYTES: Final = 8 << 10
+"""Records in so few bytes are decompressed in less time than a change of threads takes."""
+
+
+class Prepared(NamedTuple):
+    """Batches ready to be written: the buffers to write one behind the other, the batches' headers as they are stored,
+    and the result so far."""
+
+    buffers: Sequence[Buffer]
+    headers: Sequence[BatchHeader]
+    info: LogAppendInfo
+
+    def batch(self, index: int) -> RecordBatch:
+        """One of the batches, to look into; a copy where it lies in several buffers."""
+        data = self.buffers[0] if len(self.buffers) == 1 else b"".join(self.buffers)
+        return batch_at(data, sum(header.size for header in self.headers[:index]))
+
+
+def append_rules(config: LogConfig) -> AppendRules:
+    """What a topic's settings ask of records."""
+    before, after = config.timestamp_before_ms_max, config.timestamp_after_ms_max
+    return AppendRules(
+        magic=config.magic,
+        codec=config.codec,
+        level=config.compression_level,
+        timestamp_type=config.timestamp_type,
+        timestamp_before_max_ms=None if before == INT64_MAX else before,
+        timestamp_after_max_ms=None if after == INT64_MAX else after,
+        key_required=config.compact,
+        batch_bytes_max=config.max_message_bytes,
+    )
+
+
+def takes_time(records: Buffer, rules: AppendRules) -> bool:
+    """Must so much be decompressed or compressed to append what a client sends that it is better inspected first?"""
+    if len(records) < _QUICK_BYTES or records[MAGIC_AT] != rules.magic or rules.magic < 2:
+        return False
+    return bool(records[ATTRIBUTES_AT + 1] & CODEC_BITS or rules.codec)
+
+
+def inspect_sent(records: Buffer, rules: AppendRules, now: Millis) -> Inspected | None:
+    """What of an append needs no log: for any thread, of what a client sends. None where nothing does.
+
+    rules: the log's. Raises as `prepare_leader`.
+    """
+    records = memoryview(records).toreadonly()
+    analysis = analyze(records, batch_bytes_max=rules.batch_bytes_max)
+    return inspect(records, analysis, rules, now=now) if analysis.batch_count else None
+
+
+def prepare_leader(
+    records: Buffer,
+    rules: AppendRules,
+    *,
+    log_start: Offset,
+    log_end: Offset,
+    leader_epoch: LeaderEpoch,
+    now: Millis,
+    origin: Origin,
+    inspected: Inspected | None = None,
+) -> Prepared | None:
+    """Check records in depth and give them their place in the log. None where there is no whole batch.
+
+    inspected: what `inspect_sent` said of them; worth nothing where the rules are others now.
+
+    Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat,
+    UnsupportedCompressionType.
+    """
+    records = memoryview(records).toreadonly()  # the sender's bytes are left alone
+    if inspected is not None and inspected.rules is rules:
+        analysis = inspected.analysis
+    else:
+        analysis, inspected = analyze(records, batch_bytes_max=rules.batch_bytes_max), None
+    if not analysis.batch_count:
+        return None
+    assigned = assign_offsets(
+        records,
+        analysis,
+        rules,
+        first_offset=log_end,
+        leader_epoch=leader_epoch,
+        now=now,
+        by_broker=origin is Origin.COORDINATOR,
+        inspected=inspected,
+    )
+    size = analysis.valid_bytes if not assigned.rewritten else sum(header.size for header in assigned.headers)
+    info = LogAppendInfo(
+        assigned.first_offset,
+        assigned.last_offset,
+        leader_epoch,
+        assigned.max_timestamp,
+        assigned.offset_of_max_timestamp,
+        assigned.log_append_time,
+        log_start,
+        assigned.source_codec,
+        assigned.target_codec,
+        len(assigned.headers),
+        assigned.record_count,
+        size,
+        stats=_stats(assigned, size),
+    )
+    return Prepared(assigned.parts, assigned.headers, info)
+
+
+_NO_STATS = RecordValidationStats()
+
+
+def _stats(assigned: Assigned, size: int) -> RecordValidationStats:
+    """What checking and rewriting took; how long, only the log's clock tells."""
+    if not (assigned.rewritten or assigned.decompressed_bytes):
+        return _NO_STATS
+    rebuilt = size if assigned.rewritten else 0
+    return RecordValidationStats(assigned.decompressed_bytes + rebuilt, assigned.converted)
+
+
+def prepare_follower(
+    records: Buffer, *, log_start: Offset, log_end: Offset, last_epoch: LeaderEpoch
+) -> Prepared | None:
+    """Check batches that a leader has stamped. last_epoch: of the log's last record. None where there is no whole
+    batch.
+
+    Raises CorruptRecord, OffsetsNotMonotonic, UnsupportedCompressionType.
+    """
+    analysis = analyze(records)
+    headers = analysis.headers
+    if not headers:
+        return None
+    if headers[0].base_offset < log_end or not analysis.offsets_grow:
+        raise _not_growing(headers, log_end)
+    return Prepared(
+        [records if analysis.valid_bytes == len(records) else memoryview(records)[: analysis.valid_bytes]],
+        headers,
+        LogAppendInfo(
+            headers[0].base_offset,
+            analysis.last_offset,
+            _last_epoch(headers, last_epoch),
+            analysis.max_timestamp,
+            analysis.offset_of_max_timestamp,
+            NO_TIMESTAMP,
+            log_start,
+            analysis.codec,
+            analysis.codec,
+            analysis.batch_count,
+            analysis.record_count,
+            analysis.valid_bytes,
+        ),
+    )
+
+
+def _last_epoch(headers: Sequence[BatchHeader], epoch: LeaderEpoch) -> LeaderEpoch:
+    """Epoch of the last batch that has one, -1 where none has. Raises CorruptRecord for one that goes back from
+    `epoch`, or from one batch to the next: no checksum covers it."""
+    last = NO_LEADER_EPOCH
+    for header in headers:
+        if header.magic < 2:
+            continue
+        last = header.leader_epoch
+        if last < epoch:
+            raise CorruptRecord(
+                f"the batch at offset {header.base_offset} has leader epoch {last}, but epoch {epoch} came before it: "
+                "fetch it again"
+            )
+        epoch = last
+    return last
+
+
+def _not_growing(headers: Sequence[BatchHeader], log_end: Offset) -> OffsetsNotMonotonic:
+    base = headers[0].base_offset
+    if base < log_end:
+        return OffsetsNotMonotonic(
+            f"a batch starts at offset {base}, below the log end {log_end}: fetch from the log end"
+        )
+    for before, header in pairwise(headers):
+        if header.base_offset <= before.last_offset:
+            return OffsetsNotMonotonic(
+                f"a batch starts at offset {header.base_offset}, the one before it reaches to {before.last_offset}: "
+                "fetch it again"
+            )
+    raise AssertionError("their offsets grow")

@@ -1,0 +1,344 @@
+"""The aborted transactions of one log: which records a reader of decided records has to leave out.
+
+Kept true:
+  1. No transaction index is believed before it has agreed with the batches of its segment in this life of the process:
+     a file that was lost, cut or damaged while the marker said "clean" is rebuilt when its segment is first read so.
+     Agreeing costs one walk along the segment's batch headers, and reading its markers; segments that were written or
+     recovered in this life cost nothing, nor do those that agreed in an earlier one and look as they did then.
+  2. A search ends behind the range at the first segment at whose end no transaction is open that began in the range,
+     so that a read at the log's start does not walk all of it.
+  3. What cannot be checked (the log is damaged there) is said, and never passed over.
+Left to others: one segment's file (transaction_index.py), what a batch does (producer_entry.py).
+Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
+from typing import NamedTuple, Protocol, TypeAlias
+
+from storage.config import INT64_MAX
+from storage.files.file_system import Files, WouldBlock
+from storage.producers.producer_replay import Batches, replay, walk_producers
+from storage.producers.producer_state import ProducerStateManager
+from storage.segment.agreed_indexes import Agreement, read_agreements, remove_agreements, write_agreements
+from storage.segment.index_errors import CorruptIndex
+from storage.segment.segment import LogSegment, segment_path
+from storage.segment.segments import LogSegments
+from storage.segment.transaction_index import (
+    TRANSACTION_INDEX_SUFFIX,
+    AbortedTransaction,
+    TransactionIndex,
+    encode_transactions,
+)
+from tidelog.records.v2.checksum import crc32c
+from tidelog.types import Offset, ProducerId
+
+HoleRule: TypeAlias = Callable[[LogSegment, Offset], bool]
+
+
+class _Marker(NamedTuple):
+    """What the batches say of a marker that aborted a transaction: whose it was; where it can have begun at the
+    earliest (behind that producer's marker before it); how far the log was stable then."""
+
+    producer_id: ProducerId
+    earliest: Offset
+    stable: Offset
+
+
+class Told(NamedTuple):
+    """What the batches of a segment say: the transactions aborted in it of which it or segments before it have
+    batches; all markers that abort, by offset; where the oldest transaction begins that is open at its end."""
+
+    aborted: list[AbortedTransaction]
+    markers: dict[Offset, _Marker]
+    open_since: Offset | None
+
+
+class Unbelieved(WouldBlock):
+    """The transaction index of that segment has not been held against its batches, or not been read."""
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(segment)
+        self.segment = segment
+
+
+class SizedSegment(Protocol):
+    """A segment as it is now."""
+
+    @property
+    def base_offset(self) -> Offset: ...
+    @property
+    def size(self) -> int: ...
+
+
+class AbortedTransactions:
+    """See the module's words. For the owner's thread."""
+
+    __slots__ = ("_agreed", "_believed", "_files", "_folder", "_open_behind")
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files, self._folder = files, folder
+        self._believed: dict[Offset, TransactionIndex] = {}
+        """By base offset, the indexes that agree with their segments."""
+        self._open_behind: dict[Offset, Offset | None] = {}
+        """By base offset of closed segments: where the oldest transaction begins that is open at its end."""
+        self._agreed: dict[Offset, Agreement] | None = None
+        """What the file says of earlier lives; None: not looked at."""
+
+    def _index(self, base_offset: Offset) -> TransactionIndex:
+        path = segment_path(self._folder, base_offset, TRANSACTION_INDEX_SUFFIX)
+        return TransactionIndex(self._files, path, base_offset)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def begin(self, base_offset: Offset) -> None:
+        """A new segment, empty, without an index."""
+        index = self._believed[base_offset] = self._index(base_offset)
+        index.begin()
+
+    def close(self, base_offset: Offset, open_since: Offset | None) -> None:
+        """The segment takes no more; the oldest transaction that is open now begins at `open_since`."""
+        self._open_behind[base_offset] = open_since
+
+    def append(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
+        """Markers were written to the segment. Raises OSError."""
+        index = self._believed.get(base_offset) or self._index(base_offset)
+        try:
+            for transaction in transactions:
+                index.append(transaction)
+        except CorruptIndex:
+            self._believed.pop(base_offset, None)  # to be put right when it is read
+
+    def rebuilt(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
+        """All batches of the segment say this: put the file right where it says otherwise. Raises OSError."""
+        index = self._index(base_offset)
+        try:
+            agrees = list(index.entries) == list(transactions)
+        except CorruptIndex:
+            agrees = False
+        if not agrees:
+            index.replace(transactions)
+        self._believed[base_offset] = index
+
+    def truncate_to(self, last_base: Offset, offset: Offset) -> None:
+        """The log was cut at `offset`, within the segment at `last_base`. Raises OSError."""
+        for base in [base for base in self._believed if base > last_base]:
+            del self._believed[base]
+        for base in [base for base in self._open_behind if base >= last_base]:
+            del self._open_behind[base]
+        (self._believed.get(last_base) or self._index(last_base)).truncate_to(offset)
+
+    def forget(self) -> bool:
+        """Segments are being cut, emptied or replaced: what is read of them is checked again. Returns whether the
+        folder must be synced before anything is appended. Raises OSError."""
+        self._believed.clear()
+        self._open_behind.clear()
+        return self.cutting()
+
+    def cutting(self) -> bool:
+        """The log is about to be cut: what earlier lives have found holds no more. Returns as `forget`."""
+        self._agreed = {}
+        return remove_agreements(self._files, self._folder)
+
+    def recovered(self, read_from: Offset) -> None:
+        """Recovery has read the segments from there on: what was known of them in earlier lives goes, durably. Raises
+        OSError."""
+        before = self._earlier()
+        self._agreed = {base: agreement for base, agreement in before.items() if base < read_from}
+        if len(self._agreed) < len(before):
+            write_agreements(self._files, self._folder, self._agreed, sync=True)
+
+    def note_agreements(self, segments: LogSegments, open_since: Offset | None) -> None:
+        """Write down which segments agree, for later lives. open_since: where the oldest transaction begins that is
+        open at the log's end. Raises OSError."""
+        before, now = self._earlier(), dict[Offset, Agreement]()
+        for segment in segments:
+            base, index = segment.base_offset, self._believed.get(segment.base_offset)
+            since = open_since if segment is segments.active else self._open_behind.get(base)
+            if index is not None and (segment is segments.active or base in self._open_behind):
+                now[base] = Agreement(segment.size, *_look_of(index), Offset(-1) if since is None else since)
+            elif base in before:
+                now[base] = before[base]
+        if now != before:
+            write_agreements(self._files, self._folder, now)
+            self._agreed = now
+
+    def _earlier(self) -> dict[Offset, Agreement]:
+        if self._agreed is None:
+            self._agreed = read_agreements(self._files, self._folder)
+        return self._agreed
+
+    def recall(self, segment: SizedSegment) -> bool:
+        """Did the segment agree with its index in an earlier life, and does it look as it did then? Then it is
+        believed. Raises OSError."""
+        base, index = segment.base_offset, self._index(segment.base_offset)
+        then = self._earlier().get(base)
+        try:
+            if then is None or (segment.size, *_look_of(index)) != then[:3]:
+                return False
+        except CorruptIndex:
+            return False
+        self._believed[base] = index
+        self._open_behind[base] = then.open_since if then.open_since >= 0 else None
+        return True
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def collect(
+        self, segments: LogSegments, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
+    ) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records in [start, end), by their first offsets. is_hole: is it wrong that
+        offsets are missing behind this segment, before one that begins there? wait: for the disk; else raises
+        Unbelieved where it would have to. Raises BrokenChain, OSError."""
+        found: list[AbortedTransaction] = []
+        searched = segments.from_offset(start)
+        for segment, behind in zip_longest(searched, searched[1:]):
+            if not wait and not self._is_at_hand(segment, segments):
+                raise Unbelieved(segment)
+            index = self._believe(segment, segments, behind, is_hole)
+            result = index.collect(start, end)
+            found.extend(result.transactions)
+            open_since = self._open_behind.get(segment.base_offset)
+            reaches_end = behind is None or behind.base_offset >= end
+            if result.complete or (reaches_end and (open_since is None or open_since >= end)):
+                break
+        return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
+
+    def _is_at_hand(self, segment: LogSegment, segments: LogSegments) -> bool:
+        """Is the segment's index believed, and in memory?"""
+        index = self._believed.get(segment.base_offset)
+        if index is None or not index.is_read:
+            return False
+        return segment is segments.active or segment.base_offset in self._open_behind
+
+    def enter(
+        self, segment: LogSegment, segments: LogSegments, is_hole: HoleRule, told: Told | None, end: Offset
+    ) -> None:
+        """The batches of a segment say this, and end at `end`; None: an earlier life has found out. The segment is the
+        log's still, and has not grown. Raises OSError."""
+        if told is None:
+            self.recall(segment)
+            return
+        base = segment.base_offset
+        behind = next(iter(segments.behind(segment)), None)
+        if behind is not None and end < behind.base_offset and is_hole(segment, behind.base_offset):
+            told = told._replace(aborted=self._joined(base, told.aborted))
+        self._put_right(base, told)
+        if behind is not None:
+            self._open_behind[base] = told.open_since
+
+    def _believe(
+        self, segment: LogSegment, segments: LogSegments, behind: LogSegment | None, is_hole: HoleRule
+    ) -> TransactionIndex:
+        """The segment's index, once it agrees with the batches. What is left of a segment that lost its end does not
+        tell all that was aborted, since markers may have been there: of that, the index is believed too."""
+        base, closed = segment.base_offset, segment is not segments.active
+        index = self._believed.get(base)
+        if index is not None and (not closed or base in self._open_behind):
+            return index
+        if closed and self.recall(segment):
+            return self._believed[base]
+        told = tell(self._files, self._folder, segments.all, segment)
+        end = None if behind is None or not is_hole(segment, behind.base_offset) else behind.base_offset
+        if end is not None and segment.end_below(end) < end:
+            told = told._replace(aborted=self._joined(base, told.aborted))
+        index = self._put_right(base, told)
+        if closed:
+            self._open_behind[base] = told.open_since
+        return index
+
+    def _joined(self, base: Offset, told: list[AbortedTransaction]) -> list[AbortedTransaction]:
+        """What the index says and what the batches say."""
+        try:
+            entries = self._index(base).entries
+        except CorruptIndex:
+            return told
+        return sorted({*entries, *told}, key=lambda transaction: transaction.last_offset)
+
+    def _put_right(self, base: Offset, told: Told) -> TransactionIndex:
+        index = self._index(base)
+        if not _agrees(index, told):
+            index.replace(told.aborted)
+        self._believed[base] = index
+        return index
+
+    # --- reading ahead ----------------------------------------------------------------------------------------------
+
+    def unbelieved(self, closed: Iterable[LogSegment]) -> list[LogSegment]:
+        """Those of these closed segments whose batches a search would have to read. Raises OSError."""
+        return [
+            segment
+            for segment in closed
+            if not (segment.base_offset in self._believed and segment.base_offset in self._open_behind)
+            and not self.recall(segment)
+        ]
+
+    def believe(self, base_offset: Offset, told: Told) -> None:
+        """The batches of a closed segment say this (`tell`): put its index right where it says otherwise. Raises
+        OSError."""
+        self._put_right(base_offset, told)
+        self._open_behind[base_offset] = told.open_since
+
+    def replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
+        """A cleaned segment took the place of those; its index was written by what theirs said, and is believed where
+        it can be read. Raises OSError."""
+        index = self._index(base_offset)
+        known, open_since = old[-1] in self._open_behind, self._open_behind.get(old[-1])
+        for base in old:
+            self._believed.pop(base, None)
+            self._open_behind.pop(base, None)
+            self._earlier().pop(base, None)
+        if known and index.is_sound():
+            self._believed[base_offset] = index
+            self._open_behind[base_offset] = open_since
+
+
+def tell(files: Files, folder: str, segments: Sequence[Batches], segment: Batches) -> Told:
+    """What the batches of a segment say of transactions. segments: the log's, at least those before it. On any thread,
+    if these are the caller's own. Raises BrokenChain, OSError."""
+    base = segment.base_offset
+    state = ProducerStateManager(files, folder, INT64_MAX)
+    known, _ = state.load(base)
+    replay(state, segments, segments[0].base_offset if known is None else known, base)
+    aborted: list[AbortedTransaction] = []
+    markers: dict[Offset, _Marker] = {}
+    ends: dict[ProducerId, Offset] = {}
+    for batch in walk_producers(segment, base, Offset(INT64_MAX)):
+        aborted.extend(state.replay(batch))
+        if batch.marker is None:
+            continue
+        producer_id, offset = batch.header.producer_id, batch.header.base_offset
+        if batch.marker.aborted:
+            stable = next(iter(state.open_transactions), Offset(offset + 1))
+            markers[offset] = _Marker(producer_id, ends.get(producer_id, Offset(0)), stable)
+        ends[producer_id] = Offset(offset + 1)
+    return Told(aborted, markers, next(iter(state.open_transactions), None))
+
+
+def _look_of(index: TransactionIndex) -> tuple[int, int]:
+    """How many entries it has, and their checksum. Raises CorruptIndex, OSError."""
+    return len(index.entries), crc32c(encode_transactions(index.entries))
+
+
+def _agrees(index: TransactionIndex, told: Told) -> bool:
+    """Does the index hide all that the batches say was aborted, and nothing else?
+
+    It need not be the same: where the cleaner has removed batches, a transaction began earlier than can be seen, or
+    nothing of it is left but its marker.
+    """
+    try:
+        entries = {entry.last_offset: entry for entry in index.entries}
+    except CorruptIndex:
+        return False
+    for last_offset, entry in entries.items():
+        marker = told.markers.get(last_offset)
+        if marker is None or marker.producer_id != entry.producer_id:
+            return False
+        if entry.first_offset < marker.earliest or entry.last_stable_offset > marker.stable:
+            return False
+    return all(
+        transaction.last_offset in entries and entries[transaction.last_offset].first_offset <= transaction.first_offset
+        for transaction in told.aborted
+    )

@@ -1,0 +1,69 @@
+"""Reading a log again for what its producers did: batch headers, and the records of markers. Nothing else is read.
+
+Kept true: a batch that cannot be believed ends the walk with BrokenChain; nothing is passed over silently.
+Left to others: what becomes of it (producer_state.py). Source: Kafka's UnifiedLog.loadProducersFromRecords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from storage.files.file_system import File
+from storage.producers.producer_entry import ProducerBatch, read_marker
+from storage.producers.producer_state import ProducerStateManager
+from storage.segment.batch_walk import BrokenChain
+from tidelog.errors import TidelogError
+from tidelog.records.v2.batch import CONTROL_BIT, RecordBatch
+from tidelog.records.v2.header import BatchHeader
+from tidelog.types import NO_PRODUCER_ID, Offset
+
+
+class Batches(Protocol):
+    """The batches of one segment."""
+
+    @property
+    def base_offset(self) -> Offset: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def file(self) -> File: ...
+    def start_for(self, offset: Offset, /) -> int:
+        """Where in the file to begin a search for `offset`. Raises BrokenChain, OSError."""
+        ...
+
+    def walk(self, position: int) -> Iterator[BatchHeader]:
+        """Headers of the batches from byte `position` on. Raises BrokenChain, OSError."""
+        ...
+
+
+def walk_producers(segment: Batches, start: Offset, end: Offset) -> Iterator[ProducerBatch]:
+    """The batches with a producer id among those that reach to `start` or beyond and begin below `end`.
+
+    Raises BrokenChain, OSError.
+    """
+    for header in segment.walk(segment.start_for(start)):
+        if header.base_offset >= end:
+            return
+        if header.producer_id <= NO_PRODUCER_ID or header.last_offset < start:
+            continue
+        marker = None
+        if header.attributes & CONTROL_BIT:
+            data = segment.file.pread(header.size, header.position)
+            try:
+                batch = RecordBatch(data)
+                batch.ensure_valid()
+                marker = read_marker(batch)
+            except TidelogError as error:
+                raise BrokenChain(header.position, header.base_offset, error.message) from error
+        yield ProducerBatch(header, marker)
+
+
+def replay(state: ProducerStateManager, segments: Sequence[Batches], start: Offset, end: Offset) -> None:
+    """Enter everything in [start, end) into the state. segments: of the log, oldest first. Raises BrokenChain,
+    OSError."""
+    for i, segment in enumerate(segments):
+        behind = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        if segment.base_offset < end and behind > start:
+            for batch in walk_producers(segment, start, end):
+                state.replay(batch)

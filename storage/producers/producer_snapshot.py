@@ -1,0 +1,91 @@
+"""Producer state on disk: Kafka's .snapshot files, one for the state at each roll and one at the clean stop.
+
+    version            int16    0   1
+    CRC-32C            uint32   2   over everything behind this field
+    count              int32    6   producers, 46 bytes each:
+      producer id      int64    0
+      producer epoch   int16    8
+      last sequence    int32   10   of its last batch, -1 where its epoch has none yet
+      last offset      int64   14   of that batch, -1 where there is none
+      offset delta     int32   22   from the first offset of that batch to its last
+      timestamp        int64   26   of its last batch or marker
+      coordinator epoch int32  34   of the last marker, -1 where there was none
+      open transaction int64   38   its first offset, -1 where none is open
+
+Kept true: what decodes is whole, has the right checksum, and encodes to the same bytes again; everything else is
+CorruptLog. The order of the entries means nothing: Kafka's is that of a hash map.
+Left to others: which snapshot is right for which offset (producer_state.py, producer_recovery.py).
+Source: KIP-98; Kafka's ProducerStateManager.readSnapshot and writeSnapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidelog.errors import CorruptLog
+from tidelog.records.v2.checksum import crc32c
+from tidelog.types import Millis, Offset, ProducerId
+
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+NO_OFFSET: Final = Offset(-1)
+
+_VERSION: Final = 1
+_HEAD: Final = Struct(">hI")
+_COUNT: Final = Struct(">i")
+_ENTRY: Final = Struct(">qhiqiqiq")
+_ENTRIES_AT: Final = _HEAD.size + _COUNT.size
+
+
+class ProducerSnapshot(NamedTuple):
+    """What a snapshot file says of one producer. Offsets are -1 where there is none."""
+
+    producer_id: ProducerId
+    epoch: int
+    last_sequence: int
+    last_offset: Offset
+    offset_delta: int
+    timestamp: Millis
+    coordinator_epoch: int
+    transaction_start: Offset
+
+
+def snapshot_path(folder: str, offset: int) -> str:
+    """Where the state below `offset` is kept."""
+    return f"{folder}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def snapshot_offset(name: str) -> Offset | None:
+    """The offset in the name of a snapshot file, None for any other file."""
+    digits = name.removesuffix(SNAPSHOT_SUFFIX)
+    if len(digits) != 20 or len(name) != 20 + len(SNAPSHOT_SUFFIX) or not (digits.isascii() and digits.isdigit()):
+        return None
+    return Offset(int(digits))
+
+
+def encode_snapshot(entries: Iterable[ProducerSnapshot]) -> bytes:
+    """The bytes of a snapshot file, entries in the order given."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshot]:
+    """The entries, in the file's order. path: for messages. Raises CorruptLog where version, checksum or size are not
+    right."""
+    if len(data) < _ENTRIES_AT:
+        raise _damaged(path, f"it has {len(data)} bytes, less than an empty snapshot")
+    version, checksum = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise _damaged(path, f"it has version {version}, known is {_VERSION}")
+    if crc32c(memoryview(data)[_HEAD.size :]) != checksum:
+        raise _damaged(path, "its checksum is wrong")
+    (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    if len(data) != _ENTRIES_AT + count * _ENTRY.size:
+        raise _damaged(path, f"it declares {count} producers in {len(data)} bytes")
+    return [ProducerSnapshot._make(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_ENTRIES_AT:])]
+
+
+def _damaged(path: str, why: str) -> CorruptLog:
+    return CorruptLog(f"{path} is no producer snapshot: {why}; the state is rebuilt from an older one and the log")

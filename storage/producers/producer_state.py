@@ -1,0 +1,337 @@
+"""The producers of one log: who may append what, which transactions are open, how far the log is decided.
+
+Kept true:
+  1. `check` changes nothing: what it returns is entered by `apply`, once the batches are in the log.
+  2. The first unstable offset is where the oldest transaction begins that is open, or whose marker is not below the
+     high watermark yet. The last stable offset is never above it.
+  3. A snapshot names the offset below which all batches are in it. It is derived data: synced only before the log below
+     it goes (`keep`), believed only with a right checksum. Those above a cut are removed, durably, before anything is
+     appended.
+  4. A producer without an open transaction is forgotten when `producer.id.expiration.ms` have gone by since its last
+     batch was appended, by the clock of this node: what its records say of their time may be long past. A snapshot does
+     not say when that was, so time counts from when the state was loaded.
+Left to others: what one batch changes (producer_entry.py), rebuilding from a log (producer_recovery.py), the
+transaction indexes (aborted_transactions.py).
+Source: Kafka's ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from storage.append_info import Origin
+from storage.files.file_system import Files, read_file, sync_paths, write_file
+from storage.producers.producer_entry import CompletedTransaction, ProducerBatch, ProducerState
+from storage.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offset, snapshot_path
+from storage.segment.transaction_index import AbortedTransaction
+from tidelog.errors import CorruptLog
+from tidelog.types import Millis, Offset, ProducerId
+
+
+class Duplicate(NamedTuple):
+    """A batch that was appended before, at these offsets; timestamp: its largest one."""
+
+    first_offset: Offset
+    last_offset: Offset
+    timestamp: Millis
+
+
+class StartedTransaction(NamedTuple):
+    """A transaction has its first record at this offset."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+class ProducerChanges(NamedTuple):
+    """What batches change once they are in the log. transactions: as they begin and end in it."""
+
+    states: dict[ProducerId, ProducerState]
+    transactions: Sequence[CompletedTransaction | StartedTransaction]
+
+
+class ProducerStateManager:
+    """See the module's words. For the owner's thread."""
+
+    __slots__ = (
+        "_appended_at",
+        "_files",
+        "_folder",
+        "_ongoing",
+        "_producers",
+        "_snapshots",
+        "_unreplicated",
+        "expiration_ms",
+    )
+
+    def __init__(self, files: Files, folder: str, expiration_ms: int) -> None:
+        """folder: of the partition; its snapshots are listed. Raises OSError."""
+        self._files, self._folder = files, folder
+        self.expiration_ms = expiration_ms
+        self._producers: dict[ProducerId, ProducerState] = {}
+        self._appended_at: dict[ProducerId, Millis] = {}
+        """When the last batch of each was appended, or its state was loaded: wall clock."""
+        self._ongoing: dict[Offset, ProducerId] = {}
+        """Open transactions by first offset, the oldest first."""
+        self._unreplicated: dict[Offset, Offset] = {}
+        """Completed transactions whose markers are not below the high watermark: last by first offset."""
+        self._snapshots: list[Offset] = []
+        self.find_snapshots()
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def active_producers(self) -> tuple[ProducerState, ...]:
+        """Every producer that is known (Kafka's DescribeProducers)."""
+        return tuple(self._producers.values())
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """See the module's words; None where everything is decided and replicated."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min((*self._first_undecided(), *self._unreplicated))
+
+    def _first_undecided(self) -> Iterable[Offset]:
+        for offset in self._ongoing:
+            return (offset,)
+        return ()
+
+    @property
+    def has_transactions(self) -> bool:
+        """Has any producer that is known an open transaction, or had one?"""
+        return bool(self._ongoing) or any(state.coordinator_epoch >= 0 for state in self._producers.values())
+
+    @property
+    def open_transactions(self) -> dict[Offset, ProducerId]:
+        """Those without a marker, by first offset, oldest first; not to be changed."""
+        return self._ongoing
+
+    @property
+    def snapshots(self) -> Sequence[Offset]:
+        """The offsets of the snapshot files, ascending; not to be changed."""
+        return self._snapshots
+
+    def is_duplicate(self, batch: ProducerBatch) -> bool:
+        """Is a client's batch one of the last five of its producer?"""
+        state = self._producers.get(batch.header.producer_id)
+        return state is not None and state.duplicate_of(batch) is not None
+
+    # --- appends --------------------------------------------------------------------------------------------------
+
+    def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
+        """May these be appended? Returns what they change, or where the first of them lies already (clients only).
+
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; in
+        replication nothing.
+        """
+        states: dict[ProducerId, ProducerState] = {}
+        transactions: list[CompletedTransaction | StartedTransaction] = []
+        for batch in batches:
+            producer_id = batch.header.producer_id
+            state = states.get(producer_id) or self._producers.get(producer_id)
+            if state is None:
+                state = ProducerState(producer_id)
+            elif (simply := state.followed_by(batch)) is not None:
+                states[producer_id] = simply
+                continue
+            elif origin is Origin.CLIENT:
+                earlier = state.duplicate_of(batch)
+                if earlier is not None:
+                    return Duplicate(earlier.first_offset, earlier.last_offset, earlier.timestamp)
+            after, completed = state.after(batch, origin)
+            if completed is not None:
+                transactions.append(completed)
+            if after.transaction_start >= 0 and after.transaction_start != state.transaction_start:
+                transactions.append(StartedTransaction(producer_id, after.transaction_start))
+            states[producer_id] = after
+        return ProducerChanges(states, transactions)
+
+    def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
+        """Enter what was checked: its batches are in the log now. Returns the transactions that they have aborted."""
+        self._producers.update(changes.states)
+        aborted: list[AbortedTransaction] = []
+        for transaction in changes.transactions:
+            if isinstance(transaction, StartedTransaction):
+                self._ongoing[transaction.first_offset] = transaction.producer_id
+            else:
+                aborted += self._complete(transaction)
+        return aborted
+
+    def _complete(self, transaction: CompletedTransaction) -> list[AbortedTransaction]:
+        producer_id, first_offset, last_offset, aborted = transaction
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = last_offset
+        if not aborted:
+            return []
+        stable = next(iter(self._ongoing), Offset(last_offset + 1))
+        return [AbortedTransaction(producer_id, first_offset, last_offset, stable)]
+
+    def replay(self, batch: ProducerBatch) -> Sequence[AbortedTransaction]:
+        """Enter a batch that lies in the log already. Returns the transactions that it has aborted."""
+        producer_id = batch.header.producer_id
+        before = self._producers.get(producer_id) or ProducerState(producer_id)
+        simply = before.followed_by(batch)
+        if simply is not None:
+            self._producers[producer_id] = simply
+            return ()
+        after, completed = before.after(batch, Origin.REPLICATION)
+        self._producers[producer_id] = after
+        if completed is not None:
+            return self._complete(completed)
+        if after.transaction_start >= 0 > before.transaction_start:
+            self._ongoing[after.transaction_start] = producer_id
+        return ()
+
+    def high_watermark_moved(self, high_watermark: Offset) -> None:
+        """Completed transactions whose markers are below it are stable."""
+        if self._unreplicated:
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+
+    def appended(self, batches: Iterable[ProducerBatch], now: Millis) -> None:
+        """These, which are entered, were appended now."""
+        for batch in batches:
+            self._appended_at[batch.header.producer_id] = now
+
+    def loaded(self, now: Millis) -> None:
+        """The state was read from files: when its batches were appended is not known any more, and may have been just
+        now."""
+        self._appended_at = dict.fromkeys(self._producers, now)
+
+    def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
+        """Of each producer without an open transaction: when it appended last, that batch's timestamp, its id."""
+        return [
+            (self._appended_at[state.producer_id], state.last_timestamp, state.producer_id)
+            for state in self._producers.values()
+            if state.transaction_start < 0
+        ]
+
+    def expire(self, now: Millis) -> int:
+        """Forget producers that have been idle for too long. Returns how many."""
+        expired = [producer_id for at, _, producer_id in self.expirable() if now - at >= self.expiration_ms]
+        self.forget(expired)
+        return len(expired)
+
+    def forget(self, producer_ids: Iterable[ProducerId]) -> None:
+        """Forget these, of which none has an open transaction."""
+        for producer_id in producer_ids:
+            del self._producers[producer_id], self._appended_at[producer_id]
+
+    # --- snapshots ------------------------------------------------------------------------------------------------
+
+    def find_snapshots(self) -> None:
+        """List the snapshot files anew. Raises OSError."""
+        found = (snapshot_offset(name) for name in self._files.list(self._folder))
+        self._snapshots = sorted(offset for offset in found if offset is not None)
+
+    def decided_below(self, offset: Offset) -> Offset:
+        """Every transaction that began below what is returned has ended below `offset`, as the newest snapshot up to
+        there says; 0 where it cannot be read. Raises OSError."""
+        older = self._snapshots[: bisect_right(self._snapshots, offset)]
+        if not older:
+            return Offset(0)
+        path = snapshot_path(self._folder, older[-1])
+        try:
+            entries = decode_snapshot(read_file(self._files, path) or b"", path)
+        except CorruptLog:
+            return Offset(0)
+        return min((Offset(one.transaction_start) for one in entries if one.transaction_start >= 0), default=older[-1])
+
+    def take_snapshot(self, offset: Offset) -> None:
+        """Write the state, in which everything below `offset` is, unless there is such a snapshot. Nothing at offset
+        0. Raises OSError."""
+        if offset <= 0 or self._has_snapshot(offset):
+            return
+        data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
+        write_file(self._files, snapshot_path(self._folder, offset), data, sync=False)
+        insort(self._snapshots, offset)
+
+    def keeping(self, base: Offset) -> Callable[[], None]:
+        """Returns what makes the first snapshot at or above `base` durable, for any thread, which raises OSError: what
+        lies below goes, and could not say it again. One that is removed meanwhile leaves that to the next one."""
+        at = bisect_left(self._snapshots, base)
+        paths = [snapshot_path(self._folder, offset) for offset in self._snapshots[at:]]
+
+        def make_durable() -> None:
+            for path in paths:
+                try:
+                    sync_paths(self._files, [path])
+                except FileNotFoundError:
+                    continue
+                self._files.sync_folder(self._folder)
+                return
+
+        return make_durable
+
+    def _has_snapshot(self, offset: Offset) -> bool:
+        at = bisect_left(self._snapshots, offset)
+        return at < len(self._snapshots) and self._snapshots[at] == offset
+
+    def load(self, up_to: Offset) -> tuple[Offset | None, list[str]]:
+        """Forget all, and take the state from the newest snapshot at or below `up_to` that can be read.
+
+        Returns its offset, None where there is none, and what is wrong with newer ones: those are not believed again,
+        and are written anew when their offset comes. Raises OSError.
+        """
+        self.clear()
+        notes = []
+        for offset in reversed(self._snapshots[: bisect_right(self._snapshots, up_to)]):
+            path = snapshot_path(self._folder, offset)
+            try:
+                entries = decode_snapshot(read_file(self._files, path) or b"", path)
+            except CorruptLog as error:
+                notes.append(error.message)
+                self._snapshots.remove(offset)
+                continue
+            states = [ProducerState.from_snapshot(entry) for entry in entries]
+            self._producers = {state.producer_id: state for state in states}
+            starts = sorted((state.transaction_start, state.producer_id) for state in states)
+            self._ongoing = {start: producer_id for start, producer_id in starts if start >= 0}
+            return offset, notes
+        return None, notes
+
+    def clear(self) -> None:
+        """Know nothing; snapshot files stay."""
+        self._producers = {}
+        self._appended_at = {}
+        self._ongoing = {}
+        self._unreplicated = {}
+
+    def remove_snapshot(self, offset: Offset) -> bool:
+        """Remove a snapshot file. Returns whether there was one. Raises OSError."""
+        if not self._has_snapshot(offset):
+            return False
+        self._snapshots.remove(offset)
+        path = snapshot_path(self._folder, offset)
+        if self._files.size(path) is not None:
+            self._files.remove(path)
+        return True
+
+    def remove_snapshots_above(self, offset: Offset) -> bool:
+        """Remove those of states that reach beyond `offset`; the caller syncs the folder. Returns whether there were
+        any. Raises OSError."""
+        above = self._snapshots[bisect_right(self._snapshots, offset) :]
+        for stale in above:
+            self.remove_snapshot(stale)
+        return bool(above)
+
+    def remove_strays(self, bases: Sequence[Offset]) -> None:
+        """Remove those that `take_strays` takes out. Raises OSError."""
+        for path in self.take_strays(bases):
+            self._files.remove(path)
+
+    def take_strays(self, bases: Sequence[Offset]) -> list[str]:
+        """Forget those that belong to no segment, but for one behind the last segment's base: a clean stop's. bases: of
+        the segments, ascending. Returns their paths: the files are to be removed."""
+        of_segments = set(bases)
+        kept: list[Offset] = []
+        strays: list[Offset] = []
+        for offset in self._snapshots:
+            clean_stop = offset == self._snapshots[-1] and bool(bases) and offset > bases[-1]
+            (kept if offset in of_segments or clean_stop else strays).append(offset)
+        self._snapshots[:] = kept
+        return [snapshot_path(self._folder, offset) for offset in strays]

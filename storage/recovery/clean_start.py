@@ -1,0 +1,89 @@
+"""A log as a clean stop left it: believed after a look at the end of its last segment.
+
+Kept true: the marker is believed only where the last segment's headers, its indexes, the epoch file, the recovery
+point, the held mark and the names of the producer snapshots tell the same story; a marker over a torn log, over one
+that ends in zeros, or over one that lacks a segment, is not.
+Left to others: what to do where it is not believed (recovery.py); closed segments, which are looked at when they are
+used (segment.py) and by the scrub.
+Source: design section 3; Kafka's LogLoader believes the marker whatever it finds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from storage.checkpoints.checkpoint_file import read_epochs
+from storage.producers.producer_snapshot import snapshot_offset
+from storage.recovery.loaded import LoadedLog
+from storage.recovery.loading_site import LoadingSite
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
+from storage.segment.index_errors import CorruptIndex
+from storage.segment.segment import LogSegment
+from tidelog.errors import CorruptLog
+from tidelog.types import EpochStart, Offset
+
+
+def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog | None:
+    """The log as a clean stop left it, None where its files contradict the marker. Raises OSError."""
+    known, active = site.known, segments[-1]
+    try:
+        log_end = active.check_tail()
+        log_end = max(log_end, known.log_start) if active.size == 0 else log_end
+        entries = _epochs(site, active)
+        problem = _snapshot_problem(site, segments, log_end)
+    except (BrokenChain, CorruptIndex, CorruptLog) as error:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {error}")
+        return None
+    if problem is not None:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {problem}")
+        return None
+    if log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start or entries is None:
+        site.note(
+            f"{site.folder}: the clean-shutdown marker is not believed: the log ends at {log_end}, the recovery point "
+            f"is {known.recovery_point}, the held mark {known.held}, leader epochs "
+            f"{'are not' if entries is None else 'are'} there"
+        )
+        return None
+    if site.lost_front(segments[0].base_offset, entries) is not None:
+        site.note(f"{site.folder}: the clean-shutdown marker is not believed: the first segment is missing")
+        return None
+    for segment in segments[:-1]:
+        site.ensure_indexes(segment)
+    active.close()  # an idle log needs no open file
+    cache = LeaderEpochCache(entries)
+    cache.truncate_from_end(Offset(log_end + 1))
+    start = max(known.log_start, segments[0].base_offset)
+    file = EpochFile(site.files, site.epoch_path, cache.version)
+    return LoadedLog(list(segments), cache, file, start, log_end, log_end, log_end)
+
+
+def _snapshot_problem(site: LoadingSite, segments: Sequence[LogSegment], log_end: Offset) -> str | None:
+    """What the names of the producer snapshots say against the marker, None where nothing: a clean stop leaves one at
+    the log end, and each other one stands where a segment begins, or where a recovery has found the log's end. Raises
+    BrokenChain, CorruptIndex, OSError."""
+    names = site.files.list(site.folder)
+    found = {offset for name in names if (offset := snapshot_offset(name)) is not None}
+    if log_end > 0 and log_end not in found:
+        return f"there is no producer snapshot at the log end {log_end}"
+    bases = [segment.base_offset for segment in segments]
+    for offset in sorted(found.difference(bases)):
+        holder = bisect_right(bases, offset) - 1
+        if not 0 <= holder < len(segments) - 1 or site.may_lack(bases[holder + 1]):
+            continue
+        if segments[holder].check_tail() <= offset:
+            return f"the snapshot at offset {offset} has no segment"
+    return None
+
+
+def _epochs(site: LoadingSite, active: LogSegment) -> tuple[EpochStart, ...] | None:
+    """The entries of the epoch file, None where it is missing. A log of v0 or v1 that Kafka wrote has none, and gets an
+    empty one. Raises CorruptLog, BrokenChain, OSError."""
+    entries = read_epochs(site.files, site.epoch_path)
+    if entries is None and site.known.foreign:
+        first = next(active.walk(), None)
+        if first is not None and first.magic < 2:
+            EpochFile(site.files, site.epoch_path, -1).write(0, ())
+            return ()
+    return entries

@@ -1,0 +1,91 @@
+"""Opening a partition's folder: believe a clean stop after a look, else recover what the disk has.
+
+In this order: interrupted cleanings and deletions are finished, segments are found, a clean stop is believed or the log
+is recovered, with indexes and epochs.
+
+Kept true: nothing is removed here but what a truncation, a roll, a cleaning or a deletion had not finished; files that
+fit nowhere are set aside.
+Left to others: which folders are logs, and which marks there are (log_directory.py); how much of a clean stop is
+believed (clean_start.py); what is torn and what is damage (recovery.py); producer state (log_producers.py).
+Source: Kafka's LogLoader; design section 3.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Final
+
+from storage.config import LogConfig
+from storage.files.clock import WallClock
+from storage.files.file_system import Files
+from storage.recovery.clean_start import believe_clean
+from storage.recovery.epoch_recovery import EpochRecovery
+from storage.recovery.interrupted import finish_interrupted
+from storage.recovery.loaded import Damage, Known, LoadedLog, Progress
+from storage.recovery.loading_site import LoadingSite
+from storage.recovery.recovery import Recovery
+from storage.segment.segment import LOG_SUFFIX, LogSegment
+from storage.segment.segments import make_segment
+from tidelog.types import Offset
+
+__all__ = ["Damage", "Known", "LoadedLog", "LogLoader"]
+
+_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex)")
+
+
+class LogLoader:
+    """Loads one partition folder; used once. Runs where it may wait for the disk."""
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        config: LogConfig,
+        clock: WallClock,
+        rng: random.Random,
+        known: Known,
+        progress: Progress | None = None,
+    ) -> None:
+        """progress: told after each segment."""
+        self._site = LoadingSite(files, folder, config, known, progress)
+        self._clock, self._rng = clock, rng
+
+    def load(self) -> LoadedLog:
+        """Raises OSError where the disk fails, and nothing else."""
+        site = self._site
+        site.notes.extend(finish_interrupted(site.files, site.folder))
+        segments = self._find_segments()
+        loaded = believe_clean(site, segments) if segments and site.known.clean else None
+        if loaded is None and segments:
+            loaded = Recovery(site).run(segments)
+        if loaded is None:
+            loaded = self._empty()
+        loaded.notes.extend(site.notes)
+        loaded.holes_below = site.known.cleaned
+        return loaded
+
+    def _segment(self, base: Offset, *, fresh: bool = False) -> LogSegment:
+        site, now = self._site, self._clock.wall_ms()
+        return make_segment(site.files, site.folder, base, site.config, self._rng, now, fresh=fresh)
+
+    def _find_segments(self) -> list[LogSegment]:
+        found: dict[int, set[str]] = {}
+        for name in self._site.files.list(self._site.folder):
+            match = _SEGMENT_FILE.fullmatch(name)
+            if match is not None:
+                found.setdefault(int(match[1]), set()).add(match[2])
+        for base, suffixes in found.items():
+            if LOG_SUFFIX not in suffixes:
+                self._site.set_aside(base, sorted(suffixes), "it is an index without a segment")
+        return [self._segment(Offset(base)) for base in sorted(found) if LOG_SUFFIX in found[base]]
+
+    def _empty(self) -> LoadedLog:
+        """No segment: a log that was just made, was being emptied, or was lost."""
+        site, start = self._site, self._site.known.log_start
+        segment = self._segment(start, fresh=True)
+        if site.protected > start:
+            site.lose(segment.path, 0, start, site.protected, "the log's files are gone")
+        epochs = EpochRecovery(site)
+        epochs.cache.truncate_from_end(start)
+        return LoadedLog([segment], epochs.cache, epochs.file, start, start, start, start, site.damage, fresh=True)

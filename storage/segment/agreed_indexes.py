@@ -1,0 +1,64 @@
+"""Which transaction indexes were found to agree with their segments: the file `transaction-index-agreement` of a log.
+
+    0                                          version
+    1                                          segments that follow
+    137 1048001 2 2882343476 120               base offset; bytes of the .log; entries of the .txnindex, their CRC-32C;
+                                               where the oldest transaction began that was open at its end, -1: none
+    crc 3735928559                             CRC-32C of the lines above
+
+Kept true: what is told here holds as long as both files have these sizes and this checksum; a file that is cut or
+damaged tells nothing. It is derived data: written in one step and not synced. What a cut or a recovery has made wrong
+is taken out durably, before anything is appended: a segment could grow to the same size again.
+Left to others: finding out (aborted_transactions.py). Kafka does not know this file, and leaves it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from storage.files.file_system import Files, read_file, write_file
+from tidelog.records.v2.checksum import crc32c
+from tidelog.types import Offset
+
+AGREEMENT_FILE: Final = "transaction-index-agreement"
+_VERSION: Final = "0"
+
+
+class Agreement(NamedTuple):
+    """What a segment and its index looked like when they agreed. open_since: -1 for none."""
+
+    log_bytes: int
+    index_entries: int
+    index_checksum: int
+    open_since: Offset
+
+
+def write_agreements(files: Files, folder: str, agreements: Mapping[Offset, Agreement], *, sync: bool = False) -> None:
+    """Put these into the file. Raises OSError."""
+    lines = [_VERSION, str(len(agreements))]
+    lines += [" ".join(map(str, (base, *agreement))) for base, agreement in sorted(agreements.items())]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    write_file(files, f"{folder}/{AGREEMENT_FILE}", text + b"crc %d\n" % crc32c(text), sync=sync)
+
+
+def read_agreements(files: Files, folder: str) -> dict[Offset, Agreement]:
+    """By base offset; nothing where the file is missing or not whole. Raises OSError."""
+    data = read_file(files, f"{folder}/{AGREEMENT_FILE}") or b""
+    text, found, checksum = data.rpartition(b"crc ")
+    if not found or checksum != b"%d\n" % crc32c(text):
+        return {}
+    version, count, *lines = text.decode("ascii").splitlines()
+    if version != _VERSION or int(count) != len(lines):
+        return {}
+    rows = [[int(number) for number in line.split(" ")] for line in lines]
+    return {Offset(base): Agreement(log, index, crc, Offset(since)) for base, log, index, crc, since in rows}
+
+
+def remove_agreements(files: Files, folder: str) -> bool:
+    """Believe none of them any more; the caller syncs the folder. Returns whether there was a file. Raises OSError."""
+    path = f"{folder}/{AGREEMENT_FILE}"
+    if files.size(path) is None:
+        return False
+    files.remove(path)
+    return True

@@ -1,0 +1,155 @@
+"""Where each leader epoch of one log begins: what followers compare to find where two logs part (KIP-101, KIP-279).
+
+Kept true:
+  1. Epochs and start offsets both grow from entry to entry.
+  2. A write of older entries never replaces a newer one in the file: writes carry the version of what they hold, so
+     that a flush begun before a truncation cannot bring back what the truncation cut.
+Left to others: when entries must be durable (flush.py), what a log's end is (log.py).
+Source: Kafka's LeaderEpochFileCache; answers for unknown epochs are Tidelog's own (design section 4, rule 2).
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+from storage.checkpoints.checkpoint_file import encode_epochs
+from storage.files.file_system import Files, write_file
+from tidelog.errors import CorruptRecord
+from tidelog.records.v2.header import BatchHeader
+from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Offset
+
+
+class LeaderEpochCache:
+    """The (epoch, start offset) entries of one log, in memory."""
+
+    __slots__ = ("_entries", "version")
+
+    def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
+        self._entries = list(entries)
+        self.version = 0
+        """Grows with every change."""
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> LeaderEpoch:
+        """The largest epoch known, with data or without; -1 for none."""
+        return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Say that `epoch` begins at `start_offset`. Entries that contradict it, of later epochs or at later
+        offsets, go. Returns whether anything changed: an epoch that is the latest already keeps its start."""
+        if self._entries and self._entries[-1].epoch == epoch and start_offset >= self._entries[-1].start_offset:
+            return False
+        self._entries = [
+            entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset
+        ] + [EpochStart(epoch, start_offset)]
+        self.version += 1
+        return True
+
+    def last_with_data(self, log_end: Offset) -> LeaderEpoch:
+        """Epoch of the last record of a log that ends at `log_end`; -1 for none."""
+        for entry in reversed(self._entries):
+            if entry.start_offset < log_end:
+                return entry.epoch
+        return NO_LEADER_EPOCH
+
+    def end_of(self, epoch: LeaderEpoch, log_start: Offset, log_end: Offset) -> EpochEnd:
+        """The largest epoch not above `epoch`, and where it ends; epoch -1 with the log start where there is none."""
+        position = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if position == 0:
+            return EpochEnd(NO_LEADER_EPOCH, log_start)
+        end = self._entries[position].start_offset if position < len(self._entries) else log_end
+        return EpochEnd(self._entries[position - 1].epoch, end)
+
+    def over(self, start: Offset, end: Offset) -> tuple[EpochStart, ...]:
+        """The entries that hold for offsets in [start, end): the one in force at `start`, and those that begin
+        behind it."""
+        if start >= end or not self._entries:
+            return ()
+        if self._entries[-1].start_offset <= start:
+            return (self._entries[-1],)
+        first = max(bisect_right(self._entries, start, key=lambda entry: entry.start_offset) - 1, 0)
+        return tuple(entry for entry in self._entries[first:] if entry.start_offset < end)
+
+    def below(self, end_offset: Offset) -> tuple[EpochStart, ...]:
+        """The epochs that begin below `end_offset`."""
+        return tuple(entry for entry in self._entries if entry.start_offset < end_offset)
+
+    def truncate_from_end(self, end_offset: Offset) -> bool:
+        """Forget epochs that begin at or behind `end_offset`. Returns whether anything changed."""
+        kept = list(self.below(end_offset))
+        if len(kept) == len(self._entries):
+            return False
+        self._entries = kept
+        self.version += 1
+        return True
+
+    def truncate_from_start(self, start_offset: Offset) -> bool:
+        """The log starts at `start_offset` now: forget epochs that ended below it; the one in force there begins there.
+        Returns whether anything changed."""
+        over = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if over == 0 or (over == 1 and self._entries[0].start_offset == start_offset):
+            return False
+        self._entries[:over] = [EpochStart(self._entries[over - 1].epoch, start_offset)]
+        self.version += 1
+        return True
+
+    def restore(self, entries: tuple[EpochStart, ...]) -> None:
+        """Go back to these entries: what came after them failed."""
+        self._entries = list(entries)
+        self.version += 1
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries = []
+        self.version += 1
+
+
+class EpochFile:
+    """The leader-epoch-checkpoint of one log, written by flushes on another thread and by truncations on the
+    owner's."""
+
+    __slots__ = ("_files", "_lock", "_path", "written")
+
+    def __init__(self, files: Files, path: str, written: int) -> None:
+        self._files = files
+        self._path = path
+        self._lock = Lock()
+        self.written = written
+        """Version of the entries that the file holds durably."""
+
+    def write(self, version: int, entries: tuple[EpochStart, ...]) -> None:
+        """Put the entries into the file and fsync it, unless it holds these or newer ones. Raises OSError."""
+        with self._lock:
+            if version <= self.written:
+                return
+            write_file(self._files, self._path, encode_epochs(entries))
+            self.written = version
+
+    def retire(self) -> None:
+        """Write no more: the log is closed, and another may come to lie at its path."""
+        with self._lock:
+            self.written = sys.maxsize
+
+
+def ensure_agreed(headers: Iterable[BatchHeader], epochs: Sequence[EpochStart]) -> None:
+    """Raise CorruptRecord for a batch whose leader epoch is not the one that these entries, ascending, have for its
+    offset. No checksum covers it: flipped bits would go on into the next replica's cache."""
+    for header in headers:
+        found = bisect_right(epochs, header.base_offset, key=_start_of) if header.magic == 2 else 0
+        if found and epochs[found - 1].epoch != header.leader_epoch:
+            raise CorruptRecord(
+                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch "
+                f"{epochs[found - 1].epoch} is in force there: no checksum covers it, it was damaged on the way "
+                "or on disk; fetch it again"
+            )
+
+
+def _start_of(entry: EpochStart) -> Offset:
+    return entry.start_offset

@@ -1,0 +1,629 @@
+"""One segment of a log: a .log file of batches, and the two indexes over it.
+
+Kept true:
+  1. Between two calls the file is `size` bytes of whole batches, offsets and epochs growing, all at or above
+     `base_offset`.
+  2. A write that fails leaves nothing: the file is cut back, the indexes do not know of it.
+  3. Index entries follow Kafka 4.1: before a batch is added, if more than `index.interval.bytes` were appended since
+     the last entry, (last offset, position) of that batch; with each, and on rolling and closing, the largest
+     timestamp so far.
+Left to others: which offsets and epochs are right (log.py), what must be fsynced (flush.py), repair (recovery.py).
+Source: Kafka's LogSegment; vectors' README for the index rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from storage.config import INT32_MAX, LogConfig
+from storage.files.file_system import Buffer, File, Files, WouldBlock, sync_all, sync_paths
+from storage.segment.batch_walk import BrokenChain, Link, scan_file, walk_file
+from storage.segment.index_errors import CorruptIndex
+from storage.segment.lazy_index import LazyIndex
+from storage.segment.offset_index import OffsetIndex
+from storage.segment.open_segments import OpenSegments
+from storage.segment.time_index import TimeIndex, TimestampOffset
+from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
+from tidelog.errors import TidelogError
+from tidelog.records.batches import view
+from tidelog.records.v2.fast_paths import follow_chain
+from tidelog.records.v2.header import HEADER_BYTES, BatchHeader, peek_header
+from tidelog.types import NO_TIMESTAMP, Millis, Offset
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+"""What every segment has."""
+ALL_SUFFIXES: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
+"""What it may have."""
+
+
+def segment_path(folder: str, base_offset: int, suffix: str) -> str:
+    """Kafka's name: the base offset in 20 digits."""
+    return f"{folder}/{base_offset:020d}{suffix}"
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches out of one segment. `next_offset`, `next_position`: where the batch behind them would start.
+    `left`: where there are none, the batch that may not be read, or is too large."""
+
+    records: Buffer
+    next_offset: Offset
+    next_position: int
+    left: BatchHeader | None
+
+
+class Place(NamedTuple):
+    """Byte `position` of a segment, where a batch begins or will. least: the offset behind the batch before it, 0 where
+    that is not known."""
+
+    position: int
+    least: Offset
+
+
+def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> Place | None:
+    """Where the first of these batches begins that reaches to `offset` or beyond, None where all end below it. least:
+    the offset behind the batch before them, 0 where that is not known. Raises BrokenChain."""
+    for header in headers:
+        if header.last_offset >= offset:
+            return Place(header.position, least)
+        least = Offset(header.last_offset + 1)
+    return None
+
+
+class LogSegment:
+    """A segment. `size`: bytes of its file that belong to the log."""
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_index",
+        "_interval",
+        "_keeper",
+        "_max",
+        "_preallocated",
+        "_since_index",
+        "_time_index",
+        "_unconfirmed",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "folder",
+        "jitter_ms",
+        "size",
+        "suffix",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        base_offset: Offset,
+        config: LogConfig,
+        *,
+        created_ms: Millis,
+        jitter_ms: int = 0,
+        fresh: bool = False,
+        suffix: str = "",
+    ) -> None:
+        """fresh: make the files; else they are there already. suffix: behind the names of the files, as long as they
+        are no part of the log. Raises OSError."""
+        self._files = files
+        self.suffix = suffix
+        self.folder = folder
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self._interval = config.index_interval_bytes
+        self._since_index = 0
+        self._keeper: OpenSegments | None = None
+        self._file: File | None = files.open(self.path, create=True) if fresh else None
+        self.size = 0 if fresh else files.size(self.path) or 0
+        self._preallocated = fresh and config.preallocate
+        if self._preallocated:
+            self.file.reserve(config.segment_bytes)
+        self.first_timestamp: Millis | None = None
+        """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no
+        batch."""
+        self._max: TimestampOffset | None = None
+        self._unconfirmed = False
+        """Is `_max` what the time index says, and not what the log says?"""
+        limit = config.segment_index_bytes
+        self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
+        self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
+        if fresh:
+            self._index.create().make_room(1)
+            self._time_index.create().make_room(1)
+
+    @property
+    def path(self) -> str:
+        """Path of the .log file."""
+        return self._path(LOG_SUFFIX)
+
+    def _path(self, kind: str) -> str:
+        return segment_path(self.folder, self.base_offset, kind) + self.suffix
+
+    @property
+    def file(self) -> File:
+        """The .log file, opened at first use."""
+        if self._file is None:
+            self._file = self._files.open(self.path)
+        if self._keeper is not None:
+            self._keeper.used(self)
+        return self._file
+
+    @property
+    def index(self) -> OffsetIndex:
+        """The offset index, opened at first use. Raises CorruptIndex, OSError."""
+        if self._keeper is not None:
+            self._keeper.used(self)
+        return self._index.get()
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, opened at first use. Raises CorruptIndex, OSError."""
+        if self._keeper is not None:
+            self._keeper.used(self)
+        return self._time_index.get()
+
+    @property
+    def index_entries(self) -> int | None:
+        """How many entries the offset index has, None where it is not open: then its file has just these."""
+        return self._index.get().entries if self._index.is_open else None
+
+    def shared_file(self) -> File | None:
+        """The .log file with one user more, None where it is not open."""
+        return None if self._file is None else self._file.share()
+
+    def take_file(self, file: File) -> None:
+        """Use this handle of the .log file too, where there is none."""
+        if self._file is None:
+            self._file = file.share()
+            if self._keeper is not None:
+                self._keeper.used(self)
+
+    def keep_open_in(self, keeper: OpenSegments | None) -> None:
+        """The segment takes no appends, and all of it is durable: how long it is open is up to `keeper`. None: it takes
+        appends again."""
+        if self._keeper is not None:
+            self._keeper.forget(self)
+        self._keeper = keeper
+        if keeper is not None and (self._file is not None or self._index.is_open or self._time_index.is_open):
+            keeper.used(self)
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """Largest timestamp, and the last offset of the batch that brought it; (-1, base offset) for none."""
+        if self._max is None:
+            self._unconfirmed = True
+            self._max = (
+                self.time_index.last if self.time_index.entries else TimestampOffset(Millis(-1), self.base_offset)
+            )
+        return self._max
+
+    def confirm_largest(self) -> TimestampOffset:
+        """`largest`, held against the log once where the time index said it, and put right. Raises CorruptIndex,
+        OSError."""
+        told = self.largest
+        if self._unconfirmed:
+            self._unconfirmed = False
+            with suppress(BrokenChain):  # the log is damaged there: its readers say so
+                if not self._is_largest(told):
+                    self.put_indexes_right()
+        return self.largest
+
+    def _is_largest(self, told: TimestampOffset) -> bool:
+        """Is there a batch with that timestamp, and none with a larger one behind the last index entry?"""
+        if told.timestamp >= 0:
+            header = self.find(told.offset)
+            if header is None or header.max_timestamp != told.timestamp:
+                return False
+        tail = self.walk(self.start_for(self.index.last.offset))
+        return all(header.max_timestamp <= told.timestamp for header in tail)
+
+    # --- append ---------------------------------------------------------------------------------------------------
+
+    def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
+        """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source:
+        LogSegment.shouldRoll. Raises BrokenChain, OSError."""
+        index, times = self.ensure_indexes()
+        if self.size > config.segment_bytes - size or index.is_full or times.is_full:
+            return True
+        if not index.fits(last_offset):
+            return True
+        if self.size == 0:
+            return False
+        return self._age(now, max_timestamp) > config.roll_ms - self.jitter_ms
+
+    def _age(self, now: Millis, max_timestamp: Millis) -> int:
+        if self.first_timestamp is None:
+            first = peek_header(self.file.pread(HEADER_BYTES, 0))
+            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
+        if self.first_timestamp >= 0:
+            return max_timestamp - self.first_timestamp
+        return now - self.created_ms
+
+    def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], size: int) -> None:
+        """Write batches behind the last one. headers: theirs, as they are stored; `size` bytes together.
+
+        Raises OSError, and then nothing was appended.
+        """
+        position = self.size
+        since = self._since_index
+        index, times = self._index.get(), self._time_index.get()
+        if since + size > self._interval:
+            if index.last.offset >= headers[0].last_offset > self.base_offset or not times.takes(*self.largest):
+                self.rebuild_indexes()  # they have changed behind our back
+                since, index, times = self._since_index, self._index.get(), self._time_index.get()
+            index.make_room(len(headers))
+            times.make_room(len(headers))
+        file, largest = self.file, self.largest
+        try:
+            file.pwritev(buffers, position)
+            for header in headers:
+                if header.max_timestamp > largest.timestamp:
+                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+                if since > self._interval:
+                    _add_entry(index, times, header.last_offset, position, largest)
+                    since = 0
+                length = header.size
+                position += length
+                since += length
+        except OSError:
+            file.truncate(self.size)
+            sync_all([file])  # whole messages among what was written must not come back: they were refused
+            raise
+        if self.size == 0:
+            self.first_timestamp = headers[0].max_timestamp
+        self._max = largest
+        self._since_index = since
+        self.size = position
+
+    def become_inactive(self) -> None:
+        """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError, BrokenChain."""
+        self.ensure_indexes()
+        if self.size:
+            largest = self.largest
+            if not self.time_index.takes(*largest):
+                self.rebuild_indexes()
+            if largest.timestamp > self.time_index.last.timestamp:
+                self.time_index.make_room(1)
+                self.time_index.maybe_append(largest.timestamp, largest.offset, skip_full_check=True)
+        if self._preallocated:
+            self.file.truncate(self.size)
+            self._preallocated = False
+        self.trim_indexes()
+
+    def trim_indexes(self) -> None:
+        """Cut the indexes to size, and let go of them. Raises CorruptIndex, OSError."""
+        self._index.trim()
+        self._time_index.trim()
+
+    # --- search and read ------------------------------------------------------------------------------------------
+
+    def walk(self, position: int = 0, next_offset: int | None = None) -> Iterator[BatchHeader]:
+        """Headers of the batches from byte `position` on. Raises BrokenChain."""
+        return walk_file(self.file, position, self.size, self.base_offset if next_offset is None else next_offset)
+
+    def find(self, offset: Offset) -> BatchHeader | None:
+        """The first batch that reaches to `offset` or beyond, None where all end below it. Raises BrokenChain."""
+        for header in self.walk(self.start_for(offset)):
+            if header.last_offset >= offset:
+                return header
+        return None
+
+    def locate(self, offset: Offset) -> Place | None:
+        """Where the batch that `find` finds begins. Raises BrokenChain."""
+        start = self.start_for(offset)
+        return place_of(offset, self.walk(start), Offset(0) if start else self.base_offset)
+
+    def locate_now(self, offset: Offset) -> Place | None:
+        """As `locate`, without waiting for the disk. Raises WouldBlock, BrokenChain, OSError."""
+        position = 0
+        if offset > self.base_offset:
+            if self._keeper is not None or not self._index.is_open:  # what is mapped may have to be read too
+                raise WouldBlock
+            position = self._index.get().lookup(offset).position
+        if self._file is None:
+            raise WouldBlock
+        if position and not self._ends_below(position, Offset(offset + 1), now=True):
+            raise WouldBlock  # the index is wrong
+        headers = walk_file(self._file, position, self.size, self.base_offset, now=True)
+        return place_of(offset, headers, Offset(0) if position else self.base_offset)
+
+    def end_below(self, offset: Offset) -> Offset:
+        """One past the last batch that ends below `offset`; the base offset where there is none. Raises BrokenChain."""
+        end = self.base_offset
+        for header in self.walk(self.start_for(Offset(offset - 1))):
+            if header.last_offset >= offset:
+                break
+            end = Offset(header.last_offset + 1)
+        return end
+
+    def start_for(self, offset: Offset) -> int:
+        """Where in the file to begin a search for `offset`: a batch at or before it, by the index. Raises BrokenChain,
+        OSError."""
+        index, _ = self.ensure_indexes()
+        position = index.lookup(offset).position
+        if position and not self._ends_below(position, Offset(offset + 1)):
+            return self.index.lookup(offset).position if self.put_indexes_right() else 0
+        return position
+
+    def _ends_below(self, position: int, offset: Offset, *, now: bool = False) -> bool:
+        """Does a batch begin at this byte that ends below `offset`? Then all before it do. now: without waiting for the
+        disk; raises WouldBlock then."""
+        if not 0 <= position < self.size:
+            return False
+        pread = self.file.pread_now if now else self.file.pread
+        try:
+            link = Link(position, self.size, self.base_offset)
+            header = link.read(pread(HEADER_BYTES, position), 0)
+        except BrokenChain:
+            return False
+        return header is not None and header.last_offset < offset
+
+    def put_indexes_right(self) -> bool:
+        """The log does not agree with an index. Where its batches follow each other, they are right: the indexes are
+        rebuilt. Returns whether they were; else the log is damaged, and whoever reads there says so. Raises OSError."""
+        try:
+            for header in self.walk():
+                if header.last_offset - self.base_offset > INT32_MAX:
+                    return False
+            self._rebuild_durably()
+        except BrokenChain:
+            return False
+        return True
+
+    def check_from(self, offset: Offset) -> BrokenChain | None:
+        """Read everything from the last index entry below `offset` on, checksums included. Returns the first break."""
+        start = self.start_for(Offset(offset - 1))
+        try:
+            for _ in scan_file(self.file, start, self.size, self.base_offset):
+                pass
+        except BrokenChain as broken:
+            return broken
+        return None
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        up_to: Offset,
+        *,
+        min_one: bool,
+        at: Place | None,
+        wait: bool = True,
+        data: Buffer | None = None,
+    ) -> SegmentRead | None:
+        """Whole batches from the one that holds `offset` on, none that reaches to `up_to` or beyond.
+
+        max_bytes: at most so many, but with `min_one` at least one batch. The header behind them is looked at, too: no
+        checksum says where a batch begins. at: where the first one starts, if known. wait: for the disk; else raises
+        WouldBlock where it would have to. data: what lies there, if it has been read. Returns None where the segment
+        has nothing at or above `offset`. Raises BrokenChain, OSError.
+        """
+        place = at or (self.locate(offset) if wait else self.locate_now(offset))
+        if place is None or place.position >= self.size:
+            return None
+        position, rest = place.position, self.size - place.position
+        if data is None:
+            if not wait and self._file is None:
+                raise WouldBlock
+            pread = self.file.pread if wait else self.file.pread_now
+            data = pread(min(max(max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), position)
+        link = Link(position, self.size, place.least)
+        end, next_offset, left = _whole_batches(data, link, offset, up_to, max_bytes)
+        if left is not None and min_one and left.last_offset < up_to:
+            wanted = min(left.size + HEADER_BYTES, rest)
+            if wanted > len(data):
+                data = self.file.pread(wanted, position) if wait else self.file.pread_now(wanted, position)
+            end, next_offset, left = _whole_batches(data, link, offset, up_to, left.size)
+        records: Buffer = data if end == len(data) else memoryview(data)[:end]
+        return SegmentRead(records, next_offset, position + end, left)
+
+    # --- cut and repair -------------------------------------------------------------------------------------------
+
+    def cut_position(self, offset: Offset) -> int:
+        """At which byte the file is to be cut, so that no batch reaches to `offset`, and nothing is left that recovery
+        found damaged behind the last one. Raises OSError, BrokenChain."""
+        cut = self.find(offset)
+        return self.size if cut is None else cut.position
+
+    def was_cut(self, offset: Offset, position: int) -> None:
+        """The file was cut there (`cut_position`). Raises OSError, BrokenChain."""
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.size = position
+        self._since_index = 0
+        self.first_timestamp = None
+        self._max = None
+        try:
+            self._measure_tail()
+        except (BrokenChain, CorruptIndex):  # of entries that are no more, or were never right
+            self.rebuild_indexes()
+
+    def check_tail(self) -> Offset:
+        """Walk from the last index entry to the end of the file: what a clean start reads. Returns the next offset.
+
+        Raises BrokenChain or CorruptIndex where file and indexes do not fit each other.
+        """
+        return self._measure_tail()
+
+    def _measure_tail(self) -> Offset:
+        """Bring the largest timestamp up to the end of the file: behind the last index entry no time entry knows it."""
+        start = self.index.last.position if self.index.entries else 0
+        if start and start >= self.size:
+            raise CorruptIndex(f"{self.index.path} points at byte {start}, the file has {self.size}")
+        largest, next_offset = self.largest, self.base_offset
+        if start and not self._ends_below(start, Offset(self.index.last.offset + 1)):
+            raise CorruptIndex(f"{self.index.path} ends with {tuple(self.index.last)}, where no such batch is")
+        for header in self.walk(start):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+            next_offset = Offset(header.last_offset + 1)
+        if start and self.index.last.offset >= next_offset:
+            raise CorruptIndex(
+                f"{self.index.path} points at offset {self.index.last.offset}, the log ends at {next_offset}"
+            )
+        if largest.offset >= next_offset and self.time_index.entries:
+            raise CorruptIndex(
+                f"{self.time_index.path} points at offset {largest.offset}, the log ends at {next_offset}"
+            )
+        self._max = largest
+        return next_offset
+
+    def ensure_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, opened, and rebuilt where they cannot be right. Raises BrokenChain, OSError."""
+        try:
+            return self.index, self.time_index
+        except CorruptIndex:
+            self._rebuild_durably()
+        return self.index, self.time_index
+
+    def _rebuild_durably(self) -> None:
+        self.rebuild_indexes()
+        self.trim_indexes()
+        self.sync_indexes()
+
+    def sync_indexes(self) -> None:
+        """Make indexes durable that no flush will: a time entry that a crash left zero looks like any other. Raises
+        OSError."""
+        sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
+        self.start_rebuild()
+        next_offset = self.base_offset
+        for header in self.walk():
+            if header.last_offset - self.base_offset > INT32_MAX:
+                reason = f"offset {header.last_offset} is too far from the segment's base offset {self.base_offset}"
+                raise BrokenChain(header.position, next_offset, reason)
+            self.index_batch(header, header.position)
+            next_offset = Offset(header.last_offset + 1)
+
+    def start_rebuild(self) -> None:
+        """Empty both indexes; `index_batch` then fills them, batch by batch."""
+        self._index.create()
+        self._time_index.create()
+        self._max = TimestampOffset(Millis(-1), self.base_offset)
+        self._since_index = 0
+        self.first_timestamp = None
+
+    def index_batch(self, header: BatchHeader, position: int) -> None:
+        """Enter a batch that lies in the file already into the indexes, as its append did."""
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        if header.max_timestamp > self.largest.timestamp:
+            self._max = TimestampOffset(header.max_timestamp, header.last_offset)
+        if self._since_index > self._interval:
+            index, times = self._index.get(), self._time_index.get()
+            index.make_room(1)
+            times.make_room(1)
+            _add_entry(index, times, header.last_offset, position, self.largest)
+            self._since_index = 0
+        self._since_index += header.size
+
+    def close(self) -> None:
+        """Let go of files and mappings. A segment that takes no appends opens them again when it is used again."""
+        self._index.release()
+        self._time_index.release()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._keeper is not None:
+            self._keeper.forget(self)
+
+    def remove(self) -> None:
+        """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""
+        self.close()
+        for kind in reversed(ALL_SUFFIXES):
+            path = self._path(kind)
+            if self._files.size(path) is not None:
+                self._files.remove(path)
+
+    def rename(self, suffix: str) -> list[str]:
+        """Put another suffix behind the names of the segment's files; "" makes them those of a log. Handles live on
+        with whoever has them, the segment itself opens its files anew. Returns the new paths. Raises OSError.
+
+        The .log comes first on its way into the log and last on its way out of it: a crash leaves it without indexes,
+        never indexes without it.
+        """
+        self.close()
+        renamed = []
+        for kind in ALL_SUFFIXES if suffix == "" else reversed(ALL_SUFFIXES):
+            path = segment_path(self.folder, self.base_offset, kind)
+            if self._files.size(path + self.suffix) is not None:
+                self._files.rename(path + self.suffix, path + suffix)
+                renamed.append(path + suffix)
+        self.suffix = suffix
+        self._index.path, self._time_index.path = self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)
+        return renamed
+
+    def take_indexes(self, other: LogSegment) -> None:
+        """Put indexes in place of this segment's that were built of the same bytes under another suffix. Raises
+        OSError."""
+        self._index.release()
+        self._time_index.release()
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._files.rename(other._path(kind), self._path(kind))
+        self._max = None
+
+
+def _add_entry(
+    index: OffsetIndex, times: TimeIndex, last_offset: Offset, position: int, largest: TimestampOffset
+) -> None:
+    """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and lookups
+    then walk further."""
+    if not index.is_full and not times.is_full:
+        index.append(last_offset, position)
+        times.maybe_append(largest.timestamp, largest.offset)
+
+
+def _whole_batches(
+    data: Buffer, link: Link, offset: Offset, up_to: Offset, max_bytes: int
+) -> tuple[int, Offset, BatchHeader | None]:
+    """How many bytes of `data`, which starts where the chain has come to, are whole batches below `up_to`.
+
+    Returns their length, the offset behind them, and where there is none, the batch that comes next. Checks the chain
+    of headers: raises BrokenChain.
+    """
+    at, next_offset = link.position, offset
+    before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
+    if link.position > at:
+        next_offset = Offset(link.next_offset)
+    while link.position == at or link.position - at < len(data):  # older formats, and what ends the chain
+        try:
+            header = link.read(data, link.position - at)
+        except BrokenChain:
+            if link.position == at or not _leads_on(data, at, before):
+                link = before
+                if link.position == at:
+                    raise
+                next_offset = Offset(link.next_offset)
+            break  # what comes before it is sound; the next read says what is wrong
+        if header is None:
+            if link.position == at:
+                raise link.broken(f"{len(data)} bytes are left, less than a batch header")
+            break
+        if header.last_offset >= up_to or link.position - at + header.size > max_bytes:
+            return link.position - at, next_offset, header if link.position == at else None
+        before, link = link, link.behind(header)
+        next_offset = Offset(link.next_offset)
+    return link.position - at, next_offset, None
+
+
+def _leads_on(data: Buffer, at: int, link: Link) -> bool:
+    """Behind the batch at `link` the chain breaks: is that batch sound itself? Its checksum says nothing of its offset,
+    so it must not leave a hole before it either."""
+    header = link.read(data, link.position - at)
+    assert header is not None, "it was read before"
+    if header.magic == 2 and header.base_offset > link.next_offset:
+        return False
+    try:
+        view(data, header._replace(position=link.position - at)).ensure_valid()
+    except TidelogError:
+        return False
+    return True

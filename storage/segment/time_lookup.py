@@ -1,0 +1,179 @@
+"""From a time to an offset: the segment by its largest timestamp, the batch by the time index, the record by reading.
+
+Kept true: the answer is the first record, in offset order, whose own timestamp is at or after the one asked for. A
+batch whose records make no sense although its checksum is right came so from its producer: the question is refused,
+and the log is not called damaged for it.
+Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from storage.segment.batch_walk import BrokenChain
+from storage.segment.segment import LogSegment
+from storage.segment.time_index import TimestampOffset
+from tidelog.errors import CorruptRecord, InvalidRequest, TidelogError, UnsupportedForMessageFormat
+from tidelog.records.batches import batch_at
+from tidelog.records.v2.batch import RecordBatch
+from tidelog.records.v2.header import BatchHeader
+from tidelog.records.v2.record import Record
+from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""What may be asked for instead of a time (Kafka's ListOffsetsRequest)."""
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time: its offset, its timestamp, the leader epoch of its batch."""
+
+    offset: Offset
+    timestamp: Millis
+    leader_epoch: LeaderEpoch
+
+
+def ensure_time(timestamp: int, magic: int, topic_partition: TopicPartition) -> None:
+    """Is that a time, and have the records of a topic of this format one? Raises InvalidRequest,
+    UnsupportedForMessageFormat."""
+    if timestamp < 0:
+        raise InvalidRequest(f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)")
+    if magic == 0:
+        raise UnsupportedForMessageFormat(
+            f"{topic_partition} has message.format v0, whose records have no timestamps: ask for the earliest or "
+            "latest offset"
+        )
+
+
+def find_timestamp(
+    segments: Sequence[LogSegment], timestamp: int, start: Offset, up_to: Offset
+) -> TimestampedOffset | None:
+    """The first record at or after `timestamp` with start <= offset < up_to. Raises BrokenChain, OSError, CorruptRecord
+    where the batch that would tell cannot be read."""
+    for segment in segments:
+        if segment.base_offset >= up_to:
+            break
+        segment.ensure_indexes()
+        if segment.confirm_largest().timestamp < timestamp:
+            continue
+        found = _find_in(segment, timestamp, start, up_to)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) -> TimestampedOffset | None:
+    entry = segment.time_index.lookup(timestamp - 1)
+    first = segment.find(max(entry.offset, start) if _is_true(segment, entry) else start)
+    if first is None:
+        return None
+    for header in segment.walk(first.position):
+        if header.base_offset >= up_to:
+            return None
+        if header.max_timestamp >= timestamp:
+            found = _record_in(segment, header, timestamp, start, up_to)
+            if found is not None:
+                return found
+    return None
+
+
+def _is_true(segment: LogSegment, entry: TimestampOffset) -> bool:
+    """Has a batch brought the time that an index entry tells? Else the indexes are put right."""
+    if entry == (NO_TIMESTAMP, segment.base_offset):
+        return True  # there is none
+    batch = segment.find(entry.offset)
+    if batch is not None and batch.max_timestamp == entry.timestamp:
+        return True
+    segment.put_indexes_right()
+    return False
+
+
+def _record_in(
+    segment: LogSegment, header: BatchHeader, timestamp: int, start: Offset, up_to: Offset
+) -> TimestampedOffset | None:
+    for record in _records(segment, header):
+        if record.timestamp >= timestamp and start <= record.offset < up_to:
+            return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+    return None
+
+
+def _records(segment: LogSegment, header: BatchHeader) -> Iterator[Record]:
+    """Raises BrokenChain, CorruptRecord, OSError."""
+    batch = batch_at(segment.file.pread(header.size, header.position))
+    try:
+        yield from batch.records()
+    except TidelogError as error:
+        raise _whose_fault(batch, header, error) from error
+
+
+def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
+    """Damage of the disk where the checksum says so; else the producer's own making."""
+    try:
+        batch.ensure_valid()
+    except CorruptRecord as damage:
+        return BrokenChain(header.position, header.base_offset, damage.message, header)
+    return CorruptRecord(
+        f"the batch with offsets {header.base_offset}..{header.last_offset} is as its producer sent it, and its "
+        f"records cannot be read ({error.message}): ask for an offset instead of a time, beyond that batch"
+    )
+
+
+def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
+    """The first record with the largest timestamp of those with start <= offset < up_to. Raises BrokenChain,
+    OSError."""
+    largest = -1
+    for i, segment in enumerate(segments):
+        if segment.base_offset >= up_to:
+            break
+        segment.ensure_indexes()
+        whole = i + 1 < len(segments) and segments[i + 1].base_offset <= up_to and segment.base_offset >= start
+        if whole:
+            largest = max(largest, segment.confirm_largest().timestamp)
+            continue
+        largest = max(largest, _largest_in(segment, start, up_to))
+    found = find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
+    return found if found is not None or largest < 0 else _largest_of_records(segments, start, up_to)
+
+
+def _largest_of_records(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
+    """Where the largest timestamp is that of a batch without records, as compaction leaves them: by all headers of the
+    segments that can have it."""
+    largest = -1
+    for segment in sorted(segments, key=lambda each: each.confirm_largest().timestamp, reverse=True):
+        if segment.confirm_largest().timestamp <= largest:
+            break
+        for header in segment.walk():
+            inside = header.last_offset >= start and header.base_offset < up_to and header.record_count != 0
+            if inside and header.max_timestamp > largest:
+                times = (record.timestamp for record in _records(segment, header) if start <= record.offset < up_to)
+                largest = max(largest, *times, -1)
+    return find_timestamp(segments, largest, start, up_to) if largest >= 0 else None
+
+
+def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
+    """The largest timestamp of the records with start <= offset < up_to; -1 for none."""
+    largest = -1
+    if segment.base_offset >= start:  # what lies below the last index entry is in the time index, too
+        if not _is_true(segment, segment.time_index.before(up_to)):
+            return _largest_in(segment, start, up_to)
+        position = segment.start_for(Offset(up_to - 1))
+        largest = segment.time_index.before(up_to).timestamp
+    else:
+        position = segment.start_for(start)
+    first = segment.base_offset < start
+    for header in segment.walk(position):
+        if header.base_offset >= up_to:
+            break
+        if header.last_offset < start:
+            continue
+        # only the first batch can begin below the start; a wrapper of v0 or v1 does not say where it begins
+        cut = (first and (header.magic < 2 or header.base_offset < start)) or header.last_offset >= up_to
+        first = False
+        if not cut:
+            largest = max(largest, header.max_timestamp)
+        elif header.max_timestamp > largest:
+            inside = (record.timestamp for record in _records(segment, header) if start <= record.offset < up_to)
+            largest = max(largest, *inside, -1)
+    return largest

@@ -1,0 +1,190 @@
+"""The aborted transactions of one segment: Kafka's .txnindex, by which a reader leaves their records out.
+
+An entry lies in the index of the segment that holds the transaction's marker, 34 bytes:
+
+    version             int16    0   0
+    producer id         int64    2
+    first offset        int64   10   of the transaction's first record in this log
+    last offset         int64   18   of its marker
+    last stable offset  int64   26   once the marker was there: where the oldest transaction still open begins, else one
+                                     past the marker. No entry behind this one concerns what lies below it
+
+Kept true:
+  1. Last offsets grow from entry to entry. A file that a crash has cut within an entry ends before it.
+  2. The file is made with its first entry: a segment without aborted transactions has none.
+  3. A full disk refuses nothing: the file is then behind what is in memory, until an append finds room.
+Left to others: whether an index tells all that its log does (aborted_transactions.py). It is derived,
+and not synced.
+Source: KIP-98; Kafka's TransactionIndex and AbortedTxn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from storage.files.file_system import Files, is_full, read_file, write_file
+from storage.segment.index_errors import CorruptIndex
+from tidelog.types import Offset, ProducerId
+
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+
+_VERSION: Final = 0
+_ENTRY: Final = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was given up: of whom, from its first record to its marker. See the module's words."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class AbortedFound(NamedTuple):
+    """What a search has found. complete: no later segment can have more."""
+
+    transactions: tuple[AbortedTransaction, ...]
+    complete: bool
+
+
+class TransactionIndex:
+    """The index file of one segment. It is read at its first use, and no file is kept open."""
+
+    __slots__ = ("_behind", "_entries", "_files", "base_offset", "path")
+
+    def __init__(self, files: Files, path: str, base_offset: Offset) -> None:
+        self._files = files
+        self.path = path
+        self.base_offset = base_offset
+        self._entries: list[AbortedTransaction] | None = None
+        self._behind = False
+        """Does the file lack what is in memory?"""
+
+    @property
+    def entries(self) -> Sequence[AbortedTransaction]:
+        """All of them, in order. Raises CorruptIndex for a file that cannot be right, OSError."""
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
+
+    def _read(self) -> list[AbortedTransaction]:
+        data = read_file(self._files, self.path) or b""
+        entries: list[AbortedTransaction] = []
+        before = self.base_offset - 1
+        for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
+            entry = AbortedTransaction._make(fields)
+            if version != _VERSION:
+                raise CorruptIndex(f"{self.path} has an entry of version {version}, known is {_VERSION}")
+            if entry.last_offset <= before:
+                raise CorruptIndex(f"{self.path}: a transaction that ends at {entry.last_offset} comes behind {before}")
+            if not 0 <= entry.first_offset <= entry.last_offset:
+                raise CorruptIndex(
+                    f"{self.path}: a transaction from {entry.first_offset} to {entry.last_offset}; no such one can be"
+                )
+            before = entry.last_offset
+            entries.append(entry)
+        return entries
+
+    @property
+    def is_read(self) -> bool:
+        """Is what the file says in memory?"""
+        return self._entries is not None
+
+    def begin(self) -> None:
+        """The segment is new: there is no file."""
+        self._entries = []
+
+    def is_sound(self) -> bool:
+        """Read it: can the file be right? Raises OSError."""
+        try:
+            self.sanity_check()
+        except CorruptIndex:
+            return False
+        return True
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex for a file that cannot be right, OSError."""
+        self._entries = self._read()
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add a transaction that ends behind those that are there. Raises CorruptIndex, OSError."""
+        entries = self.entries
+        if entries and transaction.last_offset <= entries[-1].last_offset:
+            raise CorruptIndex(
+                f"{self.path}: a transaction that ends at {transaction.last_offset} was to come behind "
+                f"{entries[-1].last_offset}"
+            )
+        self._entries = [*entries, transaction]
+        if self._behind:
+            self._write()
+            return
+        file = self._files.open(self.path, create=True)
+        try:
+            end = len(entries) * _ENTRY.size
+            file.pwritev([_ENTRY.pack(_VERSION, *transaction)], end)
+            if file.size() > end + _ENTRY.size:
+                file.truncate(end + _ENTRY.size)
+        except OSError as error:
+            self._note_full(error)
+        finally:
+            file.close()
+
+    def _write(self) -> None:
+        try:
+            write_file(self._files, self.path, encode_transactions(self.entries), sync=False)
+            self._behind = False
+        except OSError as error:
+            self._note_full(error)
+
+    def _note_full(self, error: OSError) -> None:
+        if not is_full(error):
+            raise error
+        self._behind = True
+
+    def collect(self, start: Offset, end: Offset) -> AbortedFound:
+        """The transactions with records in [start, end). Raises CorruptIndex, OSError."""
+        found = []
+        for transaction in self.entries:
+            if transaction.last_offset >= start and transaction.first_offset < end:
+                found.append(transaction)
+            if transaction.last_stable_offset >= end:
+                return AbortedFound(tuple(found), complete=True)
+        return AbortedFound(tuple(found), complete=False)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget the transactions whose markers lie at or behind `offset`. Raises OSError."""
+        try:
+            kept = [entry for entry in self.entries if entry.last_offset < offset]
+        except CorruptIndex:
+            self.remove()
+            return
+        if len(kept) < len(self.entries):
+            self.replace(kept)
+
+    def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Make the file hold exactly these, in one step. Raises OSError."""
+        self._entries = list(transactions)
+        if self._entries:
+            self._write()
+        else:
+            self.remove()
+
+    def remove(self) -> None:
+        """Forget all, and remove the file. Raises OSError."""
+        if self._files.size(self.path) is not None:
+            self._files.remove(self.path)
+        self._entries, self._behind = [], False
+
+    def rename(self, path: str) -> None:
+        """The file has another name from here on, whether it is there or not. Raises OSError."""
+        if self._files.size(self.path) is not None:
+            self._files.rename(self.path, path)
+        self.path = path
+
+
+def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """The bytes of an index file."""
+    return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)

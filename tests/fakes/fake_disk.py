@@ -1,0 +1,537 @@
+"""A disk in memory that behaves like the worst one allowed: for tests, and for whole clusters in one process.
+
+Kept true:
+  1. What was synced survives a crash: bytes by `File.sync`, as far as they were written when it was called; names by
+     `Files.sync_folder`.
+  2. What was not may survive or not, as the random generator says: nothing of it, all of it, the first writes with the
+     last one torn at any byte, or any of its blocks. Names likewise, in the order in which they were given.
+  3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
+     as on Linux: only writing them again does that. Its size is the file system's own, and not lost with them.
+  4. Same calls, same generator: same disk.
+  5. Bits flip where a test says so, in what is there for readers and after a crash alike; the disk knows which they are
+     for as long as nobody writes something else there.
+Left to others: time. A slow call says how long it takes (`on_wait`), a test's clock moves; in the simulator an executor
+says how long a sync takes.
+Source: the experience collected in scenarios 3 and 14 of the design; hashicorp/raft-wal's types/vfs.go for the look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from storage.files import guard
+from storage.files.file_system import Buffer, File, FolderLock, Mapping, Room, WouldBlock
+from tests.fakes.fake_tree import BLOCK_BYTES, Folder, Inode, Memo
+
+_ENDLESS: Final = 1 << 60
+"""Bytes of a disk without a limit."""
+
+
+class SimulatedCrash(BaseException):
+    """The machine stopped inside this call. Not an Exception, so that no handler of the code under test catches it."""
+
+
+class Fault:
+    """What is planned for the next `times` calls of `operation` on paths that contain `path`: they take `wait_ms`, and
+    raise `error`, 0 for none."""
+
+    __slots__ = ("error", "operation", "path", "skip", "times", "wait_ms")
+
+    def __init__(self, operation: str, path: str, error: int, times: int, skip: int, wait_ms: int = 0) -> None:
+        self.operation, self.path, self.error, self.times, self.skip = operation, path, error, times, skip
+        self.wait_ms = wait_ms
+
+    def hits(self, operation: str, path: str) -> bool:
+        """Is this call one of them? Counts it."""
+        if self.times == 0 or operation != self.operation or self.path not in path:
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        self.times -= 1
+        return True
+
+
+class FakeFile:
+    """An open file of a FakeDisk. After a crash of the disk it is dead: a process that survived its machine is a
+    bug."""
+
+    __slots__ = ("_disk", "_inode", "_life", "_path", "_read_only", "_users")
+
+    def __init__(self, disk: FakeDisk, path: str, inode: Inode, *, read_only: bool) -> None:
+        self._disk, self._path, self._inode, self._read_only = disk, path, inode, read_only
+        self._life = disk.life
+        self._users = 1
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return self._inode.seen.size
+
+    def pread(self, size: int, position: int) -> bytes:
+        self._disk.touch("read", self._path, self._life)
+        return self._inode.seen.read(size, position)
+
+    def pread_now(self, size: int, position: int) -> Buffer:
+        if self._disk.is_cold is not None and self._disk.is_cold(self._path):
+            raise WouldBlock
+        return self.pread(size, position)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        assert not self._read_only, f"{self._path} is open for reading only"
+        assert self._users > 0, f"{self._path} is closed"
+        self._disk.write(self._path, self._inode, b"".join(buffers), position, self._life)
+
+    def truncate(self, size: int) -> None:
+        inode = self._inode
+        assert inode.mapped == 0 or size >= inode.seen.size, f"{self._path} is cut while it is mapped"
+        self._disk.touch("truncate", self._path, self._life)
+        self._disk.resize(inode, size)
+
+    def reserve(self, size: int) -> None:
+        self._disk.touch("reserve", self._path, self._life)
+        self._disk.allocate(self._inode, size)
+        if size > self._inode.seen.size:
+            self._disk.resize(self._inode, size)
+
+    def sync(self) -> None:
+        assert self._users > 0, f"{self._path} is closed"
+        inode = self._inode
+        begun_with = inode.changes
+        self._disk.touch("sync", self._path, self._life, inode)
+        inode.sync(begun_with)
+        self._disk.syncs += 1
+
+    def share(self) -> File:
+        assert self._users > 0, f"{self._path} is closed"
+        self._users += 1
+        return self
+
+    def close(self) -> None:
+        assert self._users > 0, f"{self._path} is closed"
+        self._users -= 1
+
+
+class FakeMapping:
+    """A mapped file of a FakeDisk. The buffer of a writable one reaches as far as has been written."""
+
+    __slots__ = ("_buffer", "_disk", "_inode", "_life", "_path", "_reserved", "_size")
+
+    def __init__(self, disk: FakeDisk, path: str, inode: Inode, size: int, *, writable: bool) -> None:
+        self._disk, self._path, self._inode, self._size = disk, path, inode, size
+        self._life = disk.life
+        self._reserved = 0
+        self._buffer = inode.seen.data if writable else inode.seen.read(size, 0)
+        inode.mapped += 1
+
+    def read(self, position: int, size: int) -> bytes:
+        self._disk.page_fault("load", self._path)
+        return guard.load(self._buffer, position, size)
+
+    def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
+        self._disk.page_fault("load", self._path)
+        return guard.search(self._buffer, entries, warm, size, at, wide, target)
+
+    def reserve(self, end: int) -> None:
+        if end <= self._reserved:
+            return
+        assert end <= self._size, "room beyond the mapping"
+        self._disk.touch("reserve", self._path, self._life)
+        end = min(self._size, -(-end // BLOCK_BYTES) * BLOCK_BYTES)
+        self._disk.allocate(self._inode, end)
+        self._reserved = end
+
+    def write(self, position: int, data: bytes) -> None:
+        assert position + len(data) <= self._reserved, "written without room reserved"
+        self._disk.page_fault("store", self._path)
+        self._inode.put(position, data)
+
+    def close(self) -> None:
+        if self._life == self._disk.life:
+            self._inode.mapped -= 1
+
+
+class _FakeLock:
+    def __init__(self, disk: FakeDisk, path: str) -> None:
+        self._disk, self._path = disk, path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class FakeDisk:
+    """The disk of one machine.
+
+    capacity: bytes of file contents that fit, None for no limit. `syncs` counts the syncs of files that succeeded,
+    `calls` all calls that change something or may fail.
+    """
+
+    def __init__(self, *, capacity: int | None = None) -> None:
+        self.capacity = capacity
+        self.used = 0
+        self.life = 0
+        self.calls = 0
+        self.syncs = 0
+        self.locked: set[str] = set()
+        self._crash_at: int | None = None
+        self._faults: list[Fault] = []
+        self.on_call: Callable[[str], None] | None = None
+        """Told the operation before each call that `calls` counts: to look at the disk as it is then (`twin`)."""
+        self.on_step: Callable[[str, str], None] | None = None
+        """Told operation and path before each call that `calls` counts is done: others may use the disk meanwhile."""
+        self.on_wait: Callable[[int], None] | None = None
+        """Told how many milliseconds a slow call takes, before it is done."""
+        self.is_cold: Callable[[str], bool] | None = None
+        """Asked, with the path, before a read that is not to wait: is something of it not in memory? None: all is."""
+        self._root = Folder()
+        self._rotten: list[Inode] = []
+
+    def twin(self) -> FakeDisk:
+        """Another disk in the very state of this one, without its handles, locks and planned failures: to let power
+        fail there, and see what would come back here."""
+        other = FakeDisk(capacity=self.capacity)
+        other.used = self.used
+        memo: Memo = {}
+        other._root = self._root.twin(memo)
+        other._rotten = [node for inode in self._rotten if isinstance(node := memo.get(id(inode)), Inode)]
+        return other
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    def fail(self, operation: str, path: str = "", *, error: int = errno.EIO, times: int = 1, skip: int = 0) -> Fault:
+        """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_folder,
+        sync_folder, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the paths
+        it is about; skip: so many matching calls still succeed; times -1: for ever.
+        """
+        fault = Fault(operation, path, error, times, skip)
+        self._faults.append(fault)
+        return fault
+
+    def slow(self, operation: str, path: str = "", *, wait_ms: int, times: int = -1, skip: int = 0) -> Fault:
+        """Plan calls that succeed and take so long; otherwise as `fail`."""
+        fault = Fault(operation, path, 0, times, skip, wait_ms)
+        self._faults.append(fault)
+        return fault
+
+    def heal(self) -> None:
+        """Forget all planned failures and slow calls, and a planned crash."""
+        self._faults.clear()
+        self._crash_at = None
+
+    def crash_at_call(self, number: int) -> None:
+        """Raise SimulatedCrash inside the call that `calls` will count as `number`; then call `crash`."""
+        self._crash_at = number
+
+    def crash(self, rng: random.Random) -> None:
+        """The machine loses power and comes back: all handles, mappings and locks are dead."""
+        self.life += 1
+        self._crash_at = None
+        self.locked.clear()
+        self._root.crash(rng)
+        self.used = self._count_used(self._root, set())
+
+    def kill(self) -> None:
+        """The process dies, the machine does not: handles and locks are dead, the page cache is still there."""
+        self.life += 1
+        self._crash_at = None
+        self.locked.clear()
+        self._unmap(self._root)
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Rot: one bit of the file changes, on the disk and for readers."""
+        inode = self._file(path)
+        if inode not in self._rotten:
+            self._rotten.append(inode)
+        for image in (inode.seen, inode.durable):
+            if position < len(image.data):
+                image.flip(position, 1 << bit)
+
+    @property
+    def rots(self) -> bool:
+        """Has any bit flipped that may not have been written again?"""
+        return bool(self._rotten)
+
+    @contextlib.contextmanager
+    def as_written(self) -> Iterator[None]:
+        """All that has rotted is as it was written, for a look that disturbs nobody: nothing is written meanwhile."""
+        self._rotten = [inode for inode in self._rotten if inode.seen.rot or inode.durable.rot]
+        images = [image for inode in self._rotten for image in (inode.seen, inode.durable)]
+        for image in images:
+            image.turn_rot()
+        try:
+            yield
+        finally:
+            for image in images:
+                image.turn_rot()
+
+    def safe_end(self, path: str, start: int, end: int) -> int:
+        """Where the bytes of a file from `start` on stop being safe: those before it are what readers see now after any
+        crash. `end` where all are; `start` where the file's own name may be gone."""
+        names = _names(path)
+        folder, node = self._root, None
+        for name in names:
+            node = folder.durable.get(name)
+            if node is None or node is not folder.entries.get(name):
+                return start
+            if isinstance(node, Folder):
+                folder = node
+        if not isinstance(node, Inode):
+            return start
+        safe = min(end, node.durable.size)
+        for position, data in node.pending:
+            if data is None or (position < safe and node.durable.read(len(data), position) != data):
+                safe = min(safe, position)
+        if node.durable.read(safe - start, start) != node.seen.read(safe - start, start):
+            return start
+        return max(safe, start)
+
+    # --- what handles use -----------------------------------------------------------------------------------------
+
+    def touch(self, operation: str, path: str, life: int, inode: Inode | None = None) -> None:
+        """Count a call, and fail it where that is planned. inode: of a sync, whose failure loses what it was to
+        save."""
+        if life != self.life:
+            raise OSError(errno.EBADF, f"the machine was restarted since {path} was opened")
+        if self.on_call is not None:
+            self.on_call(operation)
+        if self.on_step is not None:
+            self.on_step(operation, path)
+        self.calls += 1
+        if self.calls == self._crash_at:
+            raise SimulatedCrash(f"in {operation} of {path}")
+        for fault in self._faults:
+            if fault.hits(operation, path):
+                if fault.wait_ms and self.on_wait is not None:
+                    self.on_wait(fault.wait_ms)
+                if not fault.error:
+                    continue
+                if inode is not None:
+                    inode.lose_writes()
+                raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def page_fault(self, operation: str, path: str) -> None:
+        """A page of a mapping is needed: fail where that is planned."""
+        for fault in self._faults:
+            if fault.hits(operation, path):
+                raise OSError(fault.error, os.strerror(fault.error), path)
+
+    def write(self, path: str, inode: Inode, data: bytes, position: int, life: int) -> None:
+        """Write through the page cache; on a full disk as much as fits, then the error."""
+        try:
+            self.touch("write", path, life)
+        except (SimulatedCrash, OSError):
+            if life == self.life:
+                self._put(inode, data[: len(data) // 2], position)  # a call that fails may have done a part
+            raise
+        grown = position + len(data) - inode.allocated
+        if grown > 0 and self.capacity is not None and self.used + grown > self.capacity:
+            fits = len(data) - (self.used + grown - self.capacity)
+            if fits > 0:
+                self._put(inode, data[:fits], position)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._put(inode, data, position)
+
+    def _put(self, inode: Inode, data: bytes, position: int) -> None:
+        end = position + len(data)
+        if end > inode.allocated:
+            self.used += end - inode.allocated
+            inode.allocated = end
+        inode.put(position, data)
+
+    def allocate(self, inode: Inode, end: int) -> None:
+        """Take room up to `end` without changing the contents."""
+        grown = end - inode.allocated
+        if grown > 0:
+            if self.capacity is not None and self.used + grown > self.capacity:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.used += grown
+            inode.allocated = end
+
+    def resize(self, inode: Inode, size: int) -> None:
+        """Cut, or lengthen with zeros that take no room."""
+        if inode.allocated > size:
+            self.used -= inode.allocated - size
+            inode.allocated = size
+        inode.resize(size)
+
+    # --- Files ----------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        self.touch("open", path, self.life)
+        folder, name = self._parent(path)
+        node = folder.entries.get(name)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            node = Inode()
+            folder.change(name, node)
+        if isinstance(node, Folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return FakeFile(self, path, node, read_only=read_only)
+
+    def map(self, path: str, size: int, *, writable: bool) -> Mapping:
+        self.touch("map", path, self.life)
+        folder, name = self._parent(path)
+        node = folder.entries.get(name)
+        if node is None and writable:
+            node = Inode()
+            folder.change(name, node)
+        inode = self._file(path) if node is None else node
+        if isinstance(inode, Folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if inode.seen.size < size:
+            if not writable:
+                raise OSError(errno.EINVAL, "mapped beyond the end of the file", path)
+            self.resize(inode, size)
+        return FakeMapping(self, path, inode, size, writable=writable)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return self._file(path).seen.size
+        except FileNotFoundError:
+            return None
+
+    def is_folder(self, path: str) -> bool:
+        try:
+            self._folder(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list(self, path: str) -> list[str]:
+        self.touch("read", path, self.life)
+        return sorted(self._folder(path).entries)
+
+    def make_folder(self, path: str) -> None:
+        self.touch("make_folder", path, self.life)
+        folder = self._root
+        for name in _names(path):
+            node = folder.entries.get(name)
+            if node is None:
+                node = Folder()
+                folder.change(name, node)
+            if not isinstance(node, Folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            folder = node
+
+    def rename(self, old: str, new: str) -> None:
+        self.touch("rename", old, self.life)
+        folder, old_name = self._parent(old)
+        new_folder, new_name = self._parent(new)
+        assert folder is new_folder, f"{old} is renamed into another folder, {new}"
+        node = folder.entries.get(old_name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        replaced = folder.entries.get(new_name)
+        if isinstance(replaced, Inode):
+            self._unlink(replaced)
+        folder.change(new_name, node, moved_from=old_name)
+
+    def remove(self, path: str) -> None:
+        self.touch("remove", path, self.life)
+        inode = self._file(path)
+        folder, name = self._parent(path)
+        folder.change(name, None)
+        self._unlink(inode)
+
+    def link(self, path: str, name: str) -> None:
+        self.touch("link", path, self.life)
+        inode = self._file(path)
+        folder, new_name = self._parent(name)
+        if new_name in folder.entries:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        folder.change(new_name, inode)
+        inode.links += 1
+
+    def _unlink(self, inode: Inode) -> None:
+        if inode.links:
+            inode.links -= 1
+        else:
+            self.used -= inode.allocated
+
+    def remove_folder(self, path: str) -> None:
+        self.touch("remove", path, self.life)
+        if self._folder(path).entries:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        folder, name = self._parent(path)
+        folder.change(name, None)
+
+    def sync_folder(self, path: str) -> None:
+        self.touch("sync_folder", path, self.life)
+        self._folder(path).sync()
+
+    def room(self, path: str) -> Room:
+        self._folder(path)
+        total = _ENDLESS if self.capacity is None else self.capacity
+        return Room(max(total - self.used, 0), total)
+
+    def lock(self, path: str) -> FolderLock:
+        if path in self.locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        self.open(path, create=True).close()
+        self.locked.add(path)
+        return _FakeLock(self, path)
+
+    # --- the tree -------------------------------------------------------------------------------------------------
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        folder, name = _split(path)
+        return self._folder(folder), name
+
+    def _folder(self, path: str) -> Folder:
+        folder = self._root
+        for name in _names(path):
+            node = folder.entries.get(name)
+            if node is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            if not isinstance(node, Folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            folder = node
+        return folder
+
+    def _file(self, path: str) -> Inode:
+        folder, name = self._parent(path)
+        node = folder.entries.get(name)
+        if not isinstance(node, Inode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+    def _count_used(self, folder: Folder, seen: set[int]) -> int:
+        used = 0
+        for node in folder.entries.values():
+            if isinstance(node, Folder):
+                used += self._count_used(node, seen)
+            elif id(node) in seen:
+                node.links += 1
+            else:
+                seen.add(id(node))
+                node.allocated, node.links = len(node.durable.data), 0
+                used += node.allocated
+        return used
+
+    def _unmap(self, folder: Folder) -> None:
+        for node in folder.entries.values():
+            if isinstance(node, Folder):
+                self._unmap(node)
+            else:
+                node.mapped = 0
+
+
+@lru_cache(maxsize=4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))
+
+
+@lru_cache(maxsize=4096)
+def _split(path: str) -> tuple[str, str]:
+    """A path's folder and its name there."""
+    folder, _, name = path.rpartition("/")
+    return folder, name

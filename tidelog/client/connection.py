@@ -1,0 +1,125 @@
+"""The life of a client: one root task that owns all others, and what its failure means.
+
+Kept true: after `close` nothing of the client runs; a defect in a task ends the client and is raised to whoever uses
+it next, never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Self
+
+from tidelog.client.cluster import Cluster, parse_bootstrap
+from tidelog.client.machine import RealClock, real_rng, start_root_task
+from tidelog.errors import InvalidRequest, TidelogError
+from tidelog.protocol.network import Clock, Transport
+
+
+class Service:
+    """Base of Producer, Consumer and Admin: a cluster view, a task group, start and stop."""
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | tuple[str, ...],
+        *,
+        transport: Transport | None,
+        clock: Clock | None,
+        rng: Random | None,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._transport = transport
+        self._clock: Clock = clock or RealClock()
+        self._rng = rng or real_rng()
+        self._root: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._cluster_or_none: Cluster | None = None
+        self._defect: BaseException | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def _what(self) -> str:
+        return type(self).__name__.lower()
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self._cluster_or_none is None or self._closed:
+            raise self._unusable()
+        return self._cluster_or_none
+
+    def _unusable(self) -> TidelogError:
+        if self._defect is not None:
+            error = InvalidRequest(f"the {self._what} has ended by a defect: {self._defect!r}; make another one")
+            error.__cause__ = self._defect
+            return error
+        state = "closed" if self._closed else "not started"
+        return InvalidRequest(f"the {self._what} is {state}: use it inside `async with`")
+
+    async def start(self) -> None:
+        """Start the background tasks. `async with` does it. Nothing is asked of the network yet."""
+        if self._root is not None or self._closed:
+            raise InvalidRequest(f"the {self._what} was started before: make another one")
+        transport = self._transport
+        if transport is None:
+            from tidelog.protocol.grpc_transport import GrpcTransport
+
+            transport = self._transport = GrpcTransport()
+        cluster = self._cluster_or_none = Cluster(self._bootstrap, transport, self._clock, self._rng)
+        started = asyncio.Event()
+        self._root = start_root_task(self._run(cluster, started), name=f"tidelog {self._what}")
+        await started.wait()
+
+    async def close(self) -> None:
+        """End all background tasks and close the connections. Calling it twice is fine."""
+        self._closed = True
+        root, self._root = self._root, None
+        if root is None:
+            return
+        root.cancel()
+        await asyncio.wait([root])
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def _run(self, cluster: Cluster, started: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(cluster.run(), name="metadata")
+                for name, work in self._background().items():
+                    tasks.create_task(work, name=name)
+                started.set()
+                await asyncio.get_running_loop().create_future()  # until cancelled
+        except Exception as defect:  # noqa: BLE001 - whatever it is, the client's users are told
+            self._defect = defect
+            self._closed = True
+            self._on_defect()
+        finally:
+            self._tasks = None
+            self._closed = True
+            cluster.end(self._unusable())
+            self._on_end()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Start a task that ends with the client at the latest."""
+        if self._tasks is None:
+            work.close()
+            raise self._unusable()
+        self._tasks.create_task(work, name=name)
+
+    def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Tasks that run for the client's whole life."""
+        return {}
+
+    def _on_defect(self) -> None:
+        """Tell everybody who waits; `_defect` says what it was."""
+
+    def _on_end(self) -> None:
+        """The background tasks have ended: by `close`, by a defect, or since the event loop ends without either."""

@@ -1,0 +1,628 @@
+"""What a consumer asks for next: pure decisions over one cursor per partition; events in, effects out.
+
+Kept true:
+  1. Per partition at most one fetch is open, and one answer is taken for it; what a seek made stale is dropped.
+  2. `position` is the next offset that the user gets; it moves only over records that the user was given, and over
+     holes. `ahead` is the next offset to fetch; between the two lie the bytes that wait.
+  3. What waits plus what open fetches may bring stays within `buffer_bytes`, give or take one batch per partition
+     (a node answers with one whole batch, however large).
+  4. In a new leader epoch nothing is fetched before the leader has confirmed that the log still holds what was read,
+     and each fetch names the epoch of the record before it, which the node compares (KIP-320). Where they differ:
+     LogTruncated. A position is never changed silently, unless the user asked for it.
+Left to others: bytes to records (consumer.py), connections (fetch_stream.py), metadata (cluster.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+from tidelog.errors import (
+    CorruptRecord,
+    InconsistentTopicId,
+    LogTruncated,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.records import Record, RecordBatch
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    EpochEnd,
+    EpochStart,
+    LeaderEpoch,
+    Millis,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+
+SILENT_MS: Final = 1_000
+"""How long past `max_wait_ms` an answer may stay out before the leader is looked up although nothing failed."""
+GONE_TOPIC_MS: Final = 30_000
+"""How long nodes may say "no such topic" of an assigned one before it is believed: metadata of a new one need a moment
+to reach all, and longer where the controller has just died."""
+NEAREST_MS: Final = 60_000
+"""How long a node that the leader named as nearest is read from before the leader is asked again."""
+NO_HINT_MS: Final = 10_000
+"""How long the leader itself is read from after the nearest node failed."""
+NEAREST_SILENT_MS: Final = 3_000
+"""How long past `max_wait_ms` the nearest node may be silent: the leader has it all."""
+REFUSED_MS: Final = 5_000
+"""How long bytes that arrived damaged are asked for again before the user is told: the node that sent them checks its
+own, and where those are damaged another one leads within a heartbeat or two."""
+BACKOFF_MS: Final = 100
+BACKOFF_MS_MAX: Final = 400
+
+Where: TypeAlias = Literal["earliest", "latest"] | int
+"""A place in a log: one of its ends, or the first record at or after a time (milliseconds since 1970)."""
+
+
+class Doing(Enum):
+    """What a cursor is at."""
+
+    NOTHING = "free to act"
+    SEEKING = "the offset of a place is asked for"
+    CHECKING = "the leader is asked whether the log still holds what was read"
+    FETCHING = "a fetch is open"
+    FAILED = "waiting for the user to seek or to assign again"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """Bytes and milliseconds."""
+
+    buffer_bytes: int
+    fetch_bytes: int
+    max_wait_ms: int
+    request_timeout_ms: int
+    on_out_of_range: Literal["raise", "earliest", "latest"] = "raise"
+
+
+@dataclass(slots=True, eq=False)
+class Cursor:
+    """One assigned partition."""
+
+    topic_partition: TopicPartition
+    start: Where
+    topic_id: TopicId | None = None
+    """The life of the topic that is read: fixed by the first metadata after the assignment."""
+    position: Offset | None = None
+    read_to: Offset = Offset(0)
+    """While the place to start from is looked up: all below was read, or passed over, before."""
+    position_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the record before `position`; unknown after a seek."""
+    ahead: Offset = Offset(0)
+    ahead_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Epoch of the record before `ahead`; unknown after a seek."""
+    epochs: list[EpochStart] = field(default_factory=list)
+    """Where each epoch began among the records that were fetched since the last seek."""
+    leader: NodeId = NO_NODE
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    checked_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    leader_sought: bool = False
+    nearest: NodeId = NO_NODE
+    """A follower that the leader named as nearer (KIP-392), until `nearest_until`."""
+    nearest_until: Millis = Millis(0)
+    hints_from: Millis = Millis(0)
+    """From when on the leader may name one again."""
+    doing: Doing = Doing.NOTHING
+    number: int = 0
+    """Of the question that is open; an answer to another number is stale."""
+    reserved: int = 0
+    silent_ms: Millis = Millis(0)
+    give_up_ms: Millis = Millis(0)
+    retry_ms: Millis = Millis(0)
+    failures: int = 0
+    unknown_since: Millis | None = None
+    error: TidelogError | None = None
+    batches: deque[RecordBatch] = field(default_factory=deque)
+    buffered: int = 0
+    refused_until: Millis | None = None
+    """What came from `position` on was damaged; it is asked for again until then."""
+    records: list[Record] = field(default_factory=list)
+    """The batch that is being handed out; `at` is the next one of it, `records_end` where the batch ends."""
+    at: int = 0
+    records_end: Offset = Offset(0)
+    records_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    high_watermark: Offset = Offset(-1)
+    log_start: Offset = Offset(-1)
+
+    def place(self, offset: Offset, epoch: LeaderEpoch) -> None:
+        """Go on from this offset; what waits is dropped."""
+        self.position, self.position_epoch, self.read_to = offset, epoch, Offset(0)
+        self.ahead, self.ahead_epoch = offset, epoch
+        self.epochs = [begun for begun in self.epochs if begun.start_offset < offset and begun.epoch <= epoch]
+        self.drop()
+
+    def agreed(self, end: EpochEnd) -> Offset:
+        """Up to where, at most, what was fetched agrees with a log in which `end` is the largest epoch not above that
+        of the record before `ahead`."""
+        own = next((begun.start_offset for begun in self.epochs if begun.epoch > end.epoch), self.ahead)
+        return min(own, end.end_offset)
+
+    def drop(self) -> None:
+        """Forget what waits."""
+        self.batches.clear()
+        self.buffered = 0
+        self.records, self.at = [], 0
+
+    @property
+    def has_data(self) -> bool:
+        """Whether something waits for the user."""
+        return self.at < len(self.records) or bool(self.batches)
+
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderKnown:
+    """The answer to FindLeader, or news. NO_NODE: nobody, or unknown, for the cause given."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    node: NodeId
+    leader_epoch: LeaderEpoch
+    at: Millis
+    cause: TidelogError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """The user asks for an offset; `leader_epoch` is that of the record before it, where known."""
+
+    topic_partition: TopicPartition
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFound:
+    """The answer to FindPlace."""
+
+    topic_partition: TopicPartition
+    number: int
+    offset: Offset
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class EpochChecked:
+    """The answer to CheckEpoch: the largest epoch not above the asked one, and where it ends."""
+
+    topic_partition: TopicPartition
+    number: int
+    end: EpochEnd
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer to OpenFetch."""
+
+    topic_partition: TopicPartition
+    number: int
+    batches: tuple[RecordBatch, ...]
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    log_start: Offset
+    at: Millis
+    preferred: NodeId = NO_NODE
+    """Nothing was read: ask this node, which is nearer."""
+    diverging: EpochEnd | None = None
+    """Nothing was read: the log does not hold `OpenFetch.last_epoch` up to the offset. The largest epoch not above it
+    and its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The question of that number was refused, or no answer will come."""
+
+    topic_partition: TopicPartition
+    number: int
+    error: TidelogError
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The user took data of a partition."""
+
+    topic_partition: TopicPartition
+    at: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed, or partitions were assigned. Due some ten times a second."""
+
+    at: Millis
+
+
+Event: TypeAlias = LeaderKnown | Sought | PlaceFound | EpochChecked | Fetched | Failed | Taken | Ticked
+
+
+# --- effects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FindLeader:
+    """Look up the leader; answer with LeaderKnown."""
+
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FindPlace:
+    """Ask for the offset of a place; answer with PlaceFound or Failed."""
+
+    topic_partition: TopicPartition
+    number: int
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class CheckEpoch:
+    """Ask the leader where `epoch` ends; answer with EpochChecked or Failed."""
+
+    topic_partition: TopicPartition
+    number: int
+    topic_id: TopicId
+    node: NodeId
+    leader_epoch: LeaderEpoch
+    epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFetch:
+    """Fetch from this node; answer with Fetched or Failed."""
+
+    topic_partition: TopicPartition
+    number: int
+    topic_id: TopicId
+    node: NodeId
+    leader_epoch: LeaderEpoch
+    offset: Offset
+    last_epoch: LeaderEpoch
+    """Of the record before `offset`; NO_LEADER_EPOCH where it is unknown."""
+    max_bytes: int
+    hint: bool = True
+    """May the node name a nearer one instead of answering?"""
+    refused: bool = False
+    """What it sent from there on was damaged: it is to check its own bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """There is something for the user: records or an error."""
+
+
+Effect: TypeAlias = FindLeader | FindPlace | CheckEpoch | OpenFetch | Ready
+
+
+class FetchCore:
+    """The cursors of one consumer."""
+
+    def __init__(self, policy: FetchPolicy, rng: Random) -> None:
+        self.policy = policy
+        self.cursors: dict[TopicPartition, Cursor] = {}
+        self._rng = rng
+        self._numbers = 0
+
+    def assign(self, partitions: Iterable[TopicPartition], start: Where) -> None:
+        """Read these partitions and no others; Ticked has to follow. Cursors that stay keep their place."""
+        wanted = dict.fromkeys(partitions)
+        kept = {key: cursor for key, cursor in self.cursors.items() if key in wanted and cursor.error is None}
+        for key, cursor in self.cursors.items():
+            if key not in kept:
+                cursor.drop()
+        self.cursors = {key: kept.get(key) or Cursor(key, start) for key in wanted}
+
+    @property
+    def used_bytes(self) -> int:
+        """What waits and what open fetches may bring."""
+        return sum(cursor.buffered + cursor.reserved for cursor in self.cursors.values())
+
+    @property
+    def share(self) -> int:
+        """Bytes that one fetch may ask for, so that all partitions may have one open and one waiting."""
+        return max(1, min(self.policy.fetch_bytes, self.policy.buffer_bytes // (2 * max(1, len(self.cursors)))))
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Note what happened; say what to do."""
+        effects: list[Effect] = []
+        if isinstance(event, Ticked):
+            for cursor in self.cursors.values():
+                self._advance(cursor, event.at, effects)
+            return effects
+        cursor_or_none = self.cursors.get(event.topic_partition)
+        if cursor_or_none is None:
+            return effects
+        cursor = cursor_or_none
+        match event:
+            case LeaderKnown():
+                self._note_leader(cursor, event, effects)
+            case Sought(_, offset, leader_epoch, at):
+                self._stop(cursor)
+                cursor.error, cursor.retry_ms, cursor.refused_until = None, at, None
+                cursor.place(offset, leader_epoch)
+                cursor.checked_epoch = NO_LEADER_EPOCH
+            case Taken():
+                pass
+            case _ if event.number != cursor.number:
+                return effects  # stale
+            case PlaceFound(_, _, offset, _):
+                self._done(cursor)
+                cursor.place(max(offset, cursor.read_to), NO_LEADER_EPOCH)
+                effects.append(Ready())
+            case EpochChecked(_, _, end, _):
+                self._done(cursor)
+                self._note_epoch_end(cursor, end, effects)
+            case Fetched():
+                self._done(cursor)
+                self._take_in(cursor, event, effects)
+            case Failed(_, _, error, at):
+                self._note_failure(cursor, error, at, effects)
+        self._advance(cursor, event.at, effects)
+        return effects
+
+    # --- what happened ------------------------------------------------------------------------------------------
+
+    def _note_leader(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
+        cursor.leader_sought = False
+        if event.topic_id is None:
+            self._note_missing(cursor, event, effects)
+            return
+        cursor.unknown_since = None
+        if cursor.topic_id is None:
+            cursor.topic_id = event.topic_id
+        elif cursor.topic_id != event.topic_id:
+            self._fail(
+                cursor,
+                InconsistentTopicId(
+                    f"topic {cursor.topic_partition.topic!r} was deleted and created again: what was read up to offset "
+                    f"{cursor.position} of {cursor.topic_partition} is another topic's; assign it again to read the new"
+                ),
+                effects,
+            )
+            return
+        if event.node == NO_NODE:
+            self._put_off(cursor, event.at)
+            if isinstance(event.cause, UnknownTopicOrPartition):
+                self._fail(cursor, event.cause, effects)
+            elif cursor.doing is not Doing.FETCHING:
+                cursor.leader = NO_NODE
+            return
+        if event.leader_epoch < cursor.leader_epoch:
+            return  # old news
+        if event.leader_epoch > cursor.leader_epoch:
+            cursor.retry_ms = min(cursor.retry_ms, event.at)  # another leader, another chance
+            if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
+                self._stop(cursor)
+            cursor.nearest = NO_NODE
+        cursor.leader, cursor.leader_epoch = event.node, event.leader_epoch
+
+    def _note_missing(self, cursor: Cursor, event: LeaderKnown, effects: list[Effect]) -> None:
+        """Nobody knows the topic: believed once nodes have said so for a while. Where none answers, none says so."""
+        self._put_off(cursor, event.at)
+        if not isinstance(event.cause, UnknownTopicOrPartition):
+            cursor.unknown_since = None
+        elif cursor.unknown_since is None:
+            cursor.unknown_since = event.at
+        elif event.at - cursor.unknown_since >= GONE_TOPIC_MS:
+            self._fail(cursor, event.cause, effects)
+
+    def _note_epoch_end(self, cursor: Cursor, end: EpochEnd, effects: list[Effect]) -> None:
+        """The log agrees with what was fetched where it has the same epoch up to the same offset. Where it knows no
+        epoch as old as that, the end is its start: what lies below has been deleted, by age or size, and says nothing
+        against the position."""
+        assert cursor.position is not None
+        if end.end_offset >= cursor.ahead and end.epoch in (cursor.ahead_epoch, NO_LEADER_EPOCH):
+            cursor.checked_epoch, cursor.ahead_epoch = cursor.leader_epoch, end.epoch
+        elif cursor.ahead > cursor.position:  # perhaps only what the user has not seen is gone: ask about the position
+            cursor.place(cursor.position, cursor.position_epoch)
+        else:
+            agreed = EpochEnd(end.epoch, cursor.agreed(end))
+            error = LogTruncated(
+                f"{cursor.topic_partition}: records up to offset {cursor.position} were read in leader epoch "
+                f"{cursor.position_epoch}, but the log of leader epoch {cursor.leader_epoch} agrees only below offset "
+                f"{agreed.end_offset} (epoch {end.epoch}): what was read is not committed any more. Seek to go on."
+            )
+            error.diverging = agreed
+            self._fail(cursor, error, effects)
+
+    def _take_in(self, cursor: Cursor, event: Fetched, effects: list[Effect]) -> None:
+        if event.preferred != NO_NODE:
+            cursor.nearest, cursor.nearest_until = event.preferred, Millis(event.at + NEAREST_MS)
+            return
+        if event.diverging is not None:
+            if cursor.nearest != NO_NODE:  # the leader decides
+                cursor.nearest, cursor.hints_from = NO_NODE, Millis(event.at + NO_HINT_MS)
+            else:
+                self._note_epoch_end(cursor, event.diverging, effects)
+            return
+        cursor.checked_epoch = max(cursor.checked_epoch, event.leader_epoch)
+        cursor.high_watermark, cursor.log_start = event.high_watermark, event.log_start
+        for batch in event.batches:
+            if batch.next_offset <= cursor.ahead:
+                continue
+            cursor.batches.append(batch)
+            cursor.buffered += batch.size
+            epoch = plausible_epoch(batch, cursor.ahead_epoch, event.leader_epoch)
+            if epoch not in (cursor.ahead_epoch, NO_LEADER_EPOCH):
+                cursor.epochs.append(EpochStart(epoch, max(batch.base_offset, cursor.ahead)))
+            cursor.ahead, cursor.ahead_epoch = batch.next_offset, epoch
+        if cursor.has_data:
+            effects.append(Ready())
+
+    def _note_failure(self, cursor: Cursor, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        asked = cursor.doing
+        self._stop(cursor)
+        if asked is Doing.FETCHING and cursor.nearest != NO_NODE:  # whatever it was: the leader is asked at once
+            cursor.nearest, cursor.hints_from = NO_NODE, Millis(at + NO_HINT_MS)
+            return
+        if isinstance(error, CorruptRecord) and cursor.refused_until is None:
+            cursor.refused_until = Millis(at + REFUSED_MS)
+        if isinstance(error, OffsetOutOfRange):
+            self._out_of_range(cursor, error, at, effects)
+        elif error.retry is Retry.NEVER and (cursor.refused_until is None or at >= cursor.refused_until):
+            self._fail(cursor, error, effects)
+        else:
+            self._put_off(cursor, at)
+            hint = error.leader
+            if hint is not None and hint.leader_epoch > cursor.leader_epoch:
+                cursor.leader, cursor.leader_epoch = hint.node_id, hint.leader_epoch
+                cursor.retry_ms = at
+            elif asked is Doing.SEEKING or error.retry is Retry.ELSEWHERE or not isinstance(error, OffsetNotAvailable):
+                self._seek(cursor, effects)
+
+    def _out_of_range(self, cursor: Cursor, error: OffsetOutOfRange, at: Millis, effects: list[Effect]) -> None:
+        where = self.policy.on_out_of_range
+        if where != "raise":
+            if cursor.has_data:  # first what waits, then the jump
+                self._put_off(cursor, at)
+            else:
+                _jump(cursor, error, where)
+            return
+        told = OffsetOutOfRange(
+            f"{cursor.topic_partition}: {error.message.rstrip('.')}. Seek to an offset that is there, or choose "
+            'on_out_of_range="earliest" or "latest".'
+        )
+        told.__cause__ = error
+        self._fail(cursor, told, effects)
+
+    # --- what to do next ----------------------------------------------------------------------------------------
+
+    def _advance(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
+        if cursor.doing in (Doing.FETCHING, Doing.CHECKING):
+            self._watch(cursor, at, effects)
+        if cursor.doing is not Doing.NOTHING or at < cursor.retry_ms:
+            return
+        if cursor.leader == NO_NODE or cursor.topic_id is None:
+            self._seek(cursor, effects)
+        elif cursor.position is None:
+            self._begin(cursor, Doing.SEEKING)
+            effects.append(FindPlace(cursor.topic_partition, cursor.number, cursor.start))
+        elif cursor.checked_epoch != cursor.leader_epoch and 0 <= cursor.ahead_epoch < cursor.leader_epoch:
+            self._begin(cursor, Doing.CHECKING)
+            cursor.silent_ms, cursor.give_up_ms = Millis(at + SILENT_MS), Millis(at + self.policy.request_timeout_ms)
+            effects.append(
+                CheckEpoch(
+                    cursor.topic_partition,
+                    cursor.number,
+                    cursor.topic_id,
+                    cursor.leader,
+                    cursor.leader_epoch,
+                    cursor.ahead_epoch,
+                )
+            )
+        elif cursor.buffered <= self.share:
+            self._fetch(cursor, cursor.topic_id, at, effects)
+
+    def _fetch(self, cursor: Cursor, topic_id: TopicId, at: Millis, effects: list[Effect]) -> None:
+        self._begin(cursor, Doing.FETCHING)
+        cursor.reserved = self.share
+        if at >= cursor.nearest_until:
+            cursor.nearest = NO_NODE
+        wait = self.policy.max_wait_ms
+        patience = self.policy.request_timeout_ms if cursor.nearest == NO_NODE else NEAREST_SILENT_MS
+        cursor.silent_ms, cursor.give_up_ms = Millis(at + wait + SILENT_MS), Millis(at + wait + patience)
+        effects.append(
+            OpenFetch(
+                cursor.topic_partition,
+                cursor.number,
+                topic_id,
+                cursor.leader if cursor.nearest == NO_NODE else cursor.nearest,
+                cursor.leader_epoch,
+                cursor.ahead,
+                cursor.ahead_epoch,
+                cursor.reserved,
+                at >= cursor.hints_from,
+                cursor.refused_until is not None,
+            )
+        )
+
+    def _watch(self, cursor: Cursor, at: Millis, effects: list[Effect]) -> None:
+        """A question is open: has its time come?"""
+        if at >= cursor.give_up_ms:
+            error = RequestTimedOut(f"node {cursor.leader} does not answer about {cursor.topic_partition}")
+            self._note_failure(cursor, error, at, effects)
+        elif at >= cursor.silent_ms:
+            cursor.silent_ms = Millis(at + SILENT_MS)
+            cursor.leader_sought = False
+            self._seek(cursor, effects)
+
+    def _begin(self, cursor: Cursor, doing: Doing) -> None:
+        self._numbers += 1
+        cursor.doing, cursor.number = doing, self._numbers
+
+    def _stop(self, cursor: Cursor) -> None:
+        """Whatever is open: its answer is stale from now on."""
+        self._numbers += 1
+        cursor.doing, cursor.number, cursor.reserved = Doing.NOTHING, self._numbers, 0
+
+    def _done(self, cursor: Cursor) -> None:
+        """The open question was answered."""
+        self._stop(cursor)
+        cursor.failures, cursor.retry_ms = 0, Millis(0)
+
+    def _fail(self, cursor: Cursor, error: TidelogError, effects: list[Effect]) -> None:
+        self._stop(cursor)
+        cursor.doing, cursor.error = Doing.FAILED, error
+        effects.append(Ready())
+
+    def refuse(self, cursor: Cursor, error: TidelogError, at: Millis) -> None:
+        """The bytes that wait cannot be read. Where they are damaged they are asked for again, for a while: the node is
+        told that, and checks its own."""
+        assert cursor.position is not None
+        if cursor.refused_until is None:
+            cursor.refused_until = Millis(at + REFUSED_MS)
+        if not isinstance(error, CorruptRecord) or at >= cursor.refused_until:
+            cursor.refused_until = None
+            cursor.drop()
+            self._fail(cursor, error, [])
+            return
+        self._stop(cursor)
+        cursor.place(cursor.position, cursor.position_epoch)
+        self._put_off(cursor, at)
+
+    def read(self, cursor: Cursor) -> None:
+        """The bytes that wait could be read."""
+        cursor.refused_until = None
+
+    def _put_off(self, cursor: Cursor, at: Millis) -> None:
+        cursor.failures += 1
+        full = min(BACKOFF_MS_MAX, BACKOFF_MS << min(cursor.failures - 1, 10))
+        cursor.retry_ms = Millis(at + int(full * self._rng.uniform(0.8, 1.2)))
+
+    def _seek(self, cursor: Cursor, effects: list[Effect]) -> None:
+        if not cursor.leader_sought:
+            cursor.leader_sought = True
+            effects.append(FindLeader(cursor.topic_partition))
+
+
+def plausible_epoch(batch: RecordBatch, before: LeaderEpoch, leader_epoch: LeaderEpoch) -> LeaderEpoch:
+    """The leader epoch of a batch behind a record of epoch `before`, read in `leader_epoch`. NO_LEADER_EPOCH where it
+    lies outside these: the checksum does not cover it, and a position must not be judged by a damaged one."""
+    epoch = batch.partition_leader_epoch
+    return epoch if before <= epoch <= leader_epoch else NO_LEADER_EPOCH
+
+
+def _jump(cursor: Cursor, error: OffsetOutOfRange, where: Where) -> None:
+    """Look up where to go on. Below the start of one node's log that is not before the position, even where the
+    leader's log, which has not heard of the deletion yet, begins before it: nothing is read twice."""
+    assert cursor.position is not None
+    if error.log_start is not None and cursor.position < error.log_start:
+        cursor.read_to = cursor.position
+    cursor.start, cursor.position = where, None

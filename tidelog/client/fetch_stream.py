@@ -1,0 +1,96 @@
+"""One node's fetch stream: many fetches open at once, each answered by itself.
+
+Kept true: every fetch that was given is answered, refused or reported failed.
+Left to others: the stream's life (node_stream.py); every decision (fetch_core.py); what the bytes hold (consumer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tidelog.client.fetch_core import OpenFetch
+from tidelog.client.isolation import LEVELS
+from tidelog.client.node_stream import NodeStream
+from tidelog.errors import OffsetOutOfRange, TidelogError
+from tidelog.protocol import methods, wire
+from tidelog.protocol.network import Transport
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import Endpoint, Isolation, Offset, TopicPartition
+
+Answered: TypeAlias = Callable[[TopicPartition, int, wire.PartitionFetched | TidelogError], None]
+"""Called with the partition, the number of its fetch, and the answer or why there is none."""
+
+
+class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchResponse]):
+    """Fetches from one address."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport,
+        answered: Answered,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        rack: str = "",
+    ) -> None:
+        super().__init__(endpoint, transport, methods.DATA_FETCH_STREAM)
+        self._answered = answered
+        self._max_wait_ms, self._min_bytes = max_wait_ms, min_bytes
+        self._isolation = isolation
+        self._rack = rack
+        self._open: dict[int, TopicPartition] = {}
+
+    def _next_request(self) -> data_pb2.FetchRequest:
+        hint = self._outbox[0].hint
+        fetches = [fetch for fetch in self._outbox if fetch.hint is hint]
+        later = [fetch for fetch in self._outbox if fetch.hint is not hint]
+        self._open.update((fetch.number, fetch.topic_partition) for fetch in fetches)
+        request = data_pb2.FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            isolation_level=LEVELS[self._isolation],
+            partitions=[
+                data_pb2.FetchPartition(
+                    fetch_id=fetch.number,
+                    topic_id=fetch.topic_id.bytes,
+                    partition=fetch.topic_partition.partition,
+                    current_leader_epoch=fetch.leader_epoch,
+                    fetch_offset=fetch.offset,
+                    last_fetched_epoch=fetch.last_epoch,
+                    held_offset=-1,
+                    log_start_offset=-1,
+                    max_bytes=fetch.max_bytes,
+                    refused=fetch.refused,
+                )
+                for fetch in fetches
+            ],
+            rack=self._rack if hint else "",
+        )
+        self._outbox.clear()
+        self._outbox.extend(later)
+        return request
+
+    def _received(self, answer: wire.FetchResponse) -> None:
+        for told in answer.partitions:
+            topic_partition = self._open.pop(told.fetch_id, None)
+            if topic_partition is not None:
+                self._answered(topic_partition, told.fetch_id, told if told.error is None else _refusal(told))
+
+    def _failed(self, unsent: Sequence[OpenFetch], cause: TidelogError) -> None:
+        opened, self._open = self._open, {}
+        for number, topic_partition in opened.items():
+            self._answered(topic_partition, number, cause)
+        for fetch in unsent:
+            self._answered(fetch.topic_partition, fetch.number, cause)
+
+
+def _refusal(told: wire.PartitionFetched) -> TidelogError:
+    assert told.error is not None
+    error = from_proto(told.error)
+    if isinstance(error, OffsetOutOfRange) and told.log_start_offset >= 0:
+        error.log_start = Offset(told.log_start_offset)
+    return error

@@ -1,0 +1,104 @@
+"""A client's stream to one node: what is given goes out, answers come in, and when it breaks everybody is told.
+
+Kept true: whatever was given is either left to the subclass as sent, or failed with the cause of the break; after the
+break nothing is taken any more. The stream ends with its connection, and its task with the stream.
+Left to others: what goes into a message, what an answer means, who is told (produce_stream.py, fetch_stream.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from tidelog.errors import ConnectionLost, TidelogError
+from tidelog.protocol.methods import Answer, Method, Request
+from tidelog.protocol.network import MessageStream, Transport
+from tidelog.types import Endpoint
+
+Given = TypeVar("Given")
+
+
+class NodeStream(ABC, Generic[Given, Request, Answer]):
+    """What both kinds of streams do alike."""
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, method: Method[Request, Answer]) -> None:
+        self._endpoint, self._transport, self._method = endpoint, transport, method
+        self._outbox: deque[Given] = deque()
+        self._wake = asyncio.Event()
+        self._broken: TidelogError | None = None
+
+    def give(self, item: Given) -> bool:
+        """Take something into the outbox. False once the stream has ended: make another one."""
+        if self._broken is not None:
+            return False
+        self._outbox.append(item)
+        self._wake.set()
+        return True
+
+    async def run(self) -> None:
+        """Connect, then send and receive until the connection breaks or this task is cancelled."""
+        try:
+            stream = await self._transport.open_stream(self._endpoint, self._method)
+        except TidelogError as cause:
+            self._break(cause)
+            return
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read(stream), name=f"read {self._method} answers of {self._endpoint}")
+                await self._write(stream)
+        finally:
+            stream.close()
+
+    @abstractmethod
+    def _next_request(self) -> Request | None:
+        """The next message, from what is in the outbox, which is not empty; None: nothing of it is wanted any more."""
+
+    def _sent(self, request: Request) -> None:
+        """The message went out."""
+
+    @abstractmethod
+    def _received(self, answer: Answer) -> None:
+        """A message came in."""
+
+    @abstractmethod
+    def _failed(self, unsent: Sequence[Given], cause: TidelogError) -> None:
+        """No answer will come any more: neither for `unsent` nor for what is under way."""
+
+    def _break(self, cause: TidelogError) -> None:
+        if self._broken is not None:
+            return
+        self._broken = cause
+        self._wake.set()
+        unsent, self._outbox = self._outbox, deque()
+        self._failed(unsent, cause)
+
+    async def _write(self, stream: MessageStream[Request, Answer]) -> None:
+        while self._broken is None:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._outbox and self._broken is None:
+                request = self._next_request()
+                if request is None:
+                    continue
+                try:
+                    await stream.send(request)
+                except TidelogError as cause:
+                    self._break(cause)
+                else:
+                    self._sent(request)
+        stream.close()
+
+    async def _read(self, stream: MessageStream[Request, Answer]) -> None:
+        while True:
+            try:
+                answer = await stream.receive()
+            except TidelogError as cause:
+                self._break(cause)
+                return
+            if answer is None:
+                self._break(ConnectionLost(f"the node at {self._endpoint} ended the stream {self._method}."))
+                return
+            self._received(answer)

@@ -1,0 +1,147 @@
+"""Offsets by place: where partitions begin and end, and which offset belongs to a time. Asked of the leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.client.cluster import BACKOFF_MS, NEW_TOPIC_MS, Cluster
+from tidelog.client.isolation import LEVELS
+from tidelog.errors import RequestTimedOut, Retry, TidelogError, UnknownTopicOrPartition
+from tidelog.protocol import methods
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import Endpoint, EpochEnd, Isolation, LeaderEpoch, Millis, Offset, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Kafka's numbers for the two ends, in place of a timestamp."""
+
+
+async def list_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, Offset]:
+    """The offset for each partition's timestamp, EARLIEST or LATEST; as `list_positions`."""
+    found = await list_positions(cluster, wanted, timeout_ms=timeout_ms, isolation=isolation)
+    return {key: position.end_offset for key, position in found.items()}
+
+
+async def list_positions(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, EpochEnd]:
+    """The offset for each partition's timestamp, EARLIEST or LATEST, and the leader epoch of the record there, or at
+    LATEST of the record before it; NO_LEADER_EPOCH where it is unknown.
+
+    isolation: which end of the log is meant. A time after the last record gives that end. Looks leaders up again and
+    retries for `timeout_ms`, then raises the last refusal.
+    """
+    clock = cluster.clock
+    start = clock.monotonic_ms()
+    found: dict[TopicPartition, EpochEnd] = {}
+    unknown_since: Millis | None = None
+    while True:
+        left = {key: timestamp for key, timestamp in wanted.items() if key not in found}
+        if not left:
+            return {key: found[key] for key in wanted}
+        left_ms = max(1, start + timeout_ms - clock.monotonic_ms())
+        failures = await _round(cluster, left, found, left_ms, isolation)
+        at = clock.monotonic_ms()
+        if not any(isinstance(error, UnknownTopicOrPartition) for error in failures):
+            unknown_since = None
+        elif unknown_since is None:
+            unknown_since = at
+        for error in failures:
+            end = start + timeout_ms
+            if unknown_since is not None and isinstance(error, UnknownTopicOrPartition):
+                end = min(unknown_since + NEW_TOPIC_MS, end)
+            if error.retry is Retry.NEVER or at + BACKOFF_MS >= end:
+                raise error
+        if failures:
+            await clock.sleep_ms(BACKOFF_MS)
+            for topic in sorted({key.topic for key in left}):
+                if not await _refresh(cluster, topic, max(1, start + timeout_ms - clock.monotonic_ms())):
+                    unknown_since = None
+
+
+async def _refresh(cluster: Cluster, topic: str, timeout_ms: int) -> bool:
+    """Look leaders up again. Returns whether a node answered; the next round says what is wrong."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await cluster.refresh(topic)
+    except (TidelogError, TimeoutError):
+        return False
+    return True
+
+
+async def _round(
+    cluster: Cluster,
+    left: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, EpochEnd],
+    timeout_ms: int,
+    isolation: Isolation,
+) -> list[TidelogError]:
+    """Ask each leader once; what it tells goes into `found`. Returns the refusals; raises UnknownTopicOrPartition where
+    nodes have said for long enough that there is no such topic."""
+    failures: list[TidelogError] = []
+    by_leader: dict[Endpoint, dict[TopicPartition, data_pb2.ListOffsetsPartition]] = {}
+    for key, timestamp in left.items():
+        try:
+            await cluster.wait_topic(key.topic, timeout_ms=timeout_ms)
+            endpoint, partition = cluster.view.leader(key)
+        except TidelogError as error:
+            if isinstance(error, UnknownTopicOrPartition) and key.topic not in cluster.view.topics:
+                raise  # `wait_topic` has given it its time
+            failures.append(error)
+            continue
+        entry = data_pb2.ListOffsetsPartition(
+            topic_id=cluster.view.topic(key.topic).topic_id.bytes,
+            partition=key.partition,
+            current_leader_epoch=partition.leader_epoch,
+            timestamp_ms=timestamp,
+        )
+        by_leader.setdefault(endpoint, {})[key] = entry
+    for endpoint, entries in by_leader.items():
+        request = data_pb2.ListOffsetsRequest(isolation_level=LEVELS[isolation], partitions=entries.values())
+        try:
+            answer = await cluster.transport.call(
+                endpoint, methods.DATA_LIST_OFFSETS, request, timeout_ms=max(1, min(timeout_ms, 5_000))
+            )
+        except TidelogError as error:
+            failures.append(error)
+            continue
+        for key, told in zip(entries, answer.partitions, strict=True):
+            if told.HasField("error"):
+                refusal = from_proto(told.error)
+                cluster.note_leader(key, refusal.leader)
+                failures.append(refusal)
+            else:
+                found[key] = EpochEnd(LeaderEpoch(told.leader_epoch), Offset(told.offset))
+    await _ends_for_future_times(cluster, left, found, failures, timeout_ms, isolation)
+    return failures
+
+
+async def _ends_for_future_times(
+    cluster: Cluster,
+    left: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, EpochEnd],
+    failures: list[TidelogError],
+    timeout_ms: int,
+    isolation: Isolation,
+) -> None:
+    """Where no record is that young, the end of the log is the place."""
+    late = {key: LATEST for key in left if key in found and found[key].end_offset == -1}
+    for key in late:
+        del found[key]
+    if late:
+        failures.extend(await _round(cluster, late, found, timeout_ms, isolation))
+        if any(key in found and found[key].end_offset == -1 for key in late):
+            raise RequestTimedOut("a node does not know where its log ends: ask again")

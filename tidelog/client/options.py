@@ -1,0 +1,165 @@
+"""What a user may pass to a client, checked before anything is done with it.
+
+Kept true: a wrong type is a TypeError, a value outside its range a TidelogError; each names the argument, says what was
+given and what is wanted. What passes can be written into every message that it goes into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index
+from typing import Any, Final
+
+from tidelog.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    InvalidRequiredAcks,
+    InvalidTimestamp,
+    InvalidTopic,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from tidelog.records.v2.varint import INT32_MAX, INT64_MAX
+from tidelog.types import (
+    TOPIC_NAME_LENGTH_MAX,
+    TOPIC_NAME_RULE,
+    Acks,
+    Codec,
+    Millis,
+    PartitionIndex,
+    TopicPartition,
+    is_topic_name,
+)
+
+_ACKS: Final = {
+    "all": Acks.ALL,
+    "-1": Acks.ALL,
+    "1": Acks.LEADER,
+    "0": Acks.NONE,
+    -1: Acks.ALL,
+    1: Acks.LEADER,
+    0: Acks.NONE,
+}
+
+
+def acks_of(value: str | int | Acks) -> Acks:
+    """ "all" or -1, 1, 0. Raises InvalidRequiredAcks."""
+    try:
+        if not isinstance(value, bool):
+            return _ACKS[value]
+    except (KeyError, TypeError):
+        pass
+    raise InvalidRequiredAcks(f'acks={value!r}: use "all" (or -1), 1 or 0')
+
+
+def codec_of(value: str | Codec) -> Codec:
+    """A codec by its name. Raises UnsupportedCompressionType."""
+    if isinstance(value, Codec):
+        return value
+    try:
+        return Codec[value.upper()]
+    except (KeyError, AttributeError):
+        names = ", ".join(codec.name.lower() for codec in Codec)
+        raise UnsupportedCompressionType(f"compression={value!r}: use one of {names}") from None
+
+
+def at_least(least: int, *, most: int = INT32_MAX, **options: object) -> None:
+    """Raise InvalidConfig for an option outside `least` to `most`."""
+    for name, value in options.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidConfig(f"{name}={value!r}: a whole number from {least} to {most} is needed")
+
+
+def yes_or_no(**options: object) -> None:
+    """Raise InvalidConfig for an option that is no bool: any text would count as True, "false" too."""
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise InvalidConfig(f"{name}={value!r}: use True or False")
+
+
+def seconds(name: str, value: Any) -> float:
+    """A number of seconds. Raises TypeError, InvalidRequest for one that is not a number (nan)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
+    if value != value:
+        raise InvalidRequest(f"{name}={value}: a number of seconds is needed")
+    return value
+
+
+def whole_number(name: str, value: Any, *, least: int = -INT32_MAX - 1, most: int = INT32_MAX) -> int:
+    """The value as an int; numbers of other libraries count where they are whole by their type.
+
+    Raises TypeError, InvalidRequest outside `least` to `most`.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is a whole number (int), not {type(value).__name__}: {value!r}")
+    number = index(value)
+    if not least <= number <= most:
+        raise InvalidRequest(f"{name}={number}: a whole number from {least} to {most} is needed")
+    return number
+
+
+def text(name: str, value: object) -> str:
+    """The value, where it is a str that UTF-8 can write. Raises TypeError, InvalidRequest."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a str, not {type(value).__name__}: {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as cause:
+        raise InvalidRequest(f"{name}={value!r}: UTF-8 cannot write it ({cause.reason})") from cause
+    return value
+
+
+def topic_name(value: object) -> str:
+    """The name of a topic. Raises TypeError, InvalidTopic."""
+    if not isinstance(value, str):
+        raise TypeError(f"topic is a str, the name of a topic, not {type(value).__name__}: {value!r}")
+    if not is_topic_name(value):
+        raise InvalidTopic(f"the topic name {value[: TOPIC_NAME_LENGTH_MAX + 1]!r} is not allowed: {TOPIC_NAME_RULE}")
+    return value
+
+
+def partition_index(value: Any) -> PartitionIndex:
+    """The index of a partition. Raises TypeError, UnknownTopicOrPartition where none can have it."""
+    try:
+        return PartitionIndex(whole_number("partition", value, least=0))
+    except InvalidRequest as cause:
+        raise UnknownTopicOrPartition(
+            f"partition {value} does not exist: partitions are counted from 0, up to {INT32_MAX}"
+        ) from cause
+
+
+def topic_partition(value: Any) -> TopicPartition:
+    """A partition from a TopicPartition or a (topic, index) pair. Raises TypeError, InvalidTopic,
+    UnknownTopicOrPartition."""
+    if isinstance(value, TopicPartition):
+        value = value.topic, value.partition
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise TypeError(
+            f"a partition is a TopicPartition or a pair of a topic's name and an index, not {type(value).__name__}: "
+            f"{value!r}"
+        )
+    return TopicPartition(topic_name(value[0]), partition_index(value[1]))
+
+
+def topic_partitions(values: object) -> list[TopicPartition]:
+    """Partitions, each as in `topic_partition`. Raises TypeError for what is no list of them."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(
+            f"partitions are given as a list of TopicPartition or (topic, index) pairs, not {type(values).__name__}: "
+            f"{values!r}"
+        )
+    return [topic_partition(value) for value in values]
+
+
+def timestamp_ms(value: Any) -> Millis:
+    """A record's timestamp. Raises TypeError, InvalidTimestamp."""
+    try:
+        return Millis(whole_number("timestamp", value, least=0, most=INT64_MAX))
+    except TypeError as cause:
+        raise TypeError(
+            f"timestamp is a whole number of milliseconds since 1970 (int) or None for now, not "
+            f"{type(value).__name__}: {value!r}"
+        ) from cause
+    except InvalidRequest as cause:
+        raise InvalidTimestamp(f"timestamp {value}: give milliseconds since 1970, or None for now") from cause

@@ -1,0 +1,118 @@
+"""One node's produce stream: what the core gives goes out in order, what comes back goes to the core.
+
+Kept true: a batch is put on the wire only if the core still wants it there (`take`), and each batch that was given is
+answered, refused or reported lost, exactly as far as this stream can tell.
+Left to others: the stream's life (node_stream.py); every decision (producer_core.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from tidelog.client.accumulator import Attempt
+from tidelog.client.node_stream import NodeStream
+from tidelog.errors import TidelogError
+from tidelog.protocol import methods, wire
+from tidelog.protocol.network import Transport
+from tidelog.protocol.status import from_proto
+from tidelog.protocol.v1 import data_pb2
+from tidelog.types import Acks, Endpoint, RecordError
+
+MESSAGE_BYTES: Final = 256 * 1024
+"""A message takes batches up to this size, and at least one."""
+
+
+class Books(Protocol):
+    """The producer, as its streams see it."""
+
+    acks: Acks
+
+    def take(self, attempt: Attempt) -> bytes | None:
+        """The batch, to be put on the wire now; None: leave it."""
+        ...
+
+    def node_timeout_ms(self, attempt: Attempt) -> int:
+        """How long the node may wait for the acks."""
+        ...
+
+    def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
+        """The node has done as asked."""
+        ...
+
+    def refused(self, attempt_id: int, error: TidelogError) -> None:
+        """The node has answered with an error."""
+        ...
+
+    def lost(self, attempt_id: int, cause: TidelogError) -> None:
+        """No answer will come on this stream."""
+        ...
+
+
+class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
+    """Batches for one node at one address."""
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, books: Books) -> None:
+        super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
+        self._books = books
+        self._unanswered: set[int] = set()
+
+    def _next_request(self) -> wire.ProduceRequest | None:
+        entries, timeout_ms = self._next_entries()
+        if not entries:
+            return None
+        return wire.ProduceRequest(acks=self._books.acks, timeout_ms=timeout_ms, partitions=entries)
+
+    def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
+        entries: list[wire.PartitionProduce] = []
+        size, timeout_ms = 0, 0
+        while self._outbox and (not entries or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
+            attempt = self._outbox.popleft()
+            records = self._books.take(attempt)
+            if records is None:
+                continue
+            queue = attempt.batch.queue
+            topic_id = queue.topic_id
+            assert topic_id is not None, "a leader is known only together with the topic's id"
+            entries.append(
+                wire.PartitionProduce(
+                    batch_id=attempt.attempt_id,
+                    topic_id=topic_id.bytes,
+                    partition=queue.topic_partition.partition,
+                    leader_epoch=attempt.leader_epoch,
+                    records=records,
+                )
+            )
+            self._unanswered.add(attempt.attempt_id)
+            size += len(records)
+            wanted = self._books.node_timeout_ms(attempt)
+            timeout_ms = min(timeout_ms, wanted) if timeout_ms else wanted
+        return entries, timeout_ms
+
+    def _sent(self, request: wire.ProduceRequest) -> None:
+        if self._books.acks is Acks.NONE:
+            for entry in request.partitions:
+                self._unanswered.discard(entry.batch_id)
+                self._books.acknowledged(entry.batch_id, -1, -1)
+
+    def _received(self, answer: data_pb2.ProduceResponse) -> None:
+        for told in answer.partitions:
+            self._unanswered.discard(told.batch_id)
+            if told.HasField("error"):
+                self._books.refused(told.batch_id, _refusal(told))
+            else:
+                self._books.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
+
+    def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
+        unanswered, self._unanswered = sorted(self._unanswered), set()
+        for attempt_id in unanswered:
+            self._books.lost(attempt_id, cause)
+        for attempt in unsent:
+            self._books.lost(attempt.attempt_id, cause)
+
+
+def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:
+    """The error, with what it says about single records."""
+    error = from_proto(told.error)
+    error.record_errors = tuple(RecordError(each.index, each.message) for each in told.record_errors)
+    return error

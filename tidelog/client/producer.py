@@ -1,0 +1,675 @@
+"""The producer: records in, batches out, an answer for every record.
+
+Kept true: what `send` promises (its docstring); memory stays within `buffer_bytes`; the path of a record from
+`send_nowait` into its batch is a few steps and makes no task and no future.
+Left to others: the decisions (producer_core.py), the queues (accumulator.py), the streams (produce_stream.py), the
+metadata (cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
+
+from tidelog.client.accumulator import (
+    OBJECT_BYTES,
+    RECORD_BYTES,
+    Attempt,
+    Headers,
+    PartitionQueue,
+    as_bytes,
+    checked_headers,
+    record_size,
+)
+from tidelog.client.cluster import TopicView
+from tidelog.client.connection import Service
+from tidelog.client.delivery import Delivery, SendResult
+from tidelog.client.options import (
+    acks_of,
+    at_least,
+    codec_of,
+    partition_index,
+    timestamp_ms,
+    topic_name,
+    whole_number,
+    yes_or_no,
+)
+from tidelog.client.partitioner import Partitioner
+from tidelog.client.produce_stream import ProduceStream
+from tidelog.client.producer_core import ProducerCore
+from tidelog.client.producer_events import (
+    Acknowledged,
+    Event,
+    FindLeader,
+    Finished,
+    Flushed,
+    Give,
+    InitProducerId,
+    LeaderKnown,
+    Lost,
+    NotEncoded,
+    Policy,
+    ProducerIdKnown,
+    ProducerIdRefused,
+    Refused,
+    Ticked,
+)
+from tidelog.client.unsent import warn_of_unsent
+from tidelog.errors import (
+    BufferExhausted,
+    InvalidConfig,
+    InvalidRequest,
+    LeaderNotAvailable,
+    RecordTooLarge,
+    TidelogError,
+    UnknownTopicOrPartition,
+)
+from tidelog.protocol import methods
+from tidelog.protocol.network import Clock, Transport
+from tidelog.protocol.v1 import data_pb2
+from tidelog.records import RecordBatchBuilder
+from tidelog.records.v2.header import HEADER_BYTES
+from tidelog.records.v2.record import Header, encode_record
+from tidelog.records.v2.varint import INT64_MAX
+from tidelog.types import (
+    NO_LEADER_EPOCH,
+    NO_NODE,
+    Acks,
+    Codec,
+    Endpoint,
+    Millis,
+    NodeId,
+    Offset,
+    ProducerId,
+)
+
+_log = logging.getLogger("tidelog.producer")
+
+_Record: TypeAlias = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
+"""Value, key, headers, partition, timestamp."""
+
+NO_HEADERS: Final[Headers] = ()
+MESSAGE_FORMAT: Final = "message.format"
+NODE_SHARE: Final = 0.9
+"""Part of the waiting time that the node gets, so that its own answer comes before the producer gives up."""
+
+
+def _checked(value: object, key: object, headers: Iterable[Header], partition: object, timestamp: object) -> _Record:
+    """What makes up a record, checked. Raises TypeError, InvalidRecord, InvalidTimestamp, UnknownTopicOrPartition."""
+    return (
+        as_bytes("value", value),
+        as_bytes("key", key),
+        checked_headers(headers),
+        None if partition is None else partition_index(partition),
+        None if timestamp is None else timestamp_ms(timestamp),
+    )
+
+
+class _Call:
+    """A call that waits until its record can be queued."""
+
+    __slots__ = ("placed", "record", "topic")
+
+    def __init__(self, topic: str, record: _Record) -> None:
+        self.topic = topic
+        self.record = record
+        self.placed: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        """Done once the record is queued or refused, or the call gave up."""
+
+
+class _Route:
+    """Where the records of one topic go: its present partitions, and the largest record they take."""
+
+    __slots__ = ("batch_bytes", "idempotent", "partitioner", "queues", "record_bytes_max", "topic_bytes_max")
+
+    def __init__(
+        self,
+        queues: list[PartitionQueue],
+        partitioner: Partitioner,
+        batch_bytes: int,
+        topic_bytes_max: int,
+        record_bytes_max: int,
+        idempotent: bool,
+    ) -> None:
+        self.idempotent = idempotent
+        self.queues = queues
+        self.partitioner = partitioner
+        self.batch_bytes = batch_bytes
+        self.topic_bytes_max = topic_bytes_max
+        self.record_bytes_max = record_bytes_max
+
+    def at(self, topic: str, partition: int) -> PartitionQueue:
+        """The queue of a partition that the caller chose. Raises UnknownTopicOrPartition."""
+        if 0 <= partition < len(self.queues):
+            return self.queues[partition]
+        raise UnknownTopicOrPartition(
+            f"topic {topic!r} has partitions 0 to {len(self.queues) - 1}, {partition} is none of them: name one of "
+            "these, or add partitions"
+        )
+
+    def without_key(self, size: int) -> PartitionQueue:
+        """The queue for a record of `size` bytes without a key."""
+        if not self.partitioner.stays(size):
+            self.partitioner.draw(
+                [queue.queued_bytes for queue in self.queues], [queue.leader != NO_NODE for queue in self.queues]
+            )
+        return self.queues[self.partitioner.sticky]
+
+
+class Producer(Service):
+    """Writes records to topics. Use it inside `async with`: leaving the block sends what waits.
+
+    bootstrap: addresses of some nodes, "host:port,host:port". acks: "all" (every in-sync replica holds the record),
+    1 (the leader does) or 0 (no answer). enable_idempotence: what may be written already is sent again until it is
+    acknowledged, and each record is in the log once, in the order of the calls, however often it was sent. It needs
+    acks="all" and a topic whose message.format is v2; where one is missing, records are sent without, and the producer
+    says so in its log (`is_idempotent` tells too). compression: none, gzip, snappy, lz4 or zstd. linger_ms: how long a
+    batch waits for more records. batch_bytes: when it is full, uncompressed. buffer_bytes: what all waiting records may
+    take. record_bytes_max: largest record. max_block_ms: how long a call waits for memory or metadata.
+    request_timeout_ms: how long one answer may take. delivery_timeout_ms: within which every record has its outcome;
+    well below the nodes' `producer.id.expiration.ms`, which is a day unless it was changed. on_unknown: what
+    happens to records sent without idempotence when nobody can tell whether they are committed: "raise" CommitUnknown,
+    or "resend" them, in order and before later ones, until they are acknowledged, so that they may be in the log twice.
+    transport, clock, rng: the machine's own, unless given.
+
+    The defaults are those of Kafka's producer, except for larger batches and memory.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | list[str] | tuple[str, ...],
+        *,
+        acks: str | int | Acks = "all",
+        enable_idempotence: bool = True,
+        compression: str | Codec = Codec.NONE,
+        compression_level: int | None = None,
+        linger_ms: int = 5,
+        batch_bytes: int = 256 * 1024,
+        buffer_bytes: int = 64 * 1024 * 1024,
+        record_bytes_max: int = 1024 * 1024,
+        max_block_ms: int = 60_000,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_ms_max: int = 1_000,
+        on_unknown: Literal["raise", "resend"] = "raise",
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        super().__init__(bootstrap, transport=transport, clock=clock, rng=rng)
+        at_least(0, linger_ms=linger_ms, max_block_ms=max_block_ms)
+        at_least(1, batch_bytes=batch_bytes, record_bytes_max=record_bytes_max, request_timeout_ms=request_timeout_ms)
+        at_least(1, retry_backoff_ms=retry_backoff_ms, retry_backoff_ms_max=retry_backoff_ms_max)
+        at_least(linger_ms + 1, delivery_timeout_ms=delivery_timeout_ms)
+        at_least(RECORD_BYTES + OBJECT_BYTES + 1, most=INT64_MAX, buffer_bytes=buffer_bytes)
+        yes_or_no(enable_idempotence=enable_idempotence)
+        if on_unknown not in ("raise", "resend"):
+            raise InvalidConfig(f'on_unknown={on_unknown!r}: use "raise" or "resend"')
+        self.acks = acks_of(acks)
+        self._idempotent = enable_idempotence and self.acks is Acks.ALL
+        if enable_idempotence and not self._idempotent:
+            _log.info("acks=%d: records are sent without idempotence, which needs acks=all", self.acks)
+        if compression_level is not None:
+            whole_number("compression_level", compression_level)
+        self._codec, self._level = codec_of(compression), compression_level
+        RecordBatchBuilder(self._codec, level=compression_level)  # refuses a level that the codec does not have
+        self._buffer_bytes, self._record_bytes_max = buffer_bytes, record_bytes_max
+        self._max_block_ms = max_block_ms
+        policy = Policy(
+            acks=self.acks,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_ms_max=retry_backoff_ms_max,
+            resend_unknown=on_unknown == "resend",
+        )
+        self._core = ProducerCore(policy, self._rng)
+        weakref.finalize(self, warn_of_unsent, self._core)  # for a loop that is dropped without ending its tasks
+        self._routes: dict[str, _Route] = {}
+        self._views: dict[str, TopicView] = {}
+        self._streams: dict[tuple[NodeId, Endpoint], ProduceStream] = {}
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._without_topic: dict[str, list[_Call]] = {}
+        """Calls that wait for the metadata of their topic, in order."""
+        self._without_room: deque[_Call] = deque()
+        """Calls that wait for memory, in order. While there is one, every later call waits behind it."""
+        self._pause_due = False
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> SendResult:
+        """Send one record and wait for its outcome.
+
+        key: records of one key go to one partition, as Kafka chooses it. partition: chosen by the caller instead.
+        timestamp: milliseconds since 1970, now where None. Returns where the record lies, acknowledged as `acks` asks.
+        Raises RecordTooLarge before anything is queued; BufferExhausted or why the topic is not known after
+        `max_block_ms` at most; the node's refusal; DeliveryTimedOut (not written); CommitUnknown (nobody can tell).
+        A cancelled call takes nothing back: a record that is queued already is sent.
+        """
+        return await (await self.enqueue(topic, value, key, headers, partition, timestamp))
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue one record, waiting for memory and metadata; await the Delivery for its outcome.
+
+        The fast path of a writer with many records under way. Order within a partition is the order of the calls.
+        Raises as `send` does before a record is queued. A call that is cancelled while it waits for memory or metadata
+        has queued nothing.
+        """
+        if not (
+            type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and headers is NO_HEADERS
+            and partition is None
+            and timestamp is None
+        ):
+            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
+        delivery = self._put(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            delivery = await self._put_later(topic, (value, key, headers, partition, timestamp))
+        if self._pause_due:  # a batch is full: let it go out
+            self._pause_due = False
+            await self._clock.sleep_ms(0)
+        return delivery
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = NO_HEADERS,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue one record at once; await the Delivery for its outcome.
+
+        Raises BufferExhausted where memory is full or earlier calls wait for it, InvalidRequest where the topic's
+        metadata are not there yet (`await producer.partitions(topic)` gets them), RecordTooLarge.
+        """
+        if not (
+            type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and headers is NO_HEADERS
+            and partition is None
+            and timestamp is None
+        ):
+            value, key, headers, partition, timestamp = _checked(value, key, headers, partition, timestamp)
+        delivery = self._put(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            if topic in self._routes:
+                raise self._exhausted("is full")
+            _ = self._cluster
+            raise self._not_known(topic)
+        return delivery
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions the topic has. Raises why it is not known, after `max_block_ms` at most; that there is
+        no such topic is believed after 3 s."""
+        route = self._routes.get(topic_name(topic))
+        if route is None:
+            view = await self._cluster.wait_topic(topic, timeout_ms=self._max_block_ms)
+            route = self._routes.get(topic) or self._learn(view)
+        return len(route.queues)
+
+    async def flush(self) -> None:
+        """Send all that was queued before this call without lingering; return once it all has its outcome."""
+        outcomes = [batch.outcome for batch in self._core.unfinished()]
+        self._handle(Flushed(self._clock.monotonic_ms()))
+        for outcome in outcomes:
+            await outcome.wait()
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Flush, then end everything. Without flush: what is not sent yet fails, and says so to its senders."""
+        try:
+            if flush and self._tasks is not None:
+                await self.flush()
+        finally:
+            self._closed = True
+            self._abandon("the producer was closed")
+            await super().close()
+
+    def is_idempotent(self, topic: str) -> bool:
+        """Whether records of the topic, whose metadata are known, are sent with idempotence: each is in the log once.
+
+        Raises InvalidRequest where its metadata are not there yet (`await partitions(topic)` gets them).
+        """
+        route = self._routes.get(topic_name(topic))
+        if route is None:
+            raise self._not_known(topic)
+        return route.idempotent
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory that records without an outcome take, as `buffer_bytes` counts it."""
+        return self._core.memory.used
+
+    # --- a record's way into its batch --------------------------------------------------------------------------
+
+    def _put(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+        *,
+        first: bool = False,
+    ) -> Delivery | None:
+        """Queue the record; None where its topic is not known yet, memory is full, or earlier calls wait for memory
+        (unless this one is the `first` of them)."""
+        try:
+            route = self._routes.get(topic)
+        except TypeError:  # not hashable, so no str
+            route = None
+        if route is None:
+            topic_name(topic)
+            return None
+        if headers:
+            size = record_size(key, value, headers)
+        else:
+            size = RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        if size > route.record_bytes_max:
+            self._check_size(topic, route, key, value, headers)
+        memory = self._core.memory
+        used = memory.used + size + OBJECT_BYTES
+        if used > self._buffer_bytes or (self._without_room and not first):
+            return None
+        if partition is not None:
+            queue = route.at(topic, partition)
+        elif key is not None:
+            queue = route.queues[route.partitioner.for_key(key)]
+        else:
+            queue = route.without_key(size)
+        if timestamp is None:
+            timestamp = self._clock.wall_ms()
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or batch.sealed or batch.size + size > route.batch_bytes:
+            batch = self._core.open_batch(queue, self._clock.monotonic_ms())
+            self._pause_due = True
+            self._wake.set()
+        stamp = Millis(timestamp)
+        batch.records.append((key, value, stamp, headers))
+        batch.size += size
+        queue.queued_bytes += size
+        memory.used = used
+        outcome = batch.outcome
+        index = outcome.records
+        outcome.records = index + 1
+        return Delivery(outcome, index, stamp)
+
+    async def _put_later(self, topic: str, record: _Record) -> Delivery:
+        """Wait for metadata and memory behind the calls that came earlier."""
+        start = self._clock.monotonic_ms()
+        call = _Call(topic, record)
+        try:
+            if topic in self._routes:
+                self._without_room.append(call)
+                if self._without_room[0] is call:
+                    self._put_waiting()
+            else:
+                self._without_topic.setdefault(topic, []).append(call)
+                try:
+                    await self.partitions(topic)
+                except TidelogError:
+                    if not call.placed.done():
+                        raise
+            left = max(0, start + self._max_block_ms - self._clock.monotonic_ms())
+            async with asyncio.timeout(left / 1000):
+                return await call.placed
+        except TimeoutError as cause:
+            raise self._exhausted(f"was full for max_block_ms={self._max_block_ms}") from cause
+        finally:
+            if not call.placed.done() or call.placed.cancelled():
+                self._give_up(call)
+
+    def _put_waiting(self) -> None:
+        """Queue the records of the calls that wait for memory, in order, as far as there is some."""
+        calls = self._without_room
+        while calls:
+            call = calls[0]
+            if not call.placed.done():
+                try:
+                    delivery = self._put(call.topic, *call.record, first=True)
+                except Exception as error:  # noqa: BLE001 - raised to the caller of this record
+                    call.placed.set_exception(error)
+                else:
+                    if delivery is None:
+                        self._handle(Flushed(self._clock.monotonic_ms()))  # no lingering while a call waits for memory
+                        return
+                    call.placed.set_result(delivery)
+            calls.popleft()
+
+    def _give_up(self, call: _Call) -> None:
+        """The call has ended without its record being queued: the ones behind it go on."""
+        call.placed.cancel()
+        calls = self._without_topic.get(call.topic, [])
+        if call in calls:
+            calls.remove(call)
+            if not calls:
+                del self._without_topic[call.topic]
+        if self._without_room and self._without_room[0] is call:
+            self._put_waiting()
+
+    def _check_size(self, topic: str, route: _Route, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        """Raise RecordTooLarge if the record, measured exactly, does not fit."""
+        size = HEADER_BYTES + len(encode_record(0, 0, key, value, headers))
+        limits = {"record_bytes_max": self._record_bytes_max, "buffer_bytes": self._buffer_bytes - OBJECT_BYTES}
+        if self._codec is Codec.NONE:  # compressed, only the node knows
+            limits[f"max.message.bytes of topic {topic!r}"] = route.topic_bytes_max
+        name, limit = min(limits.items(), key=lambda item: item[1])
+        if size > limit:
+            raise RecordTooLarge(
+                f"a record for topic {topic!r} takes {size} bytes, {name} allows {limit}: send it in pieces, or raise "
+                "the limit. Nothing was queued."
+            )
+
+    @staticmethod
+    def _not_known(topic: str) -> InvalidRequest:
+        return InvalidRequest(f"the metadata of topic {topic!r} are not there yet: await partitions({topic!r}) first")
+
+    def _exhausted(self, what: str) -> BufferExhausted:
+        return BufferExhausted(
+            f"the producer's memory (buffer_bytes={self._buffer_bytes}) {what}: records come faster than the nodes "
+            "acknowledge them; send more slowly, or allow more memory. Nothing was queued."
+        )
+
+    # --- the core and the world ---------------------------------------------------------------------------------
+
+    def _background(self) -> dict[str, Coroutine[Any, Any, None]]:
+        self._cluster.on_change(self._on_metadata)
+        return {"produce": self._pump()}
+
+    async def _pump(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._handle(Ticked(self._clock.monotonic_ms()))
+
+    def _handle(self, event: Event) -> None:
+        """Let the core decide, do what it says, set the timer."""
+        has_room = False
+        todo = deque(self._core.handle(event))
+        while todo:
+            effect = todo.popleft()
+            match effect:
+                case Give(attempt):
+                    cause = self._give(attempt)
+                    if cause is not None:
+                        todo.extend(self._core.handle(Lost(attempt.attempt_id, cause, self._clock.monotonic_ms())))
+                case Finished():
+                    effect.tell()
+                    has_room = True
+                case FindLeader(topic_partition):
+                    if self._tasks is not None:
+                        self._cluster.ask(topic_partition.topic)
+                case InitProducerId():
+                    if self._tasks is not None:
+                        self._spawn(self._init_producer_id(effect), "get a producer id")
+        if has_room:
+            self._put_waiting()
+        self._set_timer()
+
+    async def _init_producer_id(self, used_up: InitProducerId) -> None:
+        request = data_pb2.InitProducerIdRequest(producer_id=used_up.producer_id, producer_epoch=used_up.epoch)
+        try:
+            answer = await self._cluster.call_any(methods.DATA_INIT_PRODUCER_ID, request)
+        except TidelogError as error:
+            self._handle(ProducerIdRefused(error, self._clock.monotonic_ms()))
+            return
+        given = ProducerIdKnown(ProducerId(answer.producer_id), answer.producer_epoch, self._clock.monotonic_ms())
+        self._handle(given)
+
+    def _set_timer(self) -> None:
+        alarm = self._core.next_alarm()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if alarm is not None and self._tasks is not None:
+            delay = max(0, alarm - self._clock.monotonic_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
+
+    def _give(self, attempt: Attempt) -> TidelogError | None:
+        node = attempt.node
+        endpoint = self._cluster.view.nodes.get(node)
+        if endpoint is None:
+            return LeaderNotAvailable(
+                f"{attempt.batch.queue.topic_partition} is led by node {node}, which no node names as alive: is it "
+                "starting?"
+            )
+        stream = self._streams.get((node, endpoint))
+        if stream is None or not stream.give(attempt):
+            assert self._transport is not None
+            stream = self._streams[node, endpoint] = ProduceStream(endpoint, self._transport, self)
+            stream.give(attempt)
+            self._spawn(stream.run(), f"produce to {endpoint}")
+        return None
+
+    def _on_metadata(self, failure: TidelogError | None) -> None:
+        view = self._cluster.view
+        for topic in list(self._routes):
+            known = view.topics.get(topic)
+            if known is not None and known is not self._views[topic]:
+                self._learn(known)
+        for queue in self._core.queues():
+            self._tell_leader(queue, failure)
+
+    def _learn(self, view: TopicView) -> _Route:
+        """Make the route of a topic, or make it anew where the topic changed."""
+        known = self._routes.get(view.name)
+        self._views[view.name] = view
+        topic_bytes_max = int(view.configs.get("max.message.bytes", self._record_bytes_max))
+        segment_bytes = int(view.configs.get("segment.bytes", topic_bytes_max))  # a batch must fit into a segment
+        batch_bytes = min(self._core.policy.batch_bytes, topic_bytes_max, segment_bytes) - HEADER_BYTES
+        idempotent = self._idempotent and view.configs.get(MESSAGE_FORMAT, "v2") == "v2"
+        if known is not None and (len(known.queues), known.batch_bytes, known.topic_bytes_max, known.idempotent) == (
+            len(view.partitions),
+            batch_bytes,
+            topic_bytes_max,
+            idempotent,
+        ):
+            return known
+        if self._idempotent and not idempotent:
+            _log.warning(
+                "topic %r has message.format=%s: its records are sent without idempotence, which needs v2",
+                view.name,
+                view.configs[MESSAGE_FORMAT],
+            )
+        queues = [self._core.queue(view.name, index, idempotent=idempotent) for index in range(len(view.partitions))]
+        partitioner = Partitioner(len(queues), batch_bytes=batch_bytes, rng=self._rng)
+        least = min(self._record_bytes_max, self._buffer_bytes - OBJECT_BYTES, topic_bytes_max) - HEADER_BYTES
+        route = self._routes[view.name] = _Route(queues, partitioner, batch_bytes, topic_bytes_max, least, idempotent)
+        for queue in queues:
+            self._tell_leader(queue, None)
+        self._without_room.extend(self._without_topic.pop(view.name, ()))
+        self._put_waiting()
+        return route
+
+    def _tell_leader(self, queue: PartitionQueue, failure: TidelogError | None) -> None:
+        view, key, at = self._cluster.view, queue.topic_partition, self._clock.monotonic_ms()
+        topic = view.topics.get(key.topic)
+        topic_id = topic.topic_id if topic is not None else None
+        try:
+            _, partition = view.leader(key)
+            self._handle(LeaderKnown(key, topic_id, partition.leader, partition.leader_epoch, at, failure))
+        except TidelogError as cause:
+            self._handle(LeaderKnown(key, topic_id, NO_NODE, NO_LEADER_EPOCH, at, failure or cause))
+
+    def _abandon(self, why: str) -> None:
+        """Give every batch its outcome now: nothing more is sent."""
+        self._routes.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for effect in self._core.abandon(why):
+            effect.tell()
+        for call in self._without_room:
+            if not call.placed.done():
+                call.placed.set_exception(self._unusable())
+        self._without_room.clear()
+
+    def _on_defect(self) -> None:
+        self._abandon(f"the producer ended by a defect ({self._defect!r})")
+
+    def _on_end(self) -> None:
+        warn_of_unsent(self._core)
+        self._abandon("the event loop of the producer ended")
+
+    # --- what the streams report --------------------------------------------------------------------------------
+
+    def take(self, attempt: Attempt) -> bytes | None:
+        """For the streams: the batch, to be put on the wire now; None: leave it."""
+        at = self._clock.monotonic_ms()
+        if not self._core.is_wanted(attempt):
+            return None
+        try:
+            records = attempt.batch.encode(self._codec, self._level)
+        except Exception as error:  # noqa: BLE001 - raised to the senders of the records that cause it
+            self._handle(NotEncoded(attempt.attempt_id, attempt.batch.faulty(self._codec, self._level, error), at))
+            return None
+        taken = self._core.take(attempt, at)
+        self._wake.set()  # its timer is another one now
+        return records if taken else None
+
+    def node_timeout_ms(self, attempt: Attempt) -> int:
+        """For the streams: how long the node may wait for the acks."""
+        return max(1, int((attempt.give_up_ms - self._clock.monotonic_ms()) * NODE_SHARE))
+
+    def acknowledged(self, attempt_id: int, base_offset: int, append_time: int) -> None:
+        """For the streams: the node has done as asked."""
+        at = self._clock.monotonic_ms()
+        self._handle(Acknowledged(attempt_id, Offset(base_offset), Millis(append_time), at))
+
+    def refused(self, attempt_id: int, error: TidelogError) -> None:
+        """For the streams: the node has answered with an error."""
+        topic_partition = self._core.partition_of(attempt_id)
+        if topic_partition is not None:
+            self._cluster.note_leader(topic_partition, error.leader)
+        self._handle(Refused(attempt_id, error, self._clock.monotonic_ms()))
+
+    def lost(self, attempt_id: int, cause: TidelogError) -> None:
+        """For the streams: no answer will come."""
+        self._handle(Lost(attempt_id, cause, self._clock.monotonic_ms()))

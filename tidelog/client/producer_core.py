@@ -1,0 +1,609 @@
+"""What a producer does next: pure decisions over the queues of `accumulator.py`; events in, effects out.
+
+Kept true, for every batch:
+  1. It has one outcome, at the latest `delivery_timeout_ms` after its first record came.
+  2. Once an attempt may have been written, the outcome stays unknown, whatever later attempts are told, until one of
+     them is acknowledged; given up before that, the senders get CommitUnknown.
+  3. What a stream has not yet put on the wire can be taken back: `take` says whether it may still go.
+  4. Batches of a partition are sent in order, and again in order.
+Without idempotence:
+  5. One batch per partition is given to a node at a time, and given again only when it is certainly not written
+     (`resend_unknown` asks for the opposite: sent again before later ones, so possibly written twice).
+With idempotence (a queue with a `series`, see sequences.py):
+  6. Up to five batches per partition are under way. The same bytes are sent again until an attempt is acknowledged;
+     a batch is numbered anew, in another epoch, only where every attempt was certainly not written.
+  7. Nothing is sent in a new epoch before each batch of the old one has its outcome or is to be numbered anew.
+Left to others: connections and bytes (produce_stream.py), metadata (cluster.py), the clock (times come in the
+events), waking the callers (delivery.py).
+Source: KIP-98, KIP-360, Kafka's Sender and TransactionManager, which give sequences back and number batches anew on
+weaker grounds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from tidelog.client.accumulator import Attempt, Memory, PartitionQueue, PendingBatch
+from tidelog.client.producer_events import (
+    Acknowledged,
+    Effect,
+    Event,
+    FindLeader,
+    Finished,
+    Flushed,
+    Give,
+    InitProducerId,
+    LeaderKnown,
+    Lost,
+    NotEncoded,
+    Policy,
+    ProducerIdKnown,
+    ProducerIdRefused,
+    Refused,
+    Ticked,
+)
+from tidelog.client.sequences import PLAIN, Series
+from tidelog.errors import (
+    CommitUnknown,
+    ConnectionFailed,
+    ConnectionLost,
+    DeliveryTimedOut,
+    InvalidProducerEpoch,
+    LeadershipLost,
+    OutOfOrderSequenceNumber,
+    RequestTimedOut,
+    Retry,
+    TidelogError,
+    UnknownProducerId,
+)
+from tidelog.types import (
+    NO_NODE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Millis,
+    PartitionIndex,
+    TopicPartition,
+)
+
+OVERDUE_MS: Final = 500
+"""An answer that takes longer makes the producer look up the leader: acks=all within a cluster takes milliseconds."""
+LOOK_MS: Final = 200
+"""How often the leader is looked up while a batch waits for its next attempt: a new one should not wait with it."""
+MOVED_MS: Final = 1_000
+"""How long the answer of a deposed leader is waited for; it answers at once unless it is cut off or dead."""
+
+_OUT_OF_SEQUENCE: Final = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
+
+
+class ProducerCore:
+    """The books of one producer."""
+
+    def __init__(self, policy: Policy, rng: Random) -> None:
+        self.policy = policy
+        self.memory = Memory()
+        self._rng = rng
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._attempts: dict[int, Attempt] = {}
+        """Every attempt of which an answer may come, those that do not decide any more among them."""
+        self._changed: dict[PartitionQueue, None] = {}
+        self._alarms: list[tuple[Millis, int, PartitionQueue]] = []
+        self._numbers = 0
+        self._producer_id, self._first_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        self._id_sought = False
+        self._id_attempts = 0
+        self._id_retry_ms = Millis(0)
+
+    @property
+    def pending(self) -> int:
+        """Batches without an outcome."""
+        return sum(queue.depth for queue in self._queues.values())
+
+    def queue(self, topic: str, partition: int, *, idempotent: bool = False) -> PartitionQueue:
+        """The queue of a partition. idempotent: how it is to be written to, from the next batch on that is begun with
+        no other one under way."""
+        key = TopicPartition(topic, PartitionIndex(partition))
+        found = self._queues.get(key)
+        if found is None:
+            found = self._queues[key] = PartitionQueue(key)
+        found.idempotent = idempotent
+        return found
+
+    def open_batch(self, queue: PartitionQueue, at: Millis) -> PendingBatch:
+        """Seal the open batch of the queue and put a new one behind it; Ticked has to follow."""
+        if queue.batches:
+            queue.batches[-1].sealed = True
+        batch = PendingBatch(self._number(), queue, at, Millis(at + self.policy.delivery_timeout_ms))
+        queue.batches.append(batch)
+        self._changed[queue] = None
+        return batch
+
+    def queues(self) -> list[PartitionQueue]:
+        """All queues, in the order in which they were made."""
+        return list(self._queues.values())
+
+    def partition_of(self, attempt_id: int) -> TopicPartition | None:
+        """Where an attempt goes; None once nothing is to be learnt from its answer."""
+        attempt = self._attempts.get(attempt_id)
+        return None if attempt is None else attempt.batch.queue.topic_partition
+
+    def unfinished(self) -> list[PendingBatch]:
+        """Every batch without an outcome, in the order in which they were opened."""
+        queues = self._queues.values()
+        return sorted(
+            (batch for queue in queues for batch in (*queue.begun, *queue.batches)), key=lambda batch: batch.batch_id
+        )
+
+    def next_alarm(self) -> Millis | None:
+        """When Ticked is due at the latest; None: when something happens."""
+        while self._alarms and self._alarms[0][2].alarm_ms != self._alarms[0][0]:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    def is_wanted(self, attempt: Attempt) -> bool:
+        """Whether the attempt's stream may still put the batch on the wire."""
+        return attempt.batch.attempt is attempt and not attempt.sent
+
+    def take(self, attempt: Attempt, at: Millis) -> bool:
+        """The attempt's stream is about to put the batch on the wire. False: it must not, the batch was taken back."""
+        if not self.is_wanted(attempt):
+            return False
+        batch = attempt.batch
+        attempt.sent_ms = at
+        attempt.give_up_ms = Millis(min(at + self.policy.request_timeout_ms, batch.expires_ms))
+        attempt.ask_ms = Millis(at + OVERDUE_MS)
+        attempt.follows_open = _follows_open(batch)
+        self._alarm(batch.queue, min(attempt.give_up_ms, attempt.ask_ms))
+        return True
+
+    def abandon(self, why: str) -> list[Finished]:
+        """Give every batch its outcome now; the core is of no use afterwards."""
+        effects: list[Finished] = []
+        for batch in self.unfinished():
+            attempt = batch.attempt
+            error: TidelogError
+            if attempt is not None and attempt.sent:
+                error = commit_unknown(batch, attempt, ConnectionLost(f"{why} before the answer came."))
+            else:
+                error = self._given_up(batch, why)
+            effects.append(Finished(self._free(batch), error))
+        self._queues.clear()
+        self._attempts.clear()
+        return effects
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Note what happened; say what to do."""
+        effects: list[Effect] = []
+        match event:
+            case Acknowledged(attempt_id, base_offset, append_time, at):
+                attempt = self._attempts.pop(attempt_id, None)
+                if attempt is not None and not attempt.batch.finished:
+                    batch = attempt.batch
+                    self._finish(at, effects, Finished(batch, None, base_offset, append_time))
+                    self._advance(batch.queue, at, effects)
+            case Ticked(at):
+                self._tick(at, effects)
+            case LeaderKnown():
+                self._note_leader(event, effects)
+            case Refused(attempt_id, error, at):
+                self._answered(attempt_id, error, at, effects, refused=True)
+            case Lost(attempt_id, cause, at):
+                self._answered(attempt_id, cause, at, effects, refused=False)
+            case NotEncoded(attempt_id, faulty, at):
+                self._not_encoded(attempt_id, faulty, at, effects)
+            case Flushed(at):
+                self._flush(at, effects)
+            case ProducerIdKnown(producer_id, epoch, at):
+                self._producer_id, self._first_epoch = producer_id, epoch
+                self._id_sought, self._id_attempts = False, 0
+                self._advance_all(at, effects)
+            case ProducerIdRefused(error, at):
+                self._id_refused(error, at, effects)
+        return effects
+
+    # --- what happened ------------------------------------------------------------------------------------------
+
+    def _flush(self, at: Millis, effects: list[Effect]) -> None:
+        for queue in self._queues.values():
+            if queue.batches:
+                queue.batches[-1].sealed = True
+                self._advance(queue, at, effects)
+
+    def _note_leader(self, event: LeaderKnown, effects: list[Effect]) -> None:
+        queue = self._queues.get(event.topic_partition)
+        if queue is None:
+            return
+        same_life = queue.topic_id is None or event.topic_id in (None, queue.topic_id)
+        if event.node != NO_NODE and same_life and event.leader_epoch < queue.leader_epoch:
+            return  # old news
+        moved = event.leader_epoch > queue.leader_epoch or not same_life
+        queue.leader_sought = False
+        queue.leader, queue.leader_epoch = event.node, max(event.leader_epoch, queue.leader_epoch)
+        if event.topic_id is not None:
+            queue.topic_id = event.topic_id
+        if not same_life:
+            queue.leader_epoch = event.leader_epoch
+            if queue.series is not None:
+                queue.series.broken = True  # the leader of the new topic knows nothing of what came before
+        if moved and event.node != NO_NODE:
+            queue.retry_ms = min(queue.retry_ms, event.at)  # another leader, another chance
+        if event.node == NO_NODE:
+            queue.retry_ms = Millis(max(queue.retry_ms, event.at + self._backoff(1)))
+            if event.cause is not None and (head := self._head(queue)) is not None:
+                head.cause = event.cause
+        if moved:
+            self._leave_the_old_leader(queue, event.at)
+        self._advance(queue, event.at, effects)
+
+    def _leave_the_old_leader(self, queue: PartitionQueue, at: Millis) -> None:
+        """What was sent to it is, with idempotence, sent again at once; else its answer is waited for a little."""
+        for batch in queue.begun:
+            batch.attempts_elsewhere = batch.attempts
+            attempt = batch.attempt
+            if attempt is None:
+                continue
+            if not attempt.sent:
+                self._take_back(batch)
+            elif batch.stamp is PLAIN:
+                attempt.give_up_ms = Millis(min(attempt.give_up_ms, at + MOVED_MS))
+            else:
+                lost = LeadershipLost(
+                    f"node {attempt.node} stopped leading {queue.topic_partition} before it answered."
+                )
+                batch.doubt = batch.doubt or lost
+                batch.cause, batch.attempt = lost, None
+
+    def _id_refused(self, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        self._id_sought = False
+        self._id_attempts += 1
+        self._id_retry_ms = Millis(at + self._backoff(self._id_attempts))
+        for queue in self._queues.values():
+            if queue.series is None or queue.series.producer_id != NO_PRODUCER_ID:
+                continue
+            for batch in tuple(queue.batches):
+                batch.cause = error
+                if error.retry is Retry.NEVER:
+                    batch.sealed = True
+                    self._finish(at, effects, Finished(batch, error))
+        self._advance_all(at, effects)
+
+    def _answered(
+        self, attempt_id: int, error: TidelogError, at: Millis, effects: list[Effect], *, refused: bool
+    ) -> None:
+        """An attempt has failed. refused: the node said so; else its stream broke."""
+        attempt = self._attempts.pop(attempt_id, None)
+        if attempt is None or attempt.batch.attempt is not attempt:
+            return  # later attempts decide
+        queue = attempt.batch.queue
+        if refused:
+            self._refuse(attempt, error, at, effects)
+        elif attempt.sent:
+            self._unknown(attempt, error, at, effects)
+        else:
+            self._retry(attempt.batch, error, at)
+            self._seek(queue, effects)
+        self._advance(queue, at, effects)
+
+    def _not_encoded(
+        self, attempt_id: int, faulty: Mapping[int, TidelogError], at: Millis, effects: list[Effect]
+    ) -> None:
+        """The batch goes on without the records that are the cause. Its numbers were counted with them, and no attempt
+        of it was sent: what is numbered is numbered again, in another epoch."""
+        batch = self._attempts.pop(attempt_id).batch
+        queue = batch.queue
+        if len(faulty) == batch.count:
+            self._finish(at, effects, Finished(batch, faulty[0]))
+        else:
+            batch.leave_out(faulty)
+            batch.attempt = None
+            for later in queue.begun[queue.begun.index(batch) :]:
+                self._take_back(later)
+            if queue.series is not None and batch.stamp is not PLAIN:
+                queue.series.broken = True
+        self._advance(queue, at, effects)
+
+    def _refuse(self, attempt: Attempt, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        batch, queue = attempt.batch, attempt.batch.queue
+        if batch.stamp is not PLAIN and isinstance(error, _OUT_OF_SEQUENCE):
+            self._out_of_sequence(attempt, error, at, effects)
+        elif error.written is False and error.retry is not Retry.NEVER:
+            hint = error.leader
+            self._retry(batch, error, at)
+            if hint is not None and hint.leader_epoch > queue.leader_epoch:
+                queue.leader, queue.leader_epoch = hint.node_id, hint.leader_epoch
+                queue.retry_ms = at
+                self._leave_the_old_leader(queue, at)
+            elif error.retry is Retry.ELSEWHERE:
+                self._seek(queue, effects)
+        elif error.written is None:
+            self._unknown(attempt, error, at, effects)
+        else:
+            if batch.doubt is not None:
+                error = commit_unknown(batch, attempt, batch.doubt)
+            self._finish(at, effects, Finished(batch, error))
+
+    def _out_of_sequence(self, attempt: Attempt, error: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        """The leader lacks what came before the batch, or knows a higher epoch: this attempt has written nothing."""
+        batch = attempt.batch
+        series = batch.queue.series
+        assert series is not None, "a numbered batch has a series"
+        if isinstance(error, InvalidProducerEpoch):
+            series.fence()
+        elif attempt.follows_open:  # what it lacks is, maybe, on its way
+            self._retry(batch, error, at)
+            return
+        if batch.doubt is not None:
+            self._finish(at, effects, Finished(batch, commit_unknown(batch, attempt, batch.doubt)))
+        else:
+            series.broken = True
+            self._retry(batch, error, at)
+
+    def _unknown(self, attempt: Attempt, cause: TidelogError, at: Millis, effects: list[Effect]) -> None:
+        batch, queue = attempt.batch, attempt.batch.queue
+        if batch.stamp is PLAIN:
+            again = self.policy.resend_unknown
+        else:
+            again = cause.retry is not Retry.NEVER
+        if again and at < batch.expires_ms:
+            batch.doubt = batch.doubt or cause
+            self._retry(batch, cause, at)
+        else:
+            self._finish(at, effects, Finished(batch, commit_unknown(batch, attempt, cause)))
+            queue.retry_ms = Millis(at + self._backoff(1))
+        self._seek(queue, effects)
+
+    def _tick(self, at: Millis, effects: list[Effect]) -> None:
+        changed, self._changed = self._changed, {}
+        for queue in changed:
+            self._advance(queue, at, effects)
+        while self._alarms and self._alarms[0][0] <= at:
+            due, _, queue = heapq.heappop(self._alarms)
+            if queue.alarm_ms == due:
+                queue.alarm_ms = None
+                self._advance(queue, at, effects)
+
+    # --- what to do next ----------------------------------------------------------------------------------------
+
+    def _advance_all(self, at: Millis, effects: list[Effect]) -> None:
+        for queue in self._queues.values():
+            self._advance(queue, at, effects)
+
+    def _advance(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
+        """Do for this queue all that can be done now, and set its alarm for the rest."""
+        if not queue.begun and queue.idempotent is (queue.series is None):
+            _switch(queue)
+        for batch in tuple(queue.begun):
+            if batch.attempt is not None:
+                self._watch(batch.attempt, at, effects)
+        self._expire(queue, at, effects)
+        if queue.series is not None and queue.series.broken:
+            self._mend(queue, queue.series)
+        while (following := self._next(queue, at)) is not None:
+            if not self._send(following, at, effects):
+                return
+
+    def _next(self, queue: PartitionQueue, at: Millis) -> PendingBatch | None:
+        """The batch that is to be given to a stream next, now or later; None: something has to happen first."""
+        series = queue.series
+        for batch in queue.begun:
+            if batch.attempt is None and (series is None or not series.broken or batch.doubt is not None):
+                return batch
+        if not queue.batches:
+            return None
+        if not queue.begun:
+            return queue.batches[0]
+        # Others are under way: a batch that is not full waits for company meanwhile.
+        if series is not None and queue.batches[0].sealed and series.may_follow(queue.begun[0].place, at):
+            return queue.batches[0]
+        return None
+
+    def _send(self, batch: PendingBatch, at: Millis, effects: list[Effect]) -> bool:
+        """Give the batch to its leader's stream. False: not yet, the alarm is set."""
+        queue = batch.queue
+        due = batch.created_ms if batch.sealed or batch.attempts else batch.created_ms + self.policy.linger_ms
+        due = max(due, queue.retry_ms)
+        if due > at:
+            look = batch.cause is not None and (
+                isinstance(batch.cause, ConnectionFailed) or batch.cause.retry is Retry.ELSEWHERE
+            )
+            if look and queue.look_ms <= at:
+                queue.look_ms = Millis(at + LOOK_MS)
+                self._seek(queue, effects)
+            self._alarm(queue, Millis(min(due, queue.look_ms if look else due, batch.expires_ms)))
+            return False
+        if queue.leader == NO_NODE:
+            self._seek(queue, effects)
+            self._alarm(queue, batch.expires_ms)
+            return False
+        if queue.batches and batch is queue.batches[0]:
+            if not self._has_id(queue, at, effects):
+                self._alarm(queue, batch.expires_ms if self._id_sought else min(batch.expires_ms, self._id_retry_ms))
+                return False
+            self._begin(batch)
+        batch.attempts += 1
+        attempt = Attempt(
+            self._number(), batch, queue.leader, queue.leader_epoch, batch.expires_ms, Millis(at + OVERDUE_MS)
+        )
+        batch.attempt = self._attempts[attempt.attempt_id] = attempt
+        effects.append(Give(attempt))
+        self._alarm(queue, min(attempt.give_up_ms, attempt.ask_ms))
+        return True
+
+    def _begin(self, batch: PendingBatch) -> None:
+        """The first waiting batch is on its way from here on."""
+        queue = batch.queue
+        queue.batches.popleft()
+        queue.begun.append(batch)
+        batch.sealed = True
+        if queue.series is not None:
+            batch.stamp, batch.place = queue.series.number(batch.count)
+
+    def _has_id(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> bool:
+        """Whether batches of the queue can be numbered; where not, an id is asked for."""
+        series = queue.series
+        if series is None or series.producer_id != NO_PRODUCER_ID:
+            return True
+        if self._producer_id not in (NO_PRODUCER_ID, series.spent_id):
+            series.begin(self._producer_id, self._first_epoch)
+            return True
+        if not self._id_sought and self._id_retry_ms <= at:
+            self._id_sought = True
+            effects.append(InitProducerId(self._producer_id, series.epoch if series.spent_id >= 0 else -1))
+        return False
+
+    def _mend(self, queue: PartitionQueue, series: Series) -> None:
+        """Begin a new epoch, once of each batch of the old one it is known that it is not written, or its senders were
+        told that nobody knows."""
+        if any(batch.attempt is not None or batch.doubt is not None for batch in queue.begun):
+            return
+        for batch in reversed(queue.begun):
+            batch.stamp = PLAIN
+            queue.batches.appendleft(batch)
+        queue.begun.clear()
+        series.renew()
+
+    def _watch(self, attempt: Attempt, at: Millis, effects: list[Effect]) -> None:
+        """A batch is with a stream: has its time come?"""
+        batch, queue = attempt.batch, attempt.batch.queue
+        if attempt.give_up_ms <= at:
+            if not attempt.sent:
+                self._take_back(batch)
+                return
+            waited = at - (attempt.sent_ms or at)
+            cause = RequestTimedOut(
+                f"node {attempt.node} did not answer for {waited} ms: is it overloaded, stopped or cut off?"
+            )
+            self._unknown(attempt, cause, at, effects)
+            return
+        if attempt.ask_ms <= at:
+            attempt.ask_ms = Millis(at + OVERDUE_MS)
+            if queue.begun[0] is batch:
+                queue.leader_sought = False
+                self._seek(queue, effects)
+        self._alarm(queue, min(attempt.give_up_ms, attempt.ask_ms))
+
+    def _expire(self, queue: PartitionQueue, at: Millis, effects: list[Effect]) -> None:
+        timed_out = f"delivery_timeout_ms={self.policy.delivery_timeout_ms} passed"
+        for batch in tuple(queue.begun):
+            if batch.attempt is None and batch.expires_ms <= at:
+                self._finish(at, effects, Finished(batch, self._given_up(batch, timed_out)))
+        while queue.batches and queue.batches[0].expires_ms <= at:
+            batch = queue.batches[0]
+            self._finish(at, effects, Finished(batch, self._given_up(batch, timed_out)))
+
+    def _given_up(self, batch: PendingBatch, why: str) -> TidelogError:
+        """The outcome of a batch that is not with any node."""
+        queue, records, cause = batch.queue, batch.outcome.records, batch.doubt or batch.cause
+        tried = f"{why}, after {batch.attempts} attempts" if batch.attempts else f"{why} before it was sent"
+        unled = "no node said who leads it." if queue.leader == NO_NODE else "earlier batches of it took too long."
+        said = cause.message if cause is not None else unled
+        error: TidelogError
+        if batch.doubt is not None:
+            error = _about(
+                batch,
+                CommitUnknown(
+                    f"nobody can tell whether {records} records for "
+                    f"{queue.topic_partition} are committed: {tried}: {said}"
+                ),
+            )
+        else:
+            error = DeliveryTimedOut(f"{records} records for {queue.topic_partition} are not written: {tried}: {said}")
+        error.__cause__ = cause
+        return error
+
+    def _retry(self, batch: PendingBatch, cause: TidelogError, at: Millis) -> None:
+        """Give it again after a pause; whatever of later ones is not on the wire yet waits with it."""
+        batch.cause = cause
+        queue = batch.queue
+        for later in queue.begun[queue.begun.index(batch) :]:
+            self._take_back(later)
+        batch.attempt = None
+        queue.retry_ms = Millis(at + self._backoff(max(1, batch.attempts - batch.attempts_elsewhere)))
+
+    def _take_back(self, batch: PendingBatch) -> None:
+        """No stream shall put it on the wire now; what is there already stays."""
+        attempt = batch.attempt
+        if attempt is not None and not attempt.sent:
+            self._attempts.pop(attempt.attempt_id, None)
+            batch.attempt = None
+
+    def _finish(self, at: Millis, effects: list[Effect], finished: Finished) -> None:
+        batch, queue = finished.batch, finished.batch.queue
+        if batch in queue.begun:
+            queue.begun.remove(batch)
+            if queue.series is not None and batch.stamp is not PLAIN:
+                if finished.error is None:
+                    queue.series.acknowledged(batch.stamp, at)
+                else:
+                    queue.series.broken = True
+        else:
+            queue.batches.remove(batch)
+        self._take_back(batch)
+        batch.attempt = None
+        self._free(batch)
+        effects.append(finished)
+
+    def _free(self, batch: PendingBatch) -> PendingBatch:
+        batch.finished = True
+        self.memory.used -= batch.memory
+        batch.queue.queued_bytes -= batch.size
+        batch.drop()
+        return batch
+
+    def _head(self, queue: PartitionQueue) -> PendingBatch | None:
+        if queue.begun:
+            return queue.begun[0]
+        return queue.batches[0] if queue.batches else None
+
+    def _seek(self, queue: PartitionQueue, effects: list[Effect]) -> None:
+        if not queue.leader_sought:
+            queue.leader_sought = True
+            effects.append(FindLeader(queue.topic_partition))
+
+    def _backoff(self, attempts: int) -> int:
+        """Milliseconds before the next attempt: doubling, bounded, a fifth of it by lot."""
+        full = min(self.policy.retry_backoff_ms_max, self.policy.retry_backoff_ms << min(attempts - 1, 20))
+        return int(full * self._rng.uniform(0.8, 1.2))
+
+    def _alarm(self, queue: PartitionQueue, at: Millis) -> None:
+        if queue.alarm_ms is None or at < queue.alarm_ms:
+            queue.alarm_ms = at
+            heapq.heappush(self._alarms, (at, self._number(), queue))
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+
+def _switch(queue: PartitionQueue) -> None:
+    """Write with idempotence from here on, or without. Numbers that were used are not used again."""
+    queue.series, queue.laid_by = (queue.laid_by or Series(), None) if queue.idempotent else (None, queue.series)
+
+
+def _follows_open(batch: PendingBatch) -> bool:
+    """Whether a batch before this one may still come to be written under the numbers it has."""
+    queue = batch.queue
+    if queue.begun[0] is batch or queue.series is None:
+        return False
+    before = queue.begun[: queue.begun.index(batch)]
+    return not queue.series.broken or any(one.attempt is not None or one.doubt is not None for one in before)
+
+
+def commit_unknown(batch: PendingBatch, attempt: Attempt, cause: TidelogError) -> CommitUnknown:
+    """What the senders of a batch are told when nobody can tell."""
+    next_step = "Read the partition to find out, or send them again and accept duplicates"
+    if batch.stamp is PLAIN:
+        next_step += ' (on_unknown="resend" does that in order)'
+    error = CommitUnknown(
+        f"nobody can tell whether {batch.outcome.records} records for {batch.queue.topic_partition} are committed: "
+        f"sent to node {attempt.node} in leader epoch {attempt.leader_epoch}, then: {cause.message} {next_step}."
+    )
+    error.__cause__ = cause
+    return _about(batch, error)
+
+
+def _about(batch: PendingBatch, error: CommitUnknown) -> CommitUnknown:
+    error.topic_partition, error.records = batch.queue.topic_partition, batch.outcome.records
+    return error

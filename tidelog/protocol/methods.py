@@ -1,0 +1,204 @@
+"""The table of all RPCs: what is called, by which path, with which messages, and whether it is a stream.
+
+Generic gRPC handlers, channels and the simulated network are made from this table, so a new RPC is one line in the
+proto file and one line here; `tests/node/test_methods.py` holds the two together. ProduceRequest and FetchResponse are
+the twins of `tidelog/protocol/wire.py`, which read and write like protobuf's but do not copy `records`.
+"""
+
+# ruff: noqa: N802 (the methods of a message are named as protobuf names them)
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Final, Generic, Protocol, Self, TypeVar
+
+from tidelog.protocol import wire
+from tidelog.protocol.v1 import admin_pb2, controller_pb2, data_pb2, quorum_pb2
+
+
+class WireMessage(Protocol):
+    """What a method carries: protobuf messages, and the twins of `tidelog/protocol/wire.py`."""
+
+    def SerializeToString(self) -> bytes: ...
+
+    @classmethod
+    def FromString(cls, s: bytes, /) -> Self: ...
+
+
+Request = TypeVar("Request", bound=WireMessage)
+Answer = TypeVar("Answer", bound=WireMessage)
+
+
+@cache
+def _with_underscores(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+class Kind(Enum):
+    """How the messages of a method flow."""
+
+    UNARY = "one request, one answer"
+    STREAM = "requests and answers on one open stream, each at its own pace"
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Answer]):
+    """One RPC. `service` is the full name (`tidelog.v1.Data`), `name` is the one in the proto file (`FetchStream`)."""
+
+    service: str
+    name: str
+    request: type[Request]
+    answer: type[Answer]
+    kind: Kind = Kind.UNARY
+
+    @property
+    def path(self) -> str:
+        """The path that gRPC sends: `/tidelog.v1.Data/FetchStream`."""
+        return f"/{self.service}/{self.name}"
+
+    @property
+    def attribute(self) -> str:
+        """Name of the method on the object that serves it: `fetch_stream`."""
+        return _with_underscores(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.service.rpartition('.')[2]}.{self.name}"
+
+
+DATA: Final = "tidelog.v1.Data"
+ADMIN: Final = "tidelog.v1.Admin"
+CONTROLLER: Final = "tidelog.v1.Controller"
+QUORUM: Final = "tidelog.v1.Quorum"
+
+DATA_PRODUCE_STREAM: Final = Method(DATA, "ProduceStream", wire.ProduceRequest, data_pb2.ProduceResponse, Kind.STREAM)
+DATA_PRODUCE: Final = Method(DATA, "Produce", wire.ProduceRequest, data_pb2.ProduceResponse)
+DATA_FETCH_STREAM: Final = Method(DATA, "FetchStream", data_pb2.FetchRequest, wire.FetchResponse, Kind.STREAM)
+DATA_FETCH: Final = Method(DATA, "Fetch", data_pb2.FetchRequest, wire.FetchResponse)
+DATA_LIST_OFFSETS: Final = Method(DATA, "ListOffsets", data_pb2.ListOffsetsRequest, data_pb2.ListOffsetsResponse)
+DATA_OFFSET_FOR_LEADER_EPOCH: Final = Method(
+    DATA, "OffsetForLeaderEpoch", data_pb2.OffsetForLeaderEpochRequest, data_pb2.OffsetForLeaderEpochResponse
+)
+DATA_INIT_PRODUCER_ID: Final = Method(
+    DATA, "InitProducerId", data_pb2.InitProducerIdRequest, data_pb2.InitProducerIdResponse
+)
+DATA_GET_REPLICA_LOG_INFO: Final = Method(
+    DATA, "GetReplicaLogInfo", data_pb2.GetReplicaLogInfoRequest, data_pb2.GetReplicaLogInfoResponse
+)
+
+ADMIN_GET_METADATA: Final = Method(ADMIN, "GetMetadata", admin_pb2.GetMetadataRequest, admin_pb2.GetMetadataResponse)
+ADMIN_CREATE_TOPIC: Final = Method(ADMIN, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse)
+ADMIN_DELETE_TOPIC: Final = Method(ADMIN, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse)
+ADMIN_DESCRIBE_CLUSTER: Final = Method(
+    ADMIN, "DescribeCluster", admin_pb2.DescribeClusterRequest, admin_pb2.DescribeClusterResponse
+)
+ADMIN_ELECT_LEADERS: Final = Method(
+    ADMIN, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse
+)
+ADMIN_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
+    ADMIN,
+    "AlterPartitionReassignments",
+    admin_pb2.AlterPartitionReassignmentsRequest,
+    admin_pb2.AlterPartitionReassignmentsResponse,
+)
+ADMIN_LIST_PARTITION_REASSIGNMENTS: Final = Method(
+    ADMIN,
+    "ListPartitionReassignments",
+    admin_pb2.ListPartitionReassignmentsRequest,
+    admin_pb2.ListPartitionReassignmentsResponse,
+)
+ADMIN_INCREMENTAL_ALTER_CONFIGS: Final = Method(
+    ADMIN,
+    "IncrementalAlterConfigs",
+    admin_pb2.IncrementalAlterConfigsRequest,
+    admin_pb2.IncrementalAlterConfigsResponse,
+)
+ADMIN_CREATE_PARTITIONS: Final = Method(
+    ADMIN, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
+)
+ADMIN_UPDATE_FEATURES: Final = Method(
+    ADMIN, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
+)
+ADMIN_EXPLAIN_PARTITIONS: Final = Method(
+    ADMIN, "ExplainPartitions", admin_pb2.ExplainPartitionsRequest, admin_pb2.ExplainPartitionsResponse
+)
+ADMIN_DESCRIBE_LOG_DIRS: Final = Method(
+    ADMIN, "DescribeLogDirs", admin_pb2.DescribeLogDirsRequest, admin_pb2.DescribeLogDirsResponse
+)
+ADMIN_EXPLAIN_RESTART: Final = Method(
+    ADMIN, "ExplainRestart", admin_pb2.ExplainRestartRequest, admin_pb2.ExplainRestartResponse
+)
+ADMIN_REMOVE_VOTER: Final = Method(ADMIN, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse)
+
+CONTROLLER_REGISTER_NODE: Final = Method(
+    CONTROLLER, "RegisterNode", controller_pb2.RegisterNodeRequest, controller_pb2.RegisterNodeResponse
+)
+CONTROLLER_HEARTBEAT: Final = Method(
+    CONTROLLER, "Heartbeat", controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse
+)
+CONTROLLER_ALTER_PARTITION: Final = Method(
+    CONTROLLER, "AlterPartition", controller_pb2.AlterPartitionRequest, controller_pb2.AlterPartitionResponse
+)
+CONTROLLER_ALLOCATE_PRODUCER_IDS: Final = Method(
+    CONTROLLER,
+    "AllocateProducerIds",
+    controller_pb2.AllocateProducerIdsRequest,
+    controller_pb2.AllocateProducerIdsResponse,
+)
+CONTROLLER_CREATE_TOPIC: Final = Method(
+    CONTROLLER, "CreateTopic", admin_pb2.CreateTopicRequest, admin_pb2.CreateTopicResponse
+)
+CONTROLLER_DELETE_TOPIC: Final = Method(
+    CONTROLLER, "DeleteTopic", admin_pb2.DeleteTopicRequest, admin_pb2.DeleteTopicResponse
+)
+CONTROLLER_REMOVE_VOTER: Final = Method(
+    CONTROLLER, "RemoveVoter", admin_pb2.RemoveVoterRequest, admin_pb2.RemoveVoterResponse
+)
+CONTROLLER_ELECT_LEADERS: Final = Method(
+    CONTROLLER, "ElectLeaders", admin_pb2.ElectLeadersRequest, admin_pb2.ElectLeadersResponse
+)
+CONTROLLER_ALTER_PARTITION_REASSIGNMENTS: Final = Method(
+    CONTROLLER,
+    "AlterPartitionReassignments",
+    admin_pb2.AlterPartitionReassignmentsRequest,
+    admin_pb2.AlterPartitionReassignmentsResponse,
+)
+CONTROLLER_INCREMENTAL_ALTER_CONFIGS: Final = Method(
+    CONTROLLER,
+    "IncrementalAlterConfigs",
+    admin_pb2.IncrementalAlterConfigsRequest,
+    admin_pb2.IncrementalAlterConfigsResponse,
+)
+CONTROLLER_CREATE_PARTITIONS: Final = Method(
+    CONTROLLER, "CreatePartitions", admin_pb2.CreatePartitionsRequest, admin_pb2.CreatePartitionsResponse
+)
+CONTROLLER_UPDATE_FEATURES: Final = Method(
+    CONTROLLER, "UpdateFeatures", admin_pb2.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesResponse
+)
+
+QUORUM_INTRODUCE: Final = Method(QUORUM, "Introduce", quorum_pb2.IntroduceRequest, quorum_pb2.IntroduceResponse)
+QUORUM_FETCH_METADATA: Final = Method(
+    QUORUM, "FetchMetadata", quorum_pb2.FetchMetadataRequest, quorum_pb2.FetchMetadataResponse
+)
+QUORUM_VOTE: Final = Method(QUORUM, "Vote", quorum_pb2.VoteRequest, quorum_pb2.VoteResponse)
+QUORUM_BEGIN_QUORUM_EPOCH: Final = Method(
+    QUORUM, "BeginQuorumEpoch", quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.QuorumStanding
+)
+QUORUM_END_QUORUM_EPOCH: Final = Method(
+    QUORUM, "EndQuorumEpoch", quorum_pb2.EndQuorumEpochRequest, quorum_pb2.QuorumStanding
+)
+QUORUM_FETCH_SNAPSHOT: Final = Method(
+    QUORUM, "FetchSnapshot", quorum_pb2.FetchSnapshotRequest, quorum_pb2.FetchSnapshotResponse
+)
+
+ALL: Final[tuple[Method[WireMessage, WireMessage], ...]] = tuple(
+    value for value in tuple(globals().values()) if isinstance(value, Method)
+)
+"""Every RPC of every service, in the order of the proto files."""
+
+
+def of_service(service: str) -> tuple[Method[WireMessage, WireMessage], ...]:
+    """The RPCs of one service, by its full name."""
+    return tuple(method for method in ALL if method.service == service)

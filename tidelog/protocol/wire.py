@@ -1,0 +1,411 @@
+"""The two messages that carry records, written with one copy of the records and read with none.
+
+`ProduceRequest` and `FetchResponse` (with their entries) have the fields, names and bytes of their protobuf namesakes
+in `tidelog/protocol/v1/data_pb2`. Why a twin: protobuf copies a `bytes` field when it is set, when the message is
+written, when it is parsed and when it is read; at 1 MiB that is most of the time a message takes (docs/performance.md).
+Here `records` is joined with a small header by one copy on the way out, and is a `memoryview` of the received bytes on
+the way in of a large message.
+
+Kept true: what is written equals protobuf's bytes; whatever protobuf accepts is read to the same values, and what it
+refuses is refused with its DecodeError: small messages, and bytes that are not of the usual form (unknown fields,
+groups, a message in two parts, truncation), are simply given to protobuf. tests/client/test_wire.py holds all three.
+Left to others: what the records are.
+"""
+
+# ruff: noqa: N802 (the methods are named as protobuf names them)
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from tidelog.protocol.v1 import common_pb2, data_pb2
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes as they lie somewhere: nobody may change them while a message that holds them is on its way."""
+
+_LARGE: Final = 32 * 1024
+"""From so many bytes on, reading without a copy is worth more than what Python's own steps cost."""
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
+
+
+class PartitionProduce:
+    """One batch of a ProduceRequest; fields as in data.proto."""
+
+    __slots__ = ("batch_id", "leader_epoch", "partition", "records", "topic_id")
+
+    def __init__(
+        self,
+        *,
+        batch_id: int = 0,
+        topic_id: bytes = b"",
+        partition: int = 0,
+        leader_epoch: int = 0,
+        records: Buffer = b"",
+    ) -> None:
+        self.batch_id = batch_id
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.records = records
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _header(self) -> bytes:
+        return data_pb2.PartitionProduce(
+            batch_id=self.batch_id, topic_id=self.topic_id, partition=self.partition, leader_epoch=self.leader_epoch
+        ).SerializeToString()
+
+
+class ProduceRequest:
+    """Batches to append; fields as in data.proto."""
+
+    __slots__ = ("acks", "partitions", "timeout_ms")
+
+    def __init__(self, *, acks: int = 0, timeout_ms: int = 0, partitions: list[PartitionProduce] | None = None) -> None:
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.partitions: list[PartitionProduce] = [] if partitions is None else partitions
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def SerializeToString(self) -> bytes:
+        """The message's bytes; copies each `records` once."""
+        head = data_pb2.ProduceRequest(acks=self.acks, timeout_ms=self.timeout_ms)
+        pieces: list[Buffer] = [head.SerializeToString()]
+        for entry in self.partitions:
+            _put_entry(pieces, b"\x1a", entry._header(), entry.records)
+        return b"".join(pieces)
+
+    @classmethod
+    def FromString(cls, data: bytes, /) -> ProduceRequest:
+        """Parse. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
+        if len(data) >= _LARGE:
+            message = cls()
+            try:
+                _read(message, memoryview(data), 0, len(data), _PRODUCE_REQUEST)
+                return message
+            except (_Unusual, IndexError):
+                pass
+        return _produce_request_of(data_pb2.ProduceRequest.FromString(data))
+
+
+class PartitionFetched:
+    """The answer to one fetch; fields as in data.proto. `error` and `diverging` are None where absent."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "epochs",
+        "error",
+        "fetch_id",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "partition",
+        "preferred_read_replica",
+        "records",
+        "topic_id",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        *,
+        fetch_id: int = 0,
+        topic_id: bytes = b"",
+        partition: int = 0,
+        leader_epoch: int = 0,
+        error: common_pb2.Error | None = None,
+        high_watermark: int = 0,
+        last_stable_offset: int = 0,
+        log_start_offset: int = 0,
+        diverging: common_pb2.EpochEnd | None = None,
+        epochs: list[common_pb2.EpochStart] | None = None,
+        aborted: list[data_pb2.AbortedTransaction] | None = None,
+        preferred_read_replica: int = 0,
+        waits: bool = False,
+        records: Buffer = b"",
+    ) -> None:
+        self.fetch_id = fetch_id
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.diverging = diverging
+        self.epochs: list[common_pb2.EpochStart] = [] if epochs is None else epochs
+        self.aborted: list[data_pb2.AbortedTransaction] = [] if aborted is None else aborted
+        self.preferred_read_replica = preferred_read_replica
+        self.waits = waits
+        self.records = records
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def HasField(self, name: str) -> bool:
+        """As protobuf's: whether `error` or `diverging` is there."""
+        return getattr(self, name) is not None
+
+    def _header(self) -> bytes:
+        return data_pb2.PartitionFetched(
+            fetch_id=self.fetch_id,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            leader_epoch=self.leader_epoch,
+            error=self.error,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start_offset,
+            diverging=self.diverging,
+            epochs=self.epochs or None,
+            aborted=self.aborted or None,
+            preferred_read_replica=self.preferred_read_replica,
+            waits=self.waits,
+        ).SerializeToString()
+
+
+class FetchResponse:
+    """Answers to fetches; fields as in data.proto."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, *, partitions: list[PartitionFetched] | None = None) -> None:
+        self.partitions: list[PartitionFetched] = [] if partitions is None else partitions
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+    def __eq__(self, other: object) -> bool:
+        return _equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def SerializeToString(self) -> bytes:
+        """The message's bytes; copies each `records` once."""
+        pieces: list[Buffer] = []
+        for entry in self.partitions:
+            _put_entry(pieces, b"\x0a", entry._header(), entry.records)
+        return b"".join(pieces)
+
+    @classmethod
+    def FromString(cls, data: bytes, /) -> FetchResponse:
+        """Parse. In a large message `records` of the entries are views of `data`. Raises protobuf's DecodeError."""
+        if len(data) >= _LARGE:
+            message = cls()
+            try:
+                _read(message, memoryview(data), 0, len(data), _FETCH_RESPONSE)
+                return message
+            except (_Unusual, IndexError):
+                pass
+        return _fetch_response_of(data_pb2.FetchResponse.FromString(data))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def _varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0:
+        value += 1 << 64  # int32 and int64 alike: sign-extended, ten bytes
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _put_entry(pieces: list[Buffer], tag: bytes, header: bytes, records: Buffer) -> None:
+    """An entry: its header, then `records`, which is the field with the highest number and so comes last."""
+    size = len(records)
+    if not size:
+        pieces.append(tag + _varint(len(header)) + header)
+        return
+    length = _varint(size)
+    pieces.append(tag + _varint(len(header) + 1 + len(length) + size) + header + b"\x7a" + length)
+    pieces.append(records)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+class _Unusual(Exception):
+    """These bytes are not of the usual form: protobuf shall read them."""
+
+
+_INT32: Final = 0
+_INT64: Final = 1
+_BYTES: Final = 2
+_VIEW: Final = 3
+_MESSAGE: Final = 4
+_MESSAGES: Final = 5
+_ENTRIES: Final = 6
+
+_Fields: TypeAlias = dict[int, tuple[str, int, Any]]
+"""By tag byte: the field's name, how it is read, and what reads its content (a message class, or class and fields)."""
+
+_PARTITION_PRODUCE: Final[_Fields] = {
+    0x08: ("batch_id", _INT64, None),
+    0x12: ("topic_id", _BYTES, None),
+    0x18: ("partition", _INT32, None),
+    0x20: ("leader_epoch", _INT32, None),
+    0x7A: ("records", _VIEW, None),
+}
+_PRODUCE_REQUEST: Final[_Fields] = {
+    0x08: ("acks", _INT32, None),
+    0x10: ("timeout_ms", _INT32, None),
+    0x1A: ("partitions", _ENTRIES, (PartitionProduce, _PARTITION_PRODUCE)),
+}
+_PARTITION_FETCHED: Final[_Fields] = {
+    0x08: ("fetch_id", _INT64, None),
+    0x12: ("topic_id", _BYTES, None),
+    0x18: ("partition", _INT32, None),
+    0x20: ("leader_epoch", _INT32, None),
+    0x2A: ("error", _MESSAGE, common_pb2.Error),
+    0x30: ("high_watermark", _INT64, None),
+    0x38: ("last_stable_offset", _INT64, None),
+    0x40: ("log_start_offset", _INT64, None),
+    0x4A: ("diverging", _MESSAGE, common_pb2.EpochEnd),
+    0x52: ("epochs", _MESSAGES, common_pb2.EpochStart),
+    0x5A: ("aborted", _MESSAGES, data_pb2.AbortedTransaction),
+    0x60: ("preferred_read_replica", _INT32, None),
+    0x68: ("waits", _INT32, None),
+    0x7A: ("records", _VIEW, None),
+}
+_FETCH_RESPONSE: Final[_Fields] = {0x0A: ("partitions", _ENTRIES, (PartitionFetched, _PARTITION_FETCHED))}
+
+
+def _read(message: object, data: memoryview, position: int, end: int, fields: _Fields) -> None:
+    while position < end:
+        field = fields.get(data[position])
+        if field is None:
+            raise _Unusual
+        name, how, content = field
+        value = data[position + 1]
+        position += 2
+        if value >= 0x80:
+            value, position = _rest_of_varint(data, position, value)
+        if how <= _INT64:
+            setattr(message, name, value if value < 0x80000000 else _signed(value, how))
+            continue
+        start, position = position, position + value
+        if position > end:
+            raise _Unusual
+        if how == _VIEW:
+            setattr(message, name, data[start:position])
+        elif how == _BYTES:
+            setattr(message, name, bytes(data[start:position]))
+        elif how == _ENTRIES:
+            kind, inner = content
+            entry = kind()
+            _read(entry, data, start, position, inner)
+            getattr(message, name).append(entry)
+        else:
+            _read_message(message, name, how, content, bytes(data[start:position]))
+    if position > end:
+        raise _Unusual
+
+
+def _rest_of_varint(data: memoryview, position: int, first: int) -> tuple[int, int]:
+    value, shift = first & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, position
+        shift += 7
+        if shift > 63:
+            raise _Unusual
+
+
+def _signed(value: int, how: int) -> int:
+    bits = 32 if how == _INT32 else 64
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _read_message(message: object, name: str, how: int, content: Any, data: bytes) -> None:
+    if how == _MESSAGES:
+        getattr(message, name).append(content.FromString(data))
+    elif getattr(message, name) is None:
+        setattr(message, name, content.FromString(data))
+    else:
+        raise _Unusual
+
+
+def _produce_request_of(message: data_pb2.ProduceRequest) -> ProduceRequest:
+    entries = [
+        PartitionProduce(
+            batch_id=entry.batch_id,
+            topic_id=entry.topic_id,
+            partition=entry.partition,
+            leader_epoch=entry.leader_epoch,
+            records=entry.records,
+        )
+        for entry in message.partitions
+    ]
+    return ProduceRequest(acks=message.acks, timeout_ms=message.timeout_ms, partitions=entries)
+
+
+def _fetch_response_of(message: data_pb2.FetchResponse) -> FetchResponse:
+    entries = [
+        PartitionFetched(
+            fetch_id=entry.fetch_id,
+            topic_id=entry.topic_id,
+            partition=entry.partition,
+            leader_epoch=entry.leader_epoch,
+            error=entry.error if entry.HasField("error") else None,
+            high_watermark=entry.high_watermark,
+            last_stable_offset=entry.last_stable_offset,
+            log_start_offset=entry.log_start_offset,
+            diverging=entry.diverging if entry.HasField("diverging") else None,
+            epochs=list(epochs) if (epochs := entry.epochs) else None,
+            aborted=list(aborted) if (aborted := entry.aborted) else None,
+            preferred_read_replica=entry.preferred_read_replica,
+            waits=entry.waits,
+            records=entry.records,
+        )
+        for entry in message.partitions
+    ]
+    return FetchResponse(partitions=entries)
+
+
+# --- what Python asks of a value ----------------------------------------------------------------------------------
+
+
+def _slots(message: object) -> list[tuple[str, Any]]:
+    return [(name, getattr(message, name)) for name in type(message).__slots__]  # type: ignore[attr-defined]
+
+
+def _describe(message: object) -> str:
+    shown = ", ".join(
+        f"{name}=<{len(value)} bytes>" if name == "records" else f"{name}={value!r}" for name, value in _slots(message)
+    )
+    return f"{type(message).__name__}({shown})"
+
+
+def _equal(message: object, other: object) -> bool:
+    return type(message) is type(other) and _slots(message) == _slots(other)

@@ -1,0 +1,128 @@
+"""A message, as formats v0 and v1 write records: its layout, and how its fields are found.
+
+    offset        int64    0   of the record; of a wrapper, that of its last record; relative inside a v1 wrapper
+    message size  int32    8   bytes behind this field
+    CRC-32        uint32  12   over everything from the magic on
+    magic         int8    16   0 or 1
+    attributes    int8    17   bits 0-2 codec; in v1 bit 3 timestamp type
+    timestamp     int64   18   v1 only
+    key length    int32        -1 is null; the key follows
+    value length  int32        -1 is null; the value follows: of a wrapper, a compressed message set
+
+A message set is messages one behind the other, without a header or a count of its own.
+Kept true: key and value lie within the message and fill it exactly, or it is CorruptRecord.
+Left to others: wrappers (message_set.py), writing (message_writer.py).
+Source: KIP-31 (relative offsets), KIP-32 (timestamps); Kafka's LegacyRecord.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidelog.errors import CorruptRecord
+from tidelog.records.v2.checksum import crc32
+from tidelog.records.v2.header import LENGTH_MIN_V0, LENGTH_MIN_V1, LOG_OVERHEAD, ByteBuffer
+from tidelog.types import NO_TIMESTAMP
+
+CODEC_BITS: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+
+OFFSET_AT: Final = 0
+SIZE_AT: Final = 8
+CRC_AT: Final = 12
+MAGIC_AT: Final = 16
+ATTRIBUTES_AT: Final = 17
+TIMESTAMP_AT: Final = 18
+KEY_AT: Final = (18, 26)
+"""Where the key's length stands, by magic."""
+MESSAGE_OVERHEAD: Final = (LENGTH_MIN_V0, LENGTH_MIN_V1)
+"""Bytes of a message beside key and value, by magic; offset and size not included."""
+
+_INNER: Final = Struct(">qiIBB")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+
+
+class InnerMessage(NamedTuple):
+    """One message of a message set, its fields as stored; `at` and `end` say where in the set it lies."""
+
+    offset: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    at: int
+    end: int
+
+
+def entry_size(magic: int, key: bytes | None, value: bytes | None) -> int:
+    """Bytes of an uncompressed message in a set, offset and size included."""
+    return LOG_OVERHEAD + MESSAGE_OVERHEAD[magic] + len(key or b"") + len(value or b"")
+
+
+def payload_bounds(buffer: ByteBuffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
+    """Where in the message between `at` and `end` key and value lie: (start of the key, its end, start of the value).
+
+    The end is -1 for a null key, the start -1 for a null value; the value ends with the message.
+    Raises CorruptRecord where the two do not exactly fill it.
+    """
+    start = at + KEY_AT[magic] + 4
+    (length,) = _INT32.unpack_from(buffer, start - 4)
+    behind = start + length if length > 0 else start
+    if length < -1 or behind + 4 > end:
+        raise CorruptRecord(f"its key claims {length} bytes, {end - start - 4} are left")
+    (value_length,) = _INT32.unpack_from(buffer, behind)
+    value_at = behind + 4
+    if value_length == -1 and value_at == end:
+        value_at = -1
+    elif value_length != end - value_at:
+        raise CorruptRecord(f"its value claims {value_length} bytes, {end - value_at} are left")
+    return start, -1 if length < 0 else behind, value_at
+
+
+def read_payload(data: ByteBuffer, at: int, end: int, magic: int) -> tuple[bytes | None, bytes | None]:
+    """Key and value of the message between `at` and `end`. Raises as `payload_bounds`."""
+    start, behind, value_at = payload_bounds(data, at, end, magic)
+    if not isinstance(data, bytes):
+        view = memoryview(data)
+        return (None if behind < 0 else bytes(view[start:behind])), (
+            None if value_at < 0 else bytes(view[value_at:end])
+        )
+    return (None if behind < 0 else data[start:behind]), (None if value_at < 0 else data[value_at:end])
+
+
+def walk_set(data: bytes, *, partial_tail_ends: bool) -> list[InnerMessage]:
+    """The messages of a decompressed message set, headers only.
+
+    partial_tail_ends: a last message that the set cuts short is left out, as Kafka's readers do; else it is
+    CorruptRecord. Raises CorruptRecord for a size that no message has and a magic that is neither 0 nor 1.
+    """
+    found: list[InnerMessage] = []
+    at, total = 0, len(data)
+    unpack, unpack_timestamp = _INNER.unpack_from, _INT64.unpack_from
+    while total - at >= _INNER.size:
+        offset, size, crc, magic, attributes = unpack(data, at)
+        end = at + LOG_OVERHEAD + size
+        if size < LENGTH_MIN_V0 or end > total:
+            break
+        timestamp: int = NO_TIMESTAMP
+        if magic == 1 and size >= LENGTH_MIN_V1:
+            (timestamp,) = unpack_timestamp(data, at + TIMESTAMP_AT)
+        elif magic != 0:
+            raise CorruptRecord(f"its message {len(found) + 1} of {size} bytes claims magic {magic}")
+        found.append(tuple.__new__(InnerMessage, (offset, crc, magic, attributes, timestamp, at, end)))
+        at = end
+    if at < total:
+        left = total - at
+        size = _INT32.unpack_from(data, at + SIZE_AT)[0] if left >= LOG_OVERHEAD else LENGTH_MIN_V0
+        if size < LENGTH_MIN_V0:
+            raise CorruptRecord(f"its message {len(found) + 1} claims a size of {size}, less than any format has")
+        if not partial_tail_ends:
+            raise CorruptRecord(f"its message {len(found) + 1} is cut short: {left} bytes of it are there")
+    return found
+
+
+def message_crc(buffer: ByteBuffer, at: int, end: int) -> int:
+    """CRC-32 of the message between `at` and `end`, as it should stand in it."""
+    return crc32(memoryview(buffer)[at + MAGIC_AT : end])

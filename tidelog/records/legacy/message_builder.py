@@ -1,0 +1,184 @@
+"""Builds a message set of format v0 or v1: bare messages one behind the other, or one wrapper around them.
+
+Every byte goes through `MessageWriter`; a wrapper's value is compressed straight into it.
+Kept true: what is built passes `LegacyRecordBatch.ensure_valid` and reads back to what was appended, but for what the
+format has no place for: v0 has no timestamps, neither has headers (refused) nor producers.
+Left to others: what of records of another format is refused (assignment.py), stamping (message_set.py).
+Source: KIP-31 (inner offsets of a v1 wrapper are relative to its first record), KIP-32; Kafka's MemoryRecordsBuilder;
+the seed documents on MessageWriter and on message format (a wrapper has the offset of its last message).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.errors import (
+    InvalidRequest,
+    InvalidTimestamp,
+    OffsetsNotMonotonic,
+    RecordTooLarge,
+    UnsupportedForMessageFormat,
+)
+from tidelog.records.legacy.compressor import open_compressor
+from tidelog.records.legacy.message import entry_size
+from tidelog.records.legacy.message_writer import MessageWriter
+from tidelog.records.v2.compression import checked_codec, checked_level
+from tidelog.records.v2.record import Header, Record
+from tidelog.records.v2.varint import INT32_MAX
+from tidelog.types import NO_TIMESTAMP, Codec, TimestampType
+
+SEGMENT_BYTES_MIN: Final = 1024
+SEGMENT_BYTES_MAX: Final = 64 * 1024
+"""Segments of a wrapper are half as large as what is compressed, within these bounds: two or three suffice then."""
+
+
+class MessageSetBuilder:
+    """One message set in the making. Nothing is kept of what `append` refused.
+
+    magic: 0 or 1. base_offset: the offset that inner messages of a v1 wrapper count from, and of the first record
+    unless `append` is told another. log_append_time: with LOG_APPEND_TIME, the timestamp of every message.
+    """
+
+    def __init__(
+        self,
+        magic: int,
+        codec: Codec = Codec.NONE,
+        *,
+        level: int | None = None,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        log_append_time: int | None = None,
+        base_offset: int = 0,
+    ) -> None:
+        if magic not in (0, 1):
+            raise UnsupportedForMessageFormat(f"there are no message sets of format v{magic}: build a record batch")
+        if magic == 1 and timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
+            raise InvalidRequest("a v1 message has a timestamp type: create time or log append time")
+        if (log_append_time is None) == (timestamp_type is TimestampType.LOG_APPEND_TIME):
+            raise InvalidRequest("log append time is given as a type and a time, or not at all")
+        checked_level(checked_codec(codec, magic), level)
+        self._magic, self._codec, self._level = magic, codec, level
+        self._timestamp_type, self._log_append_time = timestamp_type, log_append_time
+        self._base_offset = base_offset
+        self._last_offset = base_offset - 1
+        self._relative = magic == 1 and codec is not Codec.NONE
+        self._messages = MessageWriter()
+        self._count = 0
+        self._max_timestamp: int = NO_TIMESTAMP
+
+    @property
+    def count(self) -> int:
+        """Records appended so far."""
+        return self._count
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp written so far, -1 before the first and in v0."""
+        return self._max_timestamp
+
+    def append(
+        self,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int = NO_TIMESTAMP,
+        headers: Iterable[Header] = (),
+        offset: int | None = None,
+    ) -> None:
+        """Add one record. timestamp: milliseconds since 1970, -1 for none, not kept by v0. offset: the next one where
+        None.
+
+        Raises UnsupportedForMessageFormat for headers, InvalidTimestamp below -1, OffsetsNotMonotonic, RecordTooLarge
+        where set or message exceed 2 GiB.
+        """
+        if tuple(headers):
+            raise UnsupportedForMessageFormat(
+                f"format v{self._magic} has no headers: leave them out, or use a topic of format v2"
+            )
+        if timestamp < NO_TIMESTAMP:
+            raise InvalidTimestamp(
+                f"timestamp {timestamp} lies before 1970: use milliseconds since then, or -1 for none"
+            )
+        if offset is None:
+            offset = self._last_offset + 1
+        elif offset <= self._last_offset:
+            raise OffsetsNotMonotonic(
+                f"offset {offset} does not follow {self._last_offset}: offsets grow within a message set"
+            )
+        size = entry_size(self._magic, key, value)
+        if self._messages.size + size > INT32_MAX:
+            raise RecordTooLarge(
+                f"a message of {size} bytes does not fit a set of {self._messages.size} bytes: "
+                "build this set and begin another"
+            )
+        if self._magic == 0:
+            timestamp = NO_TIMESTAMP
+        elif self._log_append_time is not None:
+            timestamp = self._log_append_time
+        self._messages.write_entry(
+            offset - self._base_offset if self._relative else offset,
+            self._magic,
+            key=key,
+            value=value,
+            timestamp=timestamp,
+            timestamp_type=self._timestamp_type,
+        )
+        self._last_offset = offset
+        self._count += 1
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+
+    def build(self) -> bytes:
+        """The set: the messages as they are, or one wrapper. May be called again, with more appended in between.
+
+        Raises InvalidRequest without a record, UnsupportedCompressionType where the codec's library is missing.
+        """
+        if not self._count:
+            raise InvalidRequest("a message set needs at least one record: append one first")
+        if self._codec is Codec.NONE:
+            return self._messages.to_bytes()
+        wrapper = MessageWriter(min(max(self._messages.size // 2, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX))
+        wrapper.write_entry(
+            self._last_offset,
+            self._magic,
+            key=None,
+            value=self._compress,
+            timestamp=self._max_timestamp,
+            timestamp_type=self._timestamp_type,
+            codec=self._codec,
+        )
+        return wrapper.to_bytes()
+
+    def _compress(self, writer: MessageWriter) -> None:
+        compressor = open_compressor(self._codec, writer, self._level, magic=self._magic)
+        self._messages.write_to(compressor)
+        compressor.close()
+
+
+def build_message_set(
+    records: Iterable[Record],
+    magic: int,
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    log_append_time: int | None = None,
+) -> bytes:
+    """One message set of these records, offsets as they say. Raises as `MessageSetBuilder`."""
+    records = list(records)
+    builder = MessageSetBuilder(
+        magic,
+        codec,
+        level=level,
+        timestamp_type=timestamp_type,
+        log_append_time=log_append_time,
+        base_offset=records[0].offset if records else 0,
+    )
+    for record in records:
+        builder.append(
+            key=record.key,
+            value=record.value,
+            timestamp=record.timestamp,
+            headers=record.headers,
+            offset=record.offset,
+        )
+    return builder.build()

@@ -1,0 +1,255 @@
+"""Builds a record batch v2 from records, byte for byte as Kafka's Java producer does.
+
+The base timestamp is that of the first record, or the delete horizon where there is one; deltas, counts and the largest
+timestamp follow from what is appended; records are compressed as a whole when the batch is built. A cleaner, which
+leaves records out, keeps the batch's span of offsets, and a batch from which all are gone keeps its header:
+`empty_batch`.
+Kept true: what is built passes `RecordBatch.ensure_valid` and reads back to what was appended.
+Left to others: when a batch is full (the producer), its place in the log (`stamp`).
+Source: KIP-98, KIP-534 (delete horizon); Kafka's MemoryRecordsBuilder and DefaultRecordBatch.writeEmptyHeader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.errors import InvalidRequest, InvalidTimestamp, OffsetsNotMonotonic
+from tidelog.records.v2.batch import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+)
+from tidelog.records.v2.compression import checked_level, compress
+from tidelog.records.v2.fast_paths import RecordsBuffer
+from tidelog.records.v2.header import HEADER, LENGTH_MIN, BatchHeader
+from tidelog.records.v2.record import Header, Record
+from tidelog.records.v2.records_buffer import Fields, with_checksum
+from tidelog.records.v2.varint import INT32_MAX
+from tidelog.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Codec, TimestampType
+
+MAGIC: Final = 2
+RECORD_OVERHEAD_MAX: Final = 36
+"""Most bytes of a record beside key, value and headers: attributes 1, timestamp 10, five numbers of 5."""
+HEADER_OVERHEAD_MAX: Final = 10
+_FIELDS_BEHIND_ATTRIBUTES: Final = BatchHeader._fields.index("attributes") + 1
+UTF8_BYTES_MAX: Final = 4
+"""Most bytes of a character."""
+
+
+def record_bytes_max(key: bytes | None, value: bytes | None, headers: Iterable[Header] = ()) -> int:
+    """An upper bound, cheap to compute, of what a record adds to an uncompressed batch."""
+    size = RECORD_OVERHEAD_MAX + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, data in headers:
+        size += HEADER_OVERHEAD_MAX + UTF8_BYTES_MAX * len(name) + (len(data) if data else 0)
+    return size
+
+
+class RecordBatchBuilder:
+    """One batch in the making. Nothing is kept of what `append` refused.
+
+    level: of the codec, its default where None. With LOG_APPEND_TIME readers see log_append_time on every record, or
+    the largest appended timestamp where that is None. leader_epoch and base_offset are stamped by the leader; a
+    producer leaves them. delete_horizon_ms and last_offset (the span's end, whatever was appended) are the cleaner's.
+    """
+
+    def __init__(
+        self,
+        codec: Codec = Codec.NONE,
+        *,
+        level: int | None = None,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        log_append_time: int | None = None,
+        delete_horizon_ms: int | None = None,
+        last_offset: int | None = None,
+    ) -> None:
+        if timestamp_type is TimestampType.NO_TIMESTAMP_TYPE:
+            raise InvalidRequest("a record batch v2 has a timestamp type: create time or log append time")
+        if log_append_time is not None and timestamp_type is not TimestampType.LOG_APPEND_TIME:
+            raise InvalidRequest("a log append time was given for a batch with create time: choose one")
+        if delete_horizon_ms is not None and delete_horizon_ms < 0:
+            raise InvalidTimestamp(f"delete horizon {delete_horizon_ms} lies before 1970: leave it out for none")
+        checked_level(codec, level)
+        self._codec, self._level = codec, level
+        self._base_offset, self._leader_epoch = base_offset, leader_epoch
+        self._producer = (producer_id, producer_epoch, base_sequence)
+        self._attributes = (
+            codec
+            | timestamp_type << 3
+            | (TRANSACTIONAL_BIT if is_transactional else 0)
+            | (CONTROL_BIT if is_control else 0)
+            | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
+        )
+        self._log_append_time, self._span_end = log_append_time, last_offset
+        self.records = RecordsBuffer(base_offset, delete_horizon_ms)
+
+    @property
+    def count(self) -> int:
+        """Records appended so far."""
+        return self.records.count
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp appended so far, -1 before the first."""
+        return self.records.max_timestamp
+
+    def append(
+        self,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Iterable[Header] = (),
+        offset: int | None = None,
+    ) -> None:
+        """Add one record. timestamp: milliseconds since 1970, or -1 for none. offset: the next one where None.
+
+        Raises InvalidTimestamp below -1, OffsetsNotMonotonic, InvalidRecord (header key), RecordTooLarge (2 GiB).
+        """
+        self.records.append(key, value, timestamp, headers, offset)
+
+    def extend(self, records: Iterable[Fields]) -> None:
+        """Add records as (key, value, timestamp, headers), in one call. Raises as `append`, with the records before the
+        refused one kept."""
+        self.records.extend(records)
+
+    def build(self) -> bytes:
+        """The whole batch. May be called again, with more records appended in between.
+
+        Raises InvalidRequest without a record, OffsetsNotMonotonic where the span ends before the last one,
+        UnsupportedCompressionType where the codec's library is missing.
+        """
+        if not self.records.count:
+            raise InvalidRequest("a batch needs at least one record: append one first")
+        last_held = self.records.last_offset
+        last_offset = last_held if self._span_end is None else self._span_end
+        if not 0 <= last_offset - last_held <= INT32_MAX - (last_held - self._base_offset):
+            raise OffsetsNotMonotonic(
+                f"a batch cannot end at offset {last_offset}: it begins at {self._base_offset} and holds a record at "
+                f"{last_held}"
+            )
+        stamped = self._log_append_time is not None
+        fields = (
+            self._attributes,
+            last_offset - self._base_offset,
+            self.records.base_timestamp,
+            self._log_append_time if stamped else self.records.max_timestamp,
+            *self._producer,
+            self.records.count,
+        )
+        if self._codec is Codec.NONE:
+            return self.records.batch(_head(self.records.size, self._base_offset, self._leader_epoch, fields))
+        with memoryview(self.records.payload()) as payload:
+            records = compress(self._codec, payload, self._level)
+        return _assembled(records, self._base_offset, self._leader_epoch, fields)
+
+
+def _head(size: int, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """A header but for the checksum. size: bytes of the records. fields: those behind the checksum."""
+    return HEADER.pack(base_offset, LENGTH_MIN + size, leader_epoch, MAGIC, 0, *fields)
+
+
+def _assembled(records: bytes, base_offset: int, leader_epoch: int, fields: tuple[int | None, ...]) -> bytes:
+    """Header and records in one piece."""
+    return with_checksum(_head(len(records), base_offset, leader_epoch, fields), records)
+
+
+def empty_batch(batch: RecordBatch) -> bytes:
+    """What the cleaner leaves of a batch all of whose records are gone, where its producer's last sequence or the log's
+    last offset hangs on it: the header alone, without codec and base timestamp.
+
+    Raises OffsetsNotMonotonic for a batch that spans no offsets.
+    """
+    if batch.last_offset < batch.base_offset:
+        raise OffsetsNotMonotonic(f"the batch at offset {batch.base_offset} ends at {batch.last_offset}: it is damaged")
+    attributes = batch.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+    return _assembled(
+        b"",
+        batch.base_offset,
+        batch.partition_leader_epoch,
+        (
+            attributes,
+            batch.last_offset - batch.base_offset,
+            NO_TIMESTAMP,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            0,
+        ),
+    )
+
+
+def recompressed(batch: RecordBatch, data: bytes | memoryview, codec: Codec, level: int | None = None) -> bytes:
+    """The batch in another codec, all else as it is. data: its records, uncompressed.
+
+    Raises InvalidConfig for a level that the codec does not have, UnsupportedCompressionType where its library is
+    missing.
+    """
+    header = batch.header
+    return _assembled(
+        compress(codec, data, level),
+        header.base_offset,
+        header.leader_epoch,
+        (header.attributes & ~CODEC_BITS | codec, *header[_FIELDS_BEHIND_ATTRIBUTES:]),
+    )
+
+
+def build_batch(
+    records: Iterable[Record],
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    base_offset: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time: int | None = None,
+    delete_horizon_ms: int | None = None,
+    last_offset: int | None = None,
+) -> bytes:
+    """One batch of these records, offsets as they say. base_offset: that of the first record where None.
+
+    Raises as `RecordBatchBuilder`.
+    """
+    records = list(records)
+    if base_offset is None:
+        base_offset = records[0].offset if records else 0
+    builder = RecordBatchBuilder(
+        codec,
+        level=level,
+        timestamp_type=timestamp_type,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+        is_control=is_control,
+        log_append_time=log_append_time,
+        delete_horizon_ms=delete_horizon_ms,
+        last_offset=last_offset,
+    )
+    for record in records:
+        builder.append(
+            key=record.key,
+            value=record.value,
+            timestamp=record.timestamp,
+            headers=record.headers,
+            offset=record.offset,
+        )
+    return builder.build()

@@ -1,0 +1,160 @@
+"""Records as Arrow columns: their types, and the pure-Python reference that gathers them.
+
+    key, value      binary
+    offset          int64
+    timestamp       timestamp[ms, UTC]
+    timestampType   int32, as `TimestampType`
+    headers         list of struct<key: string, value: binary>; null for a record without headers
+
+Kept true: a payload that is refused has left no row behind. Header keys that are not UTF-8 get replacement characters,
+since Arrow's strings hold nothing else. pyarrow is imported when a column is first made.
+Left to others: batches, offsets and aborted transactions (arrow_columns.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from tidelog.errors import InvalidRequest, RecordTooLarge
+from tidelog.records.v2.header import ByteBuffer
+from tidelog.records.v2.record import Header, Record, decode_records
+from tidelog.records.v2.varint import INT32_MAX
+from tidelog.types import Millis, Offset
+
+NAMES: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+COLUMN_BYTES_MAX: Final = INT32_MAX // 3
+"""Arrow counts a column's bytes in 32 bits, and a byte of a damaged header key may become three."""
+
+
+def arrow_type(name: str) -> Any:
+    """The Arrow type of a column."""
+    import pyarrow as pa
+
+    match name:
+        case "offset":
+            return pa.int64()
+        case "timestamp":
+            return pa.timestamp("ms", tz="UTC")
+        case "timestampType":
+            return pa.int32()
+        case "headers":
+            return pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+        case _:
+            return pa.binary()
+
+
+def checked_names(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, if they are columns. Raises InvalidRequest."""
+    names = tuple(names)
+    for name in names:
+        if name not in NAMES:
+            raise InvalidRequest(f"records have no column {name!r}: there are {', '.join(NAMES)}")
+    return names
+
+
+def too_much(more: int, held: int) -> RecordTooLarge:
+    """The error for bytes beyond what a column can count."""
+    return RecordTooLarge(f"{more} bytes more do not fit columns that hold {held}: take them first")
+
+
+def headers_of_messages() -> InvalidRequest:
+    """The error for single records with headers."""
+    return InvalidRequest("single records with headers are not gathered: messages of v0 and v1 have none")
+
+
+_Row = tuple[Record, int]
+
+
+class ColumnsBuffer:
+    """Gathers the wanted columns of records. rows: how many. size: bytes of keys, values and headers, of those that
+    are wanted."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = checked_names(names)
+        self._rows: list[_Row] = []
+        self.size = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self._rows)
+
+    def expect(self, size: int) -> None:
+        """Records of about that many bytes will follow: compiled code makes room for them at once."""
+
+    def add(
+        self,
+        data: ByteBuffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_time: Millis | None,
+        timestamp_type: int,
+        first: int,
+        behind: int,
+    ) -> None:
+        """Take the records of a v2 batch with offsets from `first` to below `behind`; the other arguments as
+        `decode_records`.
+
+        Raises CorruptRecord where the bytes are not exactly that many records, RecordTooLarge where the columns are
+        full.
+        """
+        if len(data) > COLUMN_BYTES_MAX - self.size:
+            raise too_much(len(data), self.size)
+        rows = [
+            (record, timestamp_type)
+            for record in decode_records(bytes(data), count, base_offset, base_timestamp, append_time)
+            if first <= record.offset < behind
+        ]
+        self._rows += rows
+        self.size += sum(self._size(record) for record, _ in rows)
+
+    def append(
+        self,
+        offset: Offset,
+        timestamp: Millis,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...],
+        timestamp_type: int,
+    ) -> None:
+        """Take one record of v0 or v1. Raises RecordTooLarge as `add`, InvalidRequest for headers."""
+        if headers:
+            raise headers_of_messages()
+        size = len(key or b"") + len(value or b"")
+        if size > COLUMN_BYTES_MAX - self.size:
+            raise too_much(size, self.size)
+        record = Record(offset, timestamp, key, value)
+        self._rows.append((record, timestamp_type))
+        self.size += self._size(record)
+
+    def take(self) -> dict[str, Any]:
+        """The columns by name as Arrow arrays; nothing is left."""
+        import pyarrow as pa
+
+        rows, self._rows, self.size = self._rows, [], 0
+        return {name: pa.array([_CELL[name](row) for row in rows], type=arrow_type(name)) for name in self.names}
+
+    def _size(self, record: Record) -> int:
+        size = 0
+        if "key" in self.names:
+            size += len(record.key or b"")
+        if "value" in self.names:
+            size += len(record.value or b"")
+        if "headers" in self.names:
+            size += sum(len(_text(name).encode()) + len(value or b"") for name, value in record.headers)
+        return size
+
+
+def _text(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_CELL: Final[dict[str, Callable[[_Row], Any]]] = {
+    "key": lambda row: row[0].key,
+    "value": lambda row: row[0].value,
+    "offset": lambda row: row[0].offset,
+    "timestamp": lambda row: row[0].timestamp,
+    "timestampType": lambda row: row[1],
+    "headers": lambda row: [{"key": _text(name), "value": value} for name, value in row[0].headers] or None,
+}

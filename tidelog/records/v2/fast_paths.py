@@ -1,0 +1,70 @@
+"""The hot loops of the v2 codec, chosen once: compiled where that was built, else the pure-Python reference.
+
+    decode_records   records of a batch            record.py           _reader.pyx
+    record_list      the same, in a list           record.py           _reader.pyx
+    check_records    deep validation               record_check.py     _reader.pyx
+    RecordsBuffer    records into a batch          records_buffer.py   _writer.pyx
+    follow_chain     batches one behind another  chain.py             _chain.pyx
+
+Kept true: both give the same values, bytes and errors; tests run against both. `TIDELOG_PURE_PYTHON=1` in the
+environment chooses the reference also where the compiled ones are there. Arrow columns are chosen in arrow_columns.py,
+since they alone need pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from tidelog.records.v2 import chain, record, record_check, records_buffer
+from tidelog.records.v2.header import ByteBuffer
+from tidelog.records.v2.record import Record
+from tidelog.types import Millis
+
+
+def pure_python_asked_for() -> bool:
+    """Whether the environment asks for the reference."""
+    return os.environ.get("TIDELOG_PURE_PYTHON", "0") not in ("", "0")
+
+
+def _decode_records(
+    data: ByteBuffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+) -> Iterator[Record]:
+    return record.decode_records(bytes(data), count, base_offset, base_timestamp, append_time)
+
+
+def _record_list(
+    data: ByteBuffer, count: int, base_offset: int, base_timestamp: int, append_time: Millis | None = None
+) -> list[Record]:
+    return list(record.decode_records(bytes(data), count, base_offset, base_timestamp, append_time))
+
+
+if TYPE_CHECKING:
+    COMPILED: bool
+    decode_records = _decode_records
+    record_list = _record_list
+    check_records = record_check.check_records
+    RecordsBuffer = records_buffer.RecordsBuffer
+    follow_chain = chain.follow_chain
+else:
+    try:
+        if pure_python_asked_for():
+            raise ImportError
+        from tidelog.records.v2._chain import follow_chain
+        from tidelog.records.v2._reader import check_records, decode_records, record_list
+        from tidelog.records.v2._writer import RecordsBuffer
+
+        COMPILED = True
+    except ImportError:
+        decode_records = _decode_records
+        record_list = _record_list
+        check_records = record_check.check_records
+        RecordsBuffer = records_buffer.RecordsBuffer
+        follow_chain = chain.follow_chain
+        COMPILED = False
+
+
+def implementation() -> Literal["compiled", "pure Python"]:
+    """Which one is in use in this process."""
+    return "compiled" if COMPILED else "pure Python"

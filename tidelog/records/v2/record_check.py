@@ -1,0 +1,174 @@
+"""Deep validation: every record of a batch against the rules of its topic, without an object per record.
+
+Two kinds of wrong are told apart. Bytes that are no records raise CorruptRecord: nothing in that batch can be
+trusted. Records that are sound and break a rule are listed by their index, so that a producer learns which ones.
+Kept true: CorruptRecord is raised for exactly the bytes that reading the records raises it for; nothing is copied.
+Left to others: headers and checksums of batches (batch.py), messages of v0 and v1 (message_check.py), what follows
+from the facts (assignment.py).
+Source: Kafka's LogValidator.validateRecord; KIP-467 (errors per record).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tidelog.errors import CorruptRecord
+from tidelog.records.v2.header import ByteBuffer
+from tidelog.records.v2.record import left_over, unreadable
+from tidelog.records.v2.varint import INT64_MAX, INT64_MIN, UNFOLDED, read_varint, read_varlong
+from tidelog.types import NO_TIMESTAMP
+
+PROBLEMS_MAX: Final = 100
+"""Problems listed of one batch: enough to find the cause, and a bound on the answer."""
+
+
+class Rules(NamedTuple):
+    """What records must keep to.
+
+    key_required: a compacted topic refuses null keys. timestamp_min, timestamp_max: bounds of a create time, both
+    included; -1 (none) is always allowed. consecutive: offsets follow each other without a hole, as a producer's do;
+    else they only grow, as compaction leaves them.
+    """
+
+    key_required: bool = False
+    timestamp_min: int = INT64_MIN
+    timestamp_max: int = INT64_MAX
+    consecutive: bool = True
+
+
+class ProblemKind(IntEnum):
+    """Which rule a record breaks."""
+
+    NO_KEY = 0
+    TIMESTAMP = 1
+    OFFSET = 2
+
+
+class Problem(NamedTuple):
+    """A record that breaks a rule. record: its index. detail: its timestamp, or its offset against the batch's
+    first."""
+
+    record: int
+    kind: ProblemKind
+    detail: int = 0
+
+    def describe(self, rules: Rules) -> str:
+        """The sentence for the producer."""
+        match self.kind:
+            case ProblemKind.NO_KEY:
+                return "it has no key, which a compacted topic needs"
+            case ProblemKind.TIMESTAMP:
+                return (
+                    f"its timestamp {self.detail} is out of range: {rules.timestamp_min} to {rules.timestamp_max} is "
+                    "allowed now"
+                )
+            case ProblemKind.OFFSET:
+                return f"its offset is {self.detail} behind the batch's first, which does not follow the one before"
+
+
+class RecordFacts(NamedTuple):
+    """What deep validation found out about the records of a batch.
+
+    max_timestamp: the largest, -1 where none has one; max_timestamp_index: of the first record that has it.
+    consecutive: offsets were 0, 1, 2 ... against the first. with_headers: how many records have headers.
+    problems: at most `PROBLEMS_MAX`.
+    """
+
+    record_count: int
+    max_timestamp: int
+    max_timestamp_index: int
+    consecutive: bool
+    with_headers: int
+    problems: tuple[Problem, ...]
+
+
+def check_records(
+    data: ByteBuffer,
+    count: int,
+    *,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    rules: Rules,
+) -> RecordFacts:
+    """Check the records in the uncompressed `data` of a v2 batch; the numbers are those of its header.
+
+    Raises CorruptRecord where the bytes are not exactly `count` records.
+    """
+    timestamp_min, timestamp_max = rules.timestamp_min, rules.timestamp_max
+    problems: list[Problem] = []
+    position, size = 0, len(data)
+    max_timestamp, max_index, with_headers, expected, in_sequence = int(NO_TIMESTAMP), -1, 0, 0, True
+    for index in range(count):
+        try:
+            timestamp, offset_delta, has_key, has_headers, position = measure_at(
+                data, position, base_offset, base_timestamp
+            )
+        except (CorruptRecord, IndexError) as error:
+            raise unreadable(index, count, base_offset, error) from error
+        with_headers += has_headers
+        if offset_delta != expected:
+            in_sequence = False
+            if rules.consecutive or not expected <= offset_delta <= last_offset_delta:
+                note(problems, index, ProblemKind.OFFSET, offset_delta)
+        expected = offset_delta + 1
+        if not has_key and rules.key_required:
+            note(problems, index, ProblemKind.NO_KEY)
+        if not timestamp_min <= timestamp <= timestamp_max and timestamp != NO_TIMESTAMP:
+            note(problems, index, ProblemKind.TIMESTAMP, timestamp)
+        if timestamp > max_timestamp:
+            max_timestamp, max_index = timestamp, index
+    if position != size:
+        raise left_over(size - position, count, base_offset)
+    return RecordFacts(count, max_timestamp, max_index, in_sequence, with_headers, tuple(problems))
+
+
+def note(problems: list[Problem], record: int, kind: ProblemKind, detail: int = 0) -> None:
+    """List a problem while there is room for it."""
+    if len(problems) < PROBLEMS_MAX:
+        problems.append(Problem(record, kind, detail))
+
+
+def measure_at(data: ByteBuffer, at: int, base_offset: int, base_timestamp: int) -> tuple[int, int, bool, bool, int]:
+    """The record at `at`: (timestamp, offset delta, has a key, has headers, position behind it). Raises CorruptRecord,
+    or IndexError where the data end inside it."""
+    length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
+    end = at + length
+    if length < 0 or end > len(data):
+        raise CorruptRecord(f"it claims {length} bytes, {len(data) - at} are left")
+    delta, at = read_varlong(data, at + 1) if data[at + 1] > 0x7F else (UNFOLDED[data[at + 1]], at + 2)
+    offset_delta, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
+    key_length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
+    at = at + key_length if key_length >= 0 else _null(key_length, at)
+    value_length, at = read_varint(data, at) if data[at] > 0x7F else (UNFOLDED[data[at]], at + 1)
+    at = at + value_length if value_length >= 0 else _null(value_length, at)
+    has_headers = data[at] != 0
+    at = _skip_headers(data, at) if has_headers else at + 1
+    if at != end:
+        raise CorruptRecord("its fields do not fill its length")
+    timestamp = base_timestamp + delta
+    if not (INT64_MIN <= timestamp <= INT64_MAX and INT64_MIN <= base_offset + offset_delta <= INT64_MAX):
+        raise CorruptRecord("its offset or timestamp exceeds 64 bits")
+    return timestamp, offset_delta, key_length >= 0, has_headers, end
+
+
+def _null(length: int, at: int) -> int:
+    if length != -1:
+        raise CorruptRecord(f"a length of {length} means nothing")
+    return at
+
+
+def _skip_headers(data: ByteBuffer, at: int) -> int:
+    """The position behind the headers that begin with their count at `at`."""
+    count, at = read_varint(data, at)
+    if count < 0:
+        raise CorruptRecord(f"it claims {count} headers")
+    for _ in range(count):
+        length, at = read_varint(data, at)
+        if length < 0:
+            _null(length, at)
+            raise CorruptRecord("a header key is null")
+        length, at = read_varint(data, at + length)
+        at = at + length if length >= 0 else _null(length, at)
+    return at

@@ -1,1 +1,0 @@
-"""Generated from proto/tidelog/v1 by `make proto`; never edited."""
