@@ -40,7 +40,9 @@ def module_name(source: str) -> str:
 
 
 def extensions() -> list[Extension]:
-    sources = sorted(str(path) for folder in ("tidelog/records", "storage") for path in Path(folder).rglob("*.pyx"))
+    sources = sorted(
+        str(path) for directory in ("tidelog/records", "storage") for path in Path(directory).rglob("*.pyx")
+    )
     if not sources:
         return []
     if os.environ.get("TIDELOG_PURE_PYTHON", "0") != "0":

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("suite", help=f"one of: all, {', '.join(suites.names())}")
     parser.add_argument("--json", action="store_true", help="one JSON object per figure, alone on standard output")
     parser.add_argument(
-        "--plot", nargs="?", const=Path("bench-out"), type=Path, metavar="FOLDER", help="save PNG charts"
+        "--plot", nargs="?", const=Path("bench-out"), type=Path, metavar="DIRECTORY", help="save PNG charts"
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run: numbers are not to be believed")
     options = parser.parse_args(arguments)

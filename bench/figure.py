@@ -65,7 +65,7 @@ def rounded(value: object, digits: int = 5) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a suite is given: a folder of its own, removed afterwards, and a place to say how far it is."""
+    """What a suite is given: a directory of its own, removed afterwards, and a place to say how far it is."""
 
     scratch: Path
     quick: bool = False  # a smoke run: the same code paths, too short to believe the numbers

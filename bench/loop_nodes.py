@@ -17,7 +17,7 @@ from pathlib import Path
 from node.config import ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.process.node import Node
 from node.process.process import NodeProcess
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance_config import MaintenanceConfig
 from tidelog.types import Endpoint, NodeId
 
 HOST = "127.0.0.1"
@@ -67,18 +67,18 @@ class BenchProcess(NodeProcess):
 class Nodes:
     """Nodes 0 to N-1 of one cluster."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int) -> None:
         ports = free_ports(count)
         self.addresses = [Endpoint(HOST, port) for port in ports]
         self.processes = [
             BenchProcess(
                 NodeConfig(
                     node_id=NodeId(number),
-                    data_folders=(str(folder / f"node-{number}"),),
+                    log_directories=(str(directory / f"node-{number}"),),
                     listeners=(ListenerConfig("client", self.addresses[number]),),
                     quorum=QuorumConfig(number == 0, tuple(self.addresses), voters=count),
                     replication=ReplicationConfig(imbalance_check_ms=0),  # type: ignore[arg-type]
-                    upkeep=UpkeepConfig(reserve_bytes=0, checkpoint_ms=500),
+                    maintenance=MaintenanceConfig(reserve_bytes=0, checkpoint_ms=500),
                 )
             )
             for number in range(count)

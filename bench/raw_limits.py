@@ -161,13 +161,13 @@ async def _serve() -> None:
 # --- the disk -----------------------------------------------------------------------------------------------------
 
 
-def write_and_sync(folder: Path, batch: bytes, seconds: float) -> float:
+def write_and_sync(directory: Path, batch: bytes, seconds: float) -> float:
     """MB/s of a batch written and fdatasynced over and over into `COPIES` files side by side."""
     counts = [0] * COPIES
     deadline = time.perf_counter() + seconds
 
     def write(number: int) -> None:
-        with (folder / f"raw-{number}").open("wb", buffering=0) as file:
+        with (directory / f"raw-{number}").open("wb", buffering=0) as file:
             while time.perf_counter() < deadline:
                 file.write(batch)
                 os.fdatasync(file.fileno())
@@ -181,14 +181,14 @@ def write_and_sync(folder: Path, batch: bytes, seconds: float) -> float:
         thread.join()
     took = time.perf_counter() - began
     for number in range(COPIES):
-        (folder / f"raw-{number}").unlink()
+        (directory / f"raw-{number}").unlink()
     return min(counts) * len(batch) / took / 1e6
 
 
-def sync_times(folder: Path, record: bytes, count: int) -> list[float]:
+def sync_times(directory: Path, record: bytes, count: int) -> list[float]:
     """Milliseconds of each of `count` times that a record is appended to a file and fdatasynced."""
     found = []
-    path = folder / "raw-latency"
+    path = directory / "raw-latency"
     with path.open("wb", buffering=0) as file:
         for _ in range(count):
             began = time.perf_counter()

@@ -46,8 +46,8 @@ def table(suite: str, figures: Sequence[Figure]) -> Table:
     return shown
 
 
-def plot(suite: str, figures: Sequence[Figure], folder: Path) -> Path:
-    """Saves `folder/SUITE.png`: ratios to their baselines in one panel, other figures in a panel per unit.
+def plot(suite: str, figures: Sequence[Figure], directory: Path) -> Path:
+    """Saves `directory/SUITE.png`: ratios to their baselines in one panel, other figures in a panel per unit.
 
     A tick across a bar marks its target. Returns the file.
     """
@@ -78,8 +78,8 @@ def plot(suite: str, figures: Sequence[Figure], folder: Path) -> Path:
         axis.invert_yaxis()
         axis.margins(x=0.12)
         axis.set_xlabel(label)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{suite}.png"
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{suite}.png"
     canvas.savefig(path, dpi=120)
     plt.close(canvas)
     return path

@@ -19,7 +19,7 @@ from bench.figure import Figure, Run
 from storage.compaction.offset_map import OffsetMap
 from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tidelog.errors import TidelogError
@@ -54,7 +54,7 @@ def cleaning(run: Run) -> Iterator[Figure]:
         if codec is Codec.NONE:
             raw = size / copy_raw(run.scratch / "raw", size, kept) / 1e6
             yield Figure("compaction, against reading twice and writing what stays", rate, "MB/s", raw)
-        log.folder.close()  # type: ignore[attr-defined]  # it is a DataFolder
+        log.directory.close()  # type: ignore[attr-defined]  # it is a LogDirectory
     yield from offset_map(run)
 
 
@@ -63,8 +63,8 @@ def fill(path: Path, codec: Codec, size: int) -> Log:
     config = LogConfig(
         compact=True, delete=False, segment_bytes=SEGMENT_BYTES, durability=Durability.PAGE_CACHE, min_cleanable_ratio=0
     )
-    folder = DataFolder.open(str(path), files=OsFiles(), clock=StandingClock(), rng=random.Random(1))
-    log = folder.create_log(TopicPartition("compacted", PartitionIndex(0)), TopicId(UUID(int=1)), config)
+    directory = LogDirectory.open(str(path), files=OsFiles(), clock=StandingClock(), rng=random.Random(1))
+    log = directory.create_log(TopicPartition("compacted", PartitionIndex(0)), TopicId(UUID(int=1)), config)
     rng = random.Random(7)
     records = size // VALUE_BYTES
     keys = [b"key-%09d" % number for number in range(records // 2)] * 2

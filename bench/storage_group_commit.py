@@ -98,7 +98,7 @@ class Appenders:
     def _drain(self) -> None:
         while self.commit.busy:
             self._worker.wait()
-        assert self._log.held == self._log.log_end_offset, "all that was appended is held"
+        assert self._log.durable_offset == self._log.log_end_offset, "all that was appended is held"
 
     def close(self) -> None:
         self._worker.close()

@@ -52,7 +52,7 @@ def fill(log: Log, batch: bytes, size: int) -> int:
 def recover(log: Log, size: int) -> float:
     """Processor time of one recovery of the whole log."""
     begun = time.thread_time()
-    loader = LogLoader(OsFiles(), log.path, log.config, log.folder.clock, random.Random(1), Known())
+    loader = LogLoader(OsFiles(), log.path, log.config, log.directory.clock, random.Random(1), Known())
     loaded = loader.load()
     taken = time.thread_time() - begun
     assert loaded.log_end == log.log_end_offset, loaded.notes

@@ -1,8 +1,8 @@
 """What a clean start of many partitions costs: time, and memory that stays, in a process of its own.
 
-The bare limit beside it lists each partition's folder and asks for the size of each file in it. One log is written and
-closed clean; the others are copies of it, each under its own name. Processor time would leave out what the file system
-takes for names, so this is the time that goes by, the best of a few rounds.
+The bare limit beside it lists each partition's directory and asks for the size of each file in it. One log is written
+and closed clean; the others are copies of it, each under its own name. Processor time would leave out what the file
+system takes for names, so this is the time that goes by, the best of a few rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from uuid import UUID
 from bench.figure import Better, Figure, Run
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, encode_offsets
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from tidelog.records import Record, build_batch
 from tidelog.types import LeaderEpoch, Millis, Offset, PartitionIndex, TopicId, TopicPartition
@@ -63,19 +63,19 @@ def starts(run: Run) -> Iterator[Figure]:
     yield Figure("memory of a partition after a clean start", memory, "KiB", target=40, better=Better.LESS)
 
 
-def open_folder(path: Path) -> DataFolder:
-    return DataFolder.open(str(path), files=OsFiles(), clock=SystemClock(), rng=random.Random(1))
+def open_directory(path: Path) -> LogDirectory:
+    return LogDirectory.open(str(path), files=OsFiles(), clock=SystemClock(), rng=random.Random(1))
 
 
 def make(path: Path, partitions: int) -> None:
-    """A folder as a clean stop leaves it."""
-    folder = open_folder(path)
-    log = folder.create_log(name(0), TopicId(UUID(int=1)), CONFIG)
+    """A directory as a clean stop leaves it."""
+    directory = open_directory(path)
+    log = directory.create_log(name(0), TopicId(UUID(int=1)), CONFIG)
     batch = build_batch([Record(Offset(number), NOW, None, b"v" * 100) for number in range(10)])
     while log.segment_count < SEGMENTS or log.active.size < CONFIG.segment_bytes // 2:
         log.append(batch, assign_offsets=True, leader_epoch=LeaderEpoch(0))
     end = log.log_end_offset
-    folder.close_clean()
+    directory.close_clean()
     for number in range(1, partitions):
         shutil.copytree(path / str(name(0)), path / str(name(number)))
     offsets = {name(number): Offset(end) for number in range(partitions)}
@@ -87,12 +87,12 @@ def name(number: int) -> TopicPartition:
 
 
 def look(path: Path) -> float:
-    """Seconds to list every folder and ask for the size of every file."""
+    """Seconds to list every directory and ask for the size of every file."""
     began = time.perf_counter()
-    with os.scandir(path) as folders:
-        for folder in folders:
-            if folder.is_dir():
-                with os.scandir(folder) as files:
+    with os.scandir(path) as directories:
+        for directory in directories:
+            if directory.is_dir():
+                with os.scandir(directory) as files:
                     for file in files:
                         file.stat()
     return time.perf_counter() - began
@@ -112,17 +112,17 @@ def resident() -> int:
 
 
 def main() -> None:
-    """Start in the folder named, say what it cost, stop clean."""
+    """Start in the directory named, say what it cost, stop clean."""
     path = Path(sys.argv[1])
     before, began = resident(), time.perf_counter()
-    folder = open_folder(path)
-    logs = folder.load_logs(lambda _name, _id: CONFIG)
+    directory = open_directory(path)
+    logs = directory.load_logs(lambda _name, _id: CONFIG)
     seconds, after = time.perf_counter() - began, resident()
-    assert folder.was_clean, "the stop before was clean"
-    assert not folder.notes, folder.notes[:3]
+    assert directory.was_clean, "the stop before was clean"
+    assert not directory.notes, directory.notes[:3]
     assert all(log.segment_count == SEGMENTS for log in logs.values())
     sys.stdout.write(json.dumps({"seconds": seconds, "bytes": after - before}))
-    folder.close_clean()
+    directory.close_clean()
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ async def _longest(name: str, doing: Callable[[], Awaitable[object]]) -> list[Fi
     ]
 
 
-async def _three_nodes(folder: Path, count: int) -> list[Figure]:
-    nodes = Nodes(folder, 3)
+async def _three_nodes(directory: Path, count: int) -> list[Figure]:
+    nodes = Nodes(directory, 3)
     found: list[Figure] = []
     async with nodes.running(), Admin(nodes.bootstrap, request_timeout_ms=120_000) as admin:
 
@@ -151,7 +151,7 @@ async def _scrape(count: int) -> list[Figure]:
     """One scrape of so many partitions, as they are in the figures of a node."""
     metrics = NodeMetrics()
     figures = PartitionFigures(
-        "t", 0, leads=True, isr_size=3, replicas=3, log_start=0, log_end=9, high_watermark=9, held=9
+        "t", 0, leads=True, isr_size=3, replicas=3, log_start=0, log_end=9, high_watermark=9, durable_offset=9
     )
     metrics.watch(_idle_node, lambda: (replace(figures, partition=index) for index in range(count)))
     server = MetricsServer(lambda: metrics.text(lambda: asyncio.sleep(0)))
@@ -172,4 +172,4 @@ async def _scrape(count: int) -> list[Figure]:
 
 
 def _idle_node() -> NodeFigures:
-    return NodeFigures(ready=True, metadata_offset=0, is_controller=False, offline_folders=(), folders=())
+    return NodeFigures(ready=True, metadata_offset=0, is_controller=False, offline_directories=(), directories=())

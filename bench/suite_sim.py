@@ -95,7 +95,7 @@ def cluster_speed(run: Run, *, producers: int = 3, pace: float = 1.0) -> float:
         consumers=0,
         racks=0,
         pace=pace,
-        folders=1,
+        directories=1,
         voters=3,
         snapshot_bytes=20 << 20,
         churn=False,

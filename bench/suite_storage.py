@@ -30,7 +30,7 @@ from bench.storage_reading import reading
 from bench.storage_recovery import recoveries
 from bench.storage_start import starts
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from storage.segment.offset_index import OffsetIndex
@@ -85,10 +85,10 @@ class SystemClock:
 
 
 def make_log(run: Run, name: str, config: LogConfig) -> Log:
-    folder = DataFolder.open(
+    directory = LogDirectory.open(
         str(run.scratch / name), files=OsFiles(), clock=SystemClock(), rng=random.Random(1), executor=None
     )
-    return folder.create_log(TopicPartition(name, PartitionIndex(0)), TopicId(UUID(int=1)), config)
+    return directory.create_log(TopicPartition(name, PartitionIndex(0)), TopicId(UUID(int=1)), config)
 
 
 # --- appends -----------------------------------------------------------------------------------------------------

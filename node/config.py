@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from storage.config import LogConfig
 from storage.directory.maintenance_config import SETTINGS as UPKEEP_SETTINGS
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance_config import MaintenanceConfig
 from tidelog.errors import InvalidConfig, UnsupportedVersion
 from tidelog.types import Endpoint, Millis, NodeId
 
@@ -89,7 +89,7 @@ class NodeConfig:
     """All that a node is told."""
 
     node_id: NodeId
-    data_folders: tuple[str, ...]
+    log_directories: tuple[str, ...]
     listeners: tuple[ListenerConfig, ...]
     quorum: QuorumConfig
     rack: str = ""
@@ -100,8 +100,8 @@ class NodeConfig:
     """For records on their way, and the state of producers (node/runtime/memory_budget.py)."""
     log_defaults: Mapping[str, str] = field(default_factory=dict)
     """Topic settings by Kafka's names, for topics that do not say otherwise."""
-    upkeep: UpkeepConfig = field(default_factory=UpkeepConfig)
-    """What is done to logs from time to time, and the reserve of the data folders."""
+    maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
+    """What is done to logs from time to time, and the reserve of the log directories."""
     log_format: str = "text"
     log_level: str = "info"
 
@@ -130,11 +130,11 @@ def parse(
     values.add_environment(environ)
     listeners = _listeners(values)
     node_id = _node_id(values, environ.get("TIDELOG_POD_NAME") or host_name)
-    log_defaults, upkeep = values.take_log()
+    log_defaults, maintenance = values.take_log()
     config = NodeConfig(
         node_id=node_id,
         rack=values.take("node", "rack", _text, ""),
-        data_folders=values.take("node", "data_folders", _folders, ("data",)),
+        log_directories=values.take("node", "log_directories", _directories, ("data",)),
         listeners=listeners,
         quorum=_quorum(values, node_id),
         metrics_bind=values.take("metrics", "bind", _endpoint, None),
@@ -142,7 +142,7 @@ def parse(
         message_bytes_max=values.take("limits", "message_bytes_max", _number(1 << 20, 1 << 30), 128 << 20),
         memory_bytes=values.take("limits", "memory_bytes", _number(16 << 20, 1 << 40), memory_bytes),
         log_defaults=log_defaults,
-        upkeep=upkeep,
+        maintenance=maintenance,
         log_format=values.take("logs", "format", _one_of("text", "json"), "text"),
         log_level=values.take("logs", "level", _one_of("debug", "info", "warning", "error"), "info"),
     )
@@ -223,7 +223,7 @@ class _Values:
         except _Bad as bad:
             self._refuse(section, key, given, str(bad))
 
-    def take_log(self) -> tuple[dict[str, str], UpkeepConfig]:
+    def take_log(self) -> tuple[dict[str, str], MaintenanceConfig]:
         """The defaults of topic settings, each checked on its own so that the message can say where it stands, and the
         node's own settings of logs."""
         settings: dict[str, str] = {}
@@ -235,7 +235,7 @@ class _Values:
             text = str(given.value).lower() if isinstance(given.value, bool) else str(given.value)
             try:
                 if key in UPKEEP_SETTINGS:
-                    UpkeepConfig.from_node({key: text})
+                    MaintenanceConfig.from_node({key: text})
                 else:
                     LogConfig.from_node({key: text})
             except (InvalidConfig, UnsupportedVersion) as error:
@@ -245,7 +245,7 @@ class _Values:
             LogConfig.from_node(settings)
         except InvalidConfig as error:
             raise InvalidConfig(f"{self._source}: [log]: {error.message}") from None
-        return settings, UpkeepConfig.from_node(own)
+        return settings, MaintenanceConfig.from_node(own)
 
     def listener_names(self) -> list[str]:
         return sorted({section.partition(".")[2] for section, _ in self._given if section.startswith("listeners.")})
@@ -323,11 +323,11 @@ def _list(given: _Value[Any]) -> list[str]:
     return value
 
 
-def _folders(given: _Value[Any]) -> tuple[str, ...]:
-    folders = tuple(folder.rstrip("/") or "/" for folder in _list(given))
-    if len(set(folders)) < len(folders):
-        raise _Bad("names a folder twice; name each once")
-    return folders
+def _directories(given: _Value[Any]) -> tuple[str, ...]:
+    directories = tuple(directory.rstrip("/") or "/" for directory in _list(given))
+    if len(set(directories)) < len(directories):
+        raise _Bad("names a directory twice; name each once")
+    return directories
 
 
 def _endpoint(given: _Value[Any]) -> Endpoint:

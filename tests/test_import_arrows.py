@@ -183,14 +183,14 @@ def test_proto_holds_no_python() -> None:
     assert list((ROOT / "proto").rglob("*.py")) == []
 
 
-def folder_of(module: str, modules: dict[str, Path]) -> str:
-    """The folder of a module. What lies directly in a room, and a folder's `__init__`, stands for itself."""
+def directory_of(module: str, modules: dict[str, Path]) -> str:
+    """The directory of a module. What lies directly in a room, and a directory's `__init__`, stands for itself."""
     parent = module.rpartition(".")[0]
     return module if "." not in parent or modules[module].name == "__init__.py" else parent
 
 
-def folder_arrows() -> dict[str, dict[str, str]]:
-    """By folder: each folder that it imports, and one import that does."""
+def directory_arrows() -> dict[str, dict[str, str]]:
+    """By directory: each directory that it imports, and one import that does."""
     modules: dict[str, Path] = {}
     for room in ROOMS:
         for path in sources(room):
@@ -198,20 +198,20 @@ def folder_arrows() -> dict[str, dict[str, str]]:
             modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     arrows: dict[str, dict[str, str]] = {}
     for module, path in modules.items():
-        here = folder_of(module, modules)
+        here = directory_of(module, modules)
         for found in imports(path):
             target = found.module if found.module in modules else found.module.rpartition(".")[0]
-            if target in modules and (there := folder_of(target, modules)) != here:
+            if target in modules and (there := directory_of(target, modules)) != here:
                 arrows.setdefault(here, {}).setdefault(there, str(found))
     return arrows
 
 
-def test_the_folders_import_each_other_in_no_circle() -> None:
-    arrows = folder_arrows()
-    assert len(arrows) > 30, "the folders are found"
+def test_the_directories_import_each_other_in_no_circle() -> None:
+    arrows = directory_arrows()
+    assert len(arrows) > 30, "the directories are found"
     try:
         TopologicalSorter({here: set(there) for here, there in arrows.items()}).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
         steps = [arrows[after][before] for before, after in pairwise(circle) if before in arrows.get(after, {})]
-        pytest.fail("these imports close a circle of folders:\n" + "\n".join(steps))
+        pytest.fail("these imports close a circle of directories:\n" + "\n".join(steps))

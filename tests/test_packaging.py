@@ -50,9 +50,9 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-def build_wheel(folder: Path, **environment: str) -> Path:
+def build_wheel(directory: Path, **environment: str) -> Path:
     """Builds in a copy, so that nothing of a checkout (old builds, compiled files) reaches the wheel."""
-    source = folder / "source"
+    source = directory / "source"
     source.mkdir()
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
@@ -60,15 +60,15 @@ def build_wheel(folder: Path, **environment: str) -> Path:
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
-    run(*pip, "--wheel-dir", folder, source, cwd=folder, **environment)
-    (wheel,) = folder.glob("*.whl")
+    run(*pip, "--wheel-dir", directory, source, cwd=directory, **environment)
+    (wheel,) = directory.glob("*.whl")
     return wheel
 
 
-def install_alone(wheel: Path, folder: Path) -> Path:
+def install_alone(wheel: Path, directory: Path) -> Path:
     """Python of a new environment that holds this wheel and nothing else."""
-    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=wheel.parent)
-    python = folder / "bin" / "python"
+    run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=wheel.parent)
+    python = directory / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
     run(*pip, wheel, cwd=wheel.parent)
     return python
@@ -133,7 +133,15 @@ def test_server_packages_import_from_where_the_wheel_lays_them(python: Path) -> 
         print(storage.log.log.__file__)
     """
     where = run(python, "-c", script, cwd=python.parent, PYTHONPATH=library).strip()
-    assert where.endswith("tidelog/_server/storage/log.py")
+    assert where.endswith("tidelog/_server/storage/log/log.py")
+
+
+def test_the_commands_of_the_wheel_start_nodes_and_read_their_files(python: Path, tmp_path: Path) -> None:
+    library = sysconfig.get_path("purelib")
+    usage = run(python.parent / "tidelog-node", "--help", cwd=tmp_path, PYTHONPATH=library)
+    assert usage.startswith("usage: tidelog-node [-h] --config FILE")
+    dumped = run(python.parent / "tidelog", "log", "dump", tmp_path, cwd=tmp_path, PYTHONPATH=library)
+    assert "No damage found" in dumped
 
 
 ROUND_TRIP = """if True:
@@ -159,7 +167,7 @@ def extensions_in(wheel: Path) -> set[str]:
 
 def test_wheel_carries_the_compiled_codec_and_uses_it(wheel: Path, python: Path) -> None:
     """Every Cython source became a module, and an installed wheel takes it unless asked not to."""
-    sources = [*(ROOT / "tidelog" / "records").glob("*.pyx"), *(ROOT / "storage").glob("*.pyx")]
+    sources = [*(ROOT / "tidelog" / "records").rglob("*.pyx"), *(ROOT / "storage").glob("*.pyx")]
     assert extensions_in(wheel) == {path.stem for path in sources}
     library = sysconfig.get_path("purelib")
     assert run(python, "-c", ROUND_TRIP, cwd=python.parent, PYTHONPATH=library).strip() == "compiled"

@@ -411,11 +411,11 @@ class TransactionCoordinatorFenced(
 class KafkaStorageError(
     TidelogError, code=56, kafka_name="KAFKA_STORAGE_ERROR", status="UNAVAILABLE", retry=Retry.ELSEWHERE, written=None
 ):
-    """The disk refused to read, write or sync: the data folder is offline, the other folders serve on."""
+    """The disk refused to read, write or sync: the log directory is offline, the other directories serve on."""
 
 
 class DiskFull(TidelogError, code=1002, kafka_name=None, status="RESOURCE_EXHAUSTED", retry=Retry.LATER, written=False):
-    """The data folder is full: the append was refused whole, reads go on."""
+    """The log directory is full: the append was refused whole, reads go on."""
 
 
 class CorruptLog(TidelogError, code=1005, kafka_name=None, status="DATA_LOSS", retry=Retry.NEVER, written=None):
@@ -430,7 +430,7 @@ class InconsistentClusterId(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The data folder, or the other node, belongs to another cluster."""
+    """The log directory, or the other node, belongs to another cluster."""
 
 
 # --- controller -------------------------------------------------------------------------------------------------
@@ -483,7 +483,7 @@ class InvalidVoterKey(
     retry=Retry.NEVER,
     written=False,
 ):
-    """The request is meant for another replica of the metadata log: another node, or another folder of this one."""
+    """The request is meant for another replica of the metadata log: another node, or another directory of this one."""
 
 
 class VoterNotFound(

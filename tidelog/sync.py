@@ -20,7 +20,7 @@ from tidelog.client.delivery import Delivery, SendResult
 from tidelog.client.machine import LoopThread
 from tidelog.errors import InvalidRequest
 from tidelog.records.v2.record import Header
-from tidelog.types import NO_LEADER_EPOCH, FolderId, Offset, TopicId, TopicPartition
+from tidelog.types import NO_LEADER_EPOCH, DirectoryId, Offset, TopicId, TopicPartition
 
 Client = TypeVar("Client", bound=Service)
 
@@ -171,9 +171,9 @@ class Admin(_Face[_admin.Admin]):
             )
         )
 
-    def remove_voter(self, node_id: int, *, folder_id: FolderId | None = None) -> None:
+    def remove_voter(self, node_id: int, *, directory_id: DirectoryId | None = None) -> None:
         """See `tidelog.Admin.remove_voter`."""
-        self._thread.run(self._client.remove_voter(node_id, folder_id=folder_id))
+        self._thread.run(self._client.remove_voter(node_id, directory_id=directory_id))
 
     def delete_topic(self, name: str, *, topic_id: TopicId | None = None) -> None:
         """Delete a topic and all its records."""

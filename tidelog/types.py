@@ -41,8 +41,8 @@ TopicId = NewType("TopicId", UUID)
 Incarnation = NewType("Incarnation", UUID)
 """Identity of one life of a node's process (KIP-631)."""
 
-FolderId = NewType("FolderId", UUID)
-"""Identity of one data folder, kept in its `meta.properties` (KIP-858 calls it the directory id)."""
+DirectoryId = NewType("DirectoryId", UUID)
+"""Identity of one log directory, kept in its `meta.properties` (KIP-858 calls it the directory id)."""
 
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_NODE: Final = NodeId(-1)
@@ -52,11 +52,11 @@ NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = Millis(-1)
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""The topic name of the metadata log's folder, as in KRaft."""
+"""The topic name of the metadata log's directory, as in KRaft."""
 
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""Kafka's: a folder name of at most 255 bytes with "-", an index, and a suffix."""
+"""Kafka's: a directory name of at most 255 bytes with "-", an index, and a suffix."""
 TOPIC_NAME_RULE: Final = f"use 1 to {TOPIC_NAME_LENGTH_MAX} of a-z A-Z 0-9 . _ - and not '.' or '..' alone"
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 

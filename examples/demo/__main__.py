@@ -47,16 +47,16 @@ def main(arguments: list[str] | None = None) -> int:
         return UNPREPARED
     interrupts = Interrupts()
     interrupts.listen()
-    folder = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     try:
         _prepare(options.out)
         with Progress() as progress:
-            return _run(options, items, source, folder, progress, interrupts)
+            return _run(options, items, source, directory, progress, interrupts)
     except (KeyboardInterrupt, Exception) as cause:
         if interrupts.came:  # whatever it has become on its way
             print("demo: interrupted", file=sys.stderr)
             return INTERRUPTED
-        _save_logs(folder, options.out)
+        _save_logs(directory, options.out)
         print(f"demo: what the nodes and Spark logged is in {options.out}/logs", file=sys.stderr)
         if not isinstance(cause, (story.DemoFailed, ClusterFailed, TidelogError, OSError, ValueError)):
             raise  # a defect of the demo: its trace says more
@@ -66,16 +66,16 @@ def main(arguments: list[str] | None = None) -> int:
         interrupts.ignore()
         _end_children()
         if options.keep:
-            print(f"kept {folder}", file=sys.stderr)
+            print(f"kept {directory}", file=sys.stderr)
         else:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _run(
     options: argparse.Namespace,
     items: Iterator[Item],
     source: str,
-    folder: Path,
+    directory: Path,
     progress: Progress,
     interrupts: Interrupts,
 ) -> int:
@@ -88,16 +88,16 @@ def _run(
     plan = story.Plan.quick(options.rate) if options.quick else story.Plan(records_per_second=options.rate)
     meter = Meter()
     step(f"starting three nodes; input: {source}")
-    with LocalCluster(folder / "cluster") as cluster:
+    with LocalCluster(directory / "cluster") as cluster:
         cluster.wait_healthy()
         step(f"three nodes are up: {cluster.bootstrap}")
-        with Ledger(folder / "ledger.parquet") as ledger:
+        with Ledger(directory / "ledger.parquet") as ledger:
             told = interrupts.run(story.run(cluster, items, ledger, meter, plan, progress))
         step(f"{ledger.rows:,} records acknowledged, of {told.sent:,} sent; Spark starts and reads them")
         findings, analysis = verdict.read_back(
             cluster.bootstrap,
             ledger.path,
-            folder / "spark",
+            directory / "spark",
             of_lines=options.input is not None,
             planted_loss=options.plant_loss,
             step=step,
@@ -119,10 +119,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--input", type=Path, metavar="FILE", help="lines of this file, plain or gzip (live telemetry)")
     parser.add_argument("--rate", type=_positive, default=3_000, metavar="N", help="records per second (3000)")
     parser.add_argument(
-        "--out", type=Path, default=Path("demo-out"), metavar="FOLDER", help="for the report (demo-out)"
+        "--out", type=Path, default=Path("demo-out"), metavar="DIRECTORY", help="for the report (demo-out)"
     )
     parser.add_argument("--quick", action="store_true", help="as short as it can be")
-    parser.add_argument("--keep", action="store_true", help="do not remove the nodes' folders")
+    parser.add_argument("--keep", action="store_true", help="do not remove the nodes' directories")
     parser.add_argument(
         "--plant-loss", action="store_true", help="keep one acknowledged record from the check: it must fail"
     )
@@ -159,19 +159,20 @@ def _input(path: Path | None) -> tuple[Iterator[Item], str]:
 
 
 def _prepare(out: Path) -> None:
-    """The folder for the report, without what an earlier run said: a run that fails early must not show its verdict."""
+    """The directory for the report, without what an earlier run said: a run that fails early must not show its
+    verdict."""
     out.mkdir(parents=True, exist_ok=True)
     for name in ("report.json", "failover.png"):
         (out / name).unlink(missing_ok=True)
     shutil.rmtree(out / "logs", ignore_errors=True)
 
 
-def _save_logs(folder: Path, out: Path) -> None:
+def _save_logs(directory: Path, out: Path) -> None:
     target = out / "logs"
     target.mkdir(parents=True, exist_ok=True)
-    for log in folder.glob("cluster/node-*/node.log"):
+    for log in directory.glob("cluster/node-*/node.log"):
         shutil.copyfile(log, target / f"{log.parent.name}.log")
-    for log in folder.glob("spark/spark.log"):
+    for log in directory.glob("spark/spark.log"):
         shutil.copyfile(log, target / log.name)
 
 

@@ -76,10 +76,10 @@ def tell(run: report.Run, progress: Progress) -> None:
         )
 
 
-def save(run: report.Run, folder: Path) -> None:
+def save(run: report.Run, directory: Path) -> None:
     """For a program, and for the wall."""
-    report.write(run, folder / "report.json")
-    chart.draw(run.story, run.meter.timeline, folder / "failover.png")
+    report.write(run, directory / "report.json")
+    chart.draw(run.story, run.meter.timeline, directory / "failover.png")
 
 
 def _latency(latency: Latency | None) -> str:

@@ -1,7 +1,7 @@
 """Forming a cluster, once: by the node told to, after all nodes of its list have said that they belong to none.
 
-Kept true (scenario 16): where any folder of the list ever belonged to a cluster, no other cluster is formed; an emptied
-folder does not make one anew. Where another node's log names voters already, this node joins them.
+Kept true (scenario 16): where any directory of the list ever belonged to a cluster, no other cluster is formed; an
+emptied directory does not make one anew. Where another node's log names voters already, this node joins them.
 Left to others: the election and the first records of the log (driver.py).
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from node.quorum.codec import folder_id_of, key_from_proto
+from node.quorum.codec import directory_id_of, key_from_proto
 from node.runtime import methods
 from node.runtime.clock import Clock
 from node.runtime.transport import Transport
@@ -66,10 +66,10 @@ class ClusterFormation:
         if answer.node_id == self._me:
             return False
         voters = VoterSet(tuple(key_from_proto(voter) for voter in answer.voters))
-        if voters.members == (ReplicaKey(me.node_id, me.folder_id),):
+        if voters.members == (ReplicaKey(me.node_id, me.directory_id),):
             raise CorruptLog(
                 f"node {self._me} is the only voter of cluster {answer.cluster_id}, and its metadata log is gone: give "
-                "its metadata folder back"
+                "its metadata directory back"
             )
         elsewhere = [voter for voter in voters.members if voter.node_id != self._me]
         if voters.is_majority(elsewhere) and own_cluster in (None, answer.cluster_id):
@@ -84,7 +84,7 @@ class ClusterFormation:
             return
         if node_id in others:
             raise InvalidConfig(f"two nodes of [quorum] nodes have the id {node_id}: give each one of its own")
-        others[node_id] = Voter(node_id, folder_id_of(answer.folder_id), {self._listener: endpoint})
+        others[node_id] = Voter(node_id, directory_id_of(answer.directory_id), {self._listener: endpoint})
 
     def _belongs(
         self, endpoint: Endpoint, answer: quorum_pb2.IntroduceResponse, own_cluster: str | None
@@ -92,8 +92,8 @@ class ClusterFormation:
         own = f"its own began to form cluster {own_cluster}" if own_cluster else "its own belongs to none"
         return InconsistentClusterId(
             f"node {self._me} was told to form a cluster, but node {answer.node_id} at {endpoint} belongs to "
-            f"cluster {answer.cluster_id} already, and {own}: the metadata folder of node {self._me} was "
-            "emptied or replaced. Give it back; or, to begin anew, empty the folders of all nodes"
+            f"cluster {answer.cluster_id} already, and {own}: the metadata directory of node {self._me} was "
+            "emptied or replaced. Give it back; or, to begin anew, empty the directories of all nodes"
         )
 
     async def _ask(self, endpoint: Endpoint) -> quorum_pb2.IntroduceResponse:

@@ -50,7 +50,7 @@ from replication.controller.image import ClusterImage
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import NotController, TidelogError, UnknownServerError
 from tidelog.protocol.v1 import data_pb2
-from tidelog.types import FolderId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset
+from tidelog.types import DirectoryId, Incarnation, LeaderEpoch, Millis, NodeEpoch, NodeId, Offset
 
 _log = logging.getLogger("node.controller")
 
@@ -135,9 +135,9 @@ class ControllerDriver:
         except TidelogError as error:
             _log.info("node %d does not say what it has of %s: %s", node_id, key, error.message)
             return
-        folder_id = FolderId(UUID(bytes=answer.folder_id)) if answer.folder_id else None
+        directory_id = DirectoryId(UUID(bytes=answer.directory_id)) if answer.directory_id else None
         end = LeaderEpoch(answer.last_epoch), Offset(answer.log_end_offset)
-        ends.append(ReplicaEnd(node_id, *end, folder_id, answer.lost))
+        ends.append(ReplicaEnd(node_id, *end, directory_id, answer.lost))
 
     def now(self) -> Millis:
         """Monotonic time, for events."""

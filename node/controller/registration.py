@@ -2,8 +2,8 @@
 
 Kept true:
   1. The node reports that it is ready only after it has applied the log beyond its own registration and the number of
-     that registration is fsynced in each of its data folders (docs/metadata.md).
-  2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile, and at once when a data folder fails.
+     that registration is fsynced in each of its log directories (docs/metadata.md).
+  2. It is heard of every `heartbeat_ms`, whatever else it does meanwhile, and at once when a log directory fails.
   3. A process whose place was taken by another ends.
 
 Left to others: recovery, which is over before `run` (node.py); what fencing means
@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from node.controller.controller_client import ControllerClient
-from node.metadata.metadata_codec import folders_to_proto, listeners_to_proto
+from node.metadata.metadata_codec import directories_to_proto, listeners_to_proto
 from node.metadata.metadata_log import MetadataLog
 from node.runtime import methods
 from node.runtime.clock import Clock
 from node.runtime.work import run_in
 from replication.controller.events import DamagedReplica
 from replication.controller.image import NodeRegistration
-from replication.controller.metadata import FolderState
-from storage.directory.log_directory import DataFolder
+from replication.controller.metadata import DirectoryState
+from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from tidelog.errors import (
     DiskFull,
@@ -92,33 +92,33 @@ class Registration:
     def __init__(
         self,
         identity: Identity,
-        folders: Sequence[tuple[DataFolder, Executor]],
+        directories: Sequence[tuple[LogDirectory, Executor]],
         metadata: MetadataLog,
         controller: ControllerClient,
         *,
         clock: Clock,
         times: MembershipTimes,
     ) -> None:
-        """folders: each with the executor on which it is written to."""
-        self._identity, self._folders = identity, tuple(folders)
+        """directories: each with the executor on which it is written to."""
+        self._identity, self._directories = identity, tuple(directories)
         self._metadata, self._controller = metadata, controller
         self._clock, self._times = clock, times
         self._progress = _Progress()
-        self._named: list[DataFolder] = []
-        """The folders that the registration names."""
+        self._named: list[LogDirectory] = []
+        """The directories that the registration names."""
         self._wake = asyncio.Event()
-        for folder, _ in self._folders:
-            self._listen(folder)
+        for directory, _ in self._directories:
+            self._listen(directory)
 
-    def _listen(self, folder: DataFolder) -> None:
-        """A folder that fails is told of at once."""
-        others = folder.on_offline
+    def _listen(self, directory: LogDirectory) -> None:
+        """A directory that fails is told of at once."""
+        others = directory.on_offline
 
-        def on_offline(failed: DataFolder) -> None:
+        def on_offline(failed: LogDirectory) -> None:
             others(failed)
             self._wake.set()
 
-        folder.on_offline = on_offline
+        directory.on_offline = on_offline
 
     @property
     def node_epoch(self) -> NodeEpoch:
@@ -187,12 +187,14 @@ class Registration:
     def _request(self, damaged: Sequence[DamagedReplica]) -> controller_pb2.RegisterNodeRequest:
         identity = self._identity
         # What cannot be used is not named: as if the disk were not there.
-        self._named = [folder for folder, _ in self._folders if folder.offline is None]
+        self._named = [directory for directory, _ in self._directories if directory.offline is None]
         if not self._named:
             raise KafkaStorageError(
-                f"node {identity.node_id} has no data folder that works: check its disks, then start it again"
+                f"node {identity.node_id} has no log directory that works: check its disks, then start it again"
             )
-        states = [FolderState(folder.folder_id, NodeEpoch(folder.last_registration)) for folder in self._named]
+        states = [
+            DirectoryState(directory.directory_id, NodeEpoch(directory.last_registration)) for directory in self._named
+        ]
         return controller_pb2.RegisterNodeRequest(
             cluster_id=self._metadata.image.cluster_id,
             node_id=identity.node_id,
@@ -200,36 +202,36 @@ class Registration:
             listeners=listeners_to_proto(identity.listeners),
             rack=identity.rack,
             boot_id=identity.boot_id,
-            folders=folders_to_proto(states),
-            intact_folders=[folder.folder_id.bytes for folder in self._named if folder.intact],
+            directories=directories_to_proto(states),
+            intact_directories=[directory.directory_id.bytes for directory in self._named if directory.intact],
             damaged=_to_proto(damaged),
         )
 
     async def _get_ready(self) -> None:
-        """Apply the log beyond the registration, fsync its number in each folder named; then the node is ready.
+        """Apply the log beyond the registration, fsync its number in each directory named; then the node is ready.
 
-        Raises KafkaStorageError where one of them fails before: unfenced without its number in it, that folder would
+        Raises KafkaStorageError where one of them fails before: unfenced without its number in it, that directory would
         count as an older copy for good. Started again, the node registers without it, or with it if it works.
         """
         number = self._progress.node_epoch
         await self._metadata.wait_until(lambda: self._metadata.image.offset > number)
-        for folder, executor in self._folders:
-            if folder in self._named:
-                await self._write_number(folder, executor, number)
-        failed = [folder.path for folder in self._named if folder.offline is not None]
+        for directory, executor in self._directories:
+            if directory in self._named:
+                await self._write_number(directory, executor, number)
+        failed = [directory.path for directory in self._named if directory.offline is not None]
         if failed:
             raise KafkaStorageError(
-                f"data folder {', '.join(failed)} failed before the node was ready: start the node again, it goes on "
+                f"log directory {', '.join(failed)} failed before the node was ready: start the node again, it goes on "
                 "without what still fails"
             )
         self._progress.ready = True
         self._wake.set()
 
-    async def _write_number(self, folder: DataFolder, executor: Executor, number: NodeEpoch) -> None:
-        """A full folder is waited for. Raises KafkaStorageError."""
-        while folder.offline is None:
+    async def _write_number(self, directory: LogDirectory, executor: Executor, number: NodeEpoch) -> None:
+        """A full directory is waited for. Raises KafkaStorageError."""
+        while directory.offline is None:
             try:
-                await run_in(executor, lambda: folder.write_registration(number))
+                await run_in(executor, lambda: directory.write_registration(number))
                 return
             except DiskFull as error:
                 _log.warning("not ready yet: %s", error.message)
@@ -286,7 +288,9 @@ class Registration:
             ready=progress.ready,
             want_drain=progress.want_drain,
             damaged=_to_proto(damaged),
-            offline_folders=[folder.folder_id.bytes for folder in self._named if folder.offline is not None],
+            offline_directories=[
+                directory.directory_id.bytes for directory in self._named if directory.offline is not None
+            ],
         )
 
     async def _pause(self) -> None:

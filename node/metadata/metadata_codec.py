@@ -18,12 +18,12 @@ from google.protobuf.message import DecodeError
 from replication.controller import features
 from replication.controller.metadata import (
     ClusterRecord,
-    FolderState,
+    DirectoryState,
     LocatedRecord,
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
-    NodeStanding,
+    NodeStateSnapshot,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -38,8 +38,8 @@ from tidelog.protocol.v1 import common_pb2, controller_pb2
 from tidelog.protocol.v1 import metadata_records_pb2 as pb
 from tidelog.records import Record, RecordBatch, build_batch, iter_batches
 from tidelog.types import (
+    DirectoryId,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -104,7 +104,7 @@ def encode_record(record: MetadataRecord) -> bytes:
             message.node_registration.CopyFrom(_registration(record))
         case NodeChangeRecord(node_id, node_epoch, fenced, draining, offline):
             change = pb.NodeChangeRecord(node_id=node_id, node_epoch=node_epoch, fenced=fenced, draining=draining)
-            change.offline_folders.extend(folder.bytes for folder in offline)
+            change.offline_directories.extend(directory.bytes for directory in offline)
             message.node_change.CopyFrom(change)
         case TopicRecord(name, topic_id, configs):
             message.topic.CopyFrom(pb.TopicRecord(name=name, topic_id=topic_id.bytes, configs=configs))
@@ -148,7 +148,7 @@ def _record(message: pb.MetadataRecord) -> MetadataRecord:
                 NodeEpoch(change.node_epoch),
                 change.fenced if change.HasField("fenced") else None,
                 change.draining if change.HasField("draining") else None,
-                _folder_ids(change.offline_folders),
+                _directory_ids(change.offline_directories),
             )
         case "topic":
             topic = message.topic
@@ -184,7 +184,7 @@ def _read_cluster(message: pb.ClusterRecord) -> ClusterRecord:
     return ClusterRecord(message.cluster_id, message.feature_level)
 
 
-# --- listeners, folders: also part of requests ------------------------------------------------------------------
+# --- listeners, directories: also part of requests ------------------------------------------------------------------
 
 
 def listeners_to_proto(listeners: Mapping[str, Endpoint]) -> list[common_pb2.Listener]:
@@ -200,18 +200,19 @@ def listeners_from_proto(listeners: Sequence[common_pb2.Listener]) -> dict[str, 
     return {listener.name: Endpoint(listener.host, listener.port) for listener in listeners}
 
 
-def folders_to_proto(folders: Sequence[FolderState]) -> list[controller_pb2.FolderState]:
-    """Data folders as messages."""
+def directories_to_proto(directories: Sequence[DirectoryState]) -> list[controller_pb2.DirectoryState]:
+    """Data directories as messages."""
     return [
-        controller_pb2.FolderState(folder_id=state.folder_id.bytes, last_registration=state.last_registration)
-        for state in folders
+        controller_pb2.DirectoryState(directory_id=state.directory_id.bytes, last_registration=state.last_registration)
+        for state in directories
     ]
 
 
-def folders_from_proto(folders: Sequence[controller_pb2.FolderState]) -> tuple[FolderState, ...]:
-    """Data folders out of messages. Raises ValueError for an id that is none."""
+def directories_from_proto(directories: Sequence[controller_pb2.DirectoryState]) -> tuple[DirectoryState, ...]:
+    """Data directories out of messages. Raises ValueError for an id that is none."""
     return tuple(
-        FolderState(FolderId(UUID(bytes=state.folder_id)), NodeEpoch(state.last_registration)) for state in folders
+        DirectoryState(DirectoryId(UUID(bytes=state.directory_id)), NodeEpoch(state.last_registration))
+        for state in directories
     )
 
 
@@ -220,12 +221,14 @@ def folders_from_proto(folders: Sequence[controller_pb2.FolderState]) -> tuple[F
 
 def _voter(voter: Voter) -> pb.Voter:
     return pb.Voter(
-        node_id=voter.node_id, folder_id=voter.folder_id.bytes, listeners=listeners_to_proto(voter.listeners)
+        node_id=voter.node_id, directory_id=voter.directory_id.bytes, listeners=listeners_to_proto(voter.listeners)
     )
 
 
 def _read_voter(voter: pb.Voter) -> Voter:
-    return Voter(NodeId(voter.node_id), FolderId(UUID(bytes=voter.folder_id)), listeners_from_proto(voter.listeners))
+    return Voter(
+        NodeId(voter.node_id), DirectoryId(UUID(bytes=voter.directory_id)), listeners_from_proto(voter.listeners)
+    )
 
 
 def _registration(record: NodeRegistrationRecord) -> pb.NodeRegistrationRecord:
@@ -235,18 +238,18 @@ def _registration(record: NodeRegistrationRecord) -> pb.NodeRegistrationRecord:
         listeners=listeners_to_proto(record.listeners),
         rack=record.rack,
         boot_id=record.boot_id,
-        folders=folders_to_proto(record.folders),
-        standing=None if record.standing is None else _standing(record.standing),
+        directories=directories_to_proto(record.directories),
+        state=None if record.state is None else _node_state(record.state),
     )
 
 
-def _standing(standing: NodeStanding) -> pb.NodeStanding:
-    return pb.NodeStanding(
-        node_epoch=standing.node_epoch,
-        fenced=standing.fenced,
-        draining=standing.draining,
-        former_folders=folders_to_proto(standing.former_folders),
-        offline_folders=folders_to_proto(standing.offline_folders),
+def _node_state(state: NodeStateSnapshot) -> pb.NodeStateSnapshot:
+    return pb.NodeStateSnapshot(
+        node_epoch=state.node_epoch,
+        fenced=state.fenced,
+        draining=state.draining,
+        former_directories=directories_to_proto(state.former_directories),
+        offline_directories=directories_to_proto(state.offline_directories),
     )
 
 
@@ -257,18 +260,18 @@ def _read_registration(message: pb.NodeRegistrationRecord) -> NodeRegistrationRe
         listeners_from_proto(message.listeners),
         message.rack,
         message.boot_id,
-        folders_from_proto(message.folders),
-        _read_standing(message.standing) if message.HasField("standing") else None,
+        directories_from_proto(message.directories),
+        _read_node_state(message.state) if message.HasField("state") else None,
     )
 
 
-def _read_standing(message: pb.NodeStanding) -> NodeStanding:
-    return NodeStanding(
+def _read_node_state(message: pb.NodeStateSnapshot) -> NodeStateSnapshot:
+    return NodeStateSnapshot(
         NodeEpoch(message.node_epoch),
         message.fenced,
         message.draining,
-        folders_from_proto(message.former_folders),
-        folders_from_proto(message.offline_folders),
+        directories_from_proto(message.former_directories),
+        directories_from_proto(message.offline_directories),
     )
 
 
@@ -277,7 +280,7 @@ def _partition(record: PartitionRecord) -> pb.PartitionRecord:
         topic_id=record.topic_id.bytes,
         partition=record.partition,
         replicas=record.replicas,
-        folders=[folder.bytes for folder in record.folders],
+        directories=[directory.bytes for directory in record.directories],
         isr=record.isr,
         elr=record.elr,
         last_known_elr=record.last_known_elr,
@@ -294,7 +297,7 @@ def _read_partition(message: pb.PartitionRecord) -> PartitionRecord:
         TopicId(UUID(bytes=message.topic_id)),
         PartitionIndex(message.partition),
         _nodes(message.replicas),
-        _folder_ids(message.folders),
+        _directory_ids(message.directories),
         _nodes(message.isr),
         _nodes(message.elr),
         _nodes(message.last_known_elr),
@@ -315,7 +318,7 @@ def _partition_change(record: PartitionChangeRecord) -> pb.PartitionChangeRecord
         elr=_node_list(record.elr),
         last_known_elr=_node_list(record.last_known_elr),
         replicas=_node_list(record.replicas),
-        folders=[folder.bytes for folder in record.folders or ()],
+        directories=[directory.bytes for directory in record.directories or ()],
         adding=_node_list(record.adding),
         removing=_node_list(record.removing),
     )
@@ -330,7 +333,7 @@ def _read_partition_change(message: pb.PartitionChangeRecord) -> PartitionChange
         elr=_nodes(message.elr.nodes) if message.HasField("elr") else None,
         last_known_elr=_nodes(message.last_known_elr.nodes) if message.HasField("last_known_elr") else None,
         replicas=_nodes(message.replicas.nodes) if message.HasField("replicas") else None,
-        folders=_folder_ids(message.folders) if message.folders else None,
+        directories=_directory_ids(message.directories) if message.directories else None,
         adding=_nodes(message.adding.nodes) if message.HasField("adding") else None,
         removing=_nodes(message.removing.nodes) if message.HasField("removing") else None,
     )
@@ -344,5 +347,5 @@ def _nodes(numbers: Sequence[int]) -> tuple[NodeId, ...]:
     return tuple(NodeId(number) for number in numbers)
 
 
-def _folder_ids(ids: Sequence[bytes]) -> tuple[FolderId, ...]:
-    return tuple(FolderId(UUID(bytes=folder)) for folder in ids)
+def _directory_ids(ids: Sequence[bytes]) -> tuple[DirectoryId, ...]:
+    return tuple(DirectoryId(UUID(bytes=directory)) for directory in ids)

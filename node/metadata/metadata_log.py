@@ -30,7 +30,7 @@ from replication.raft.voters import Voter, VoterSet
 from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.directory.group_commit import GroupCommit
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from storage.files.file_system import Buffer
 from storage.log.log import Log
@@ -66,8 +66,8 @@ SEGMENT_BYTES: Final = 64 << 20
 T = TypeVar("T")
 
 
-def open_log(folder: DataFolder) -> Log:
-    """The metadata log of a data folder, made where there is none. May take long: recovery reads it.
+def open_log(directory: LogDirectory) -> Log:
+    """The metadata log of a log directory, made where there is none. May take long: recovery reads it.
 
     Raises CorruptLog where there was one, since what it had and how this node voted is promised to others;
     KafkaStorageError, DiskFull.
@@ -75,16 +75,17 @@ def open_log(folder: DataFolder) -> Log:
     config = LogConfig(
         max_message_bytes=BATCH_BYTES_MAX, segment_bytes=SEGMENT_BYTES, delete=False
     )  # snapshots shorten it
-    logs = folder.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
+    logs = directory.load_logs(lambda _name, _id: config, only=lambda name: name == METADATA)
     found = logs.get(METADATA)
-    gone = folder.is_gone(METADATA_KEY)
+    gone = directory.is_gone(METADATA_KEY)
     if gone is not None:
         raise CorruptLog(
-            f"{folder.path} has lost its metadata log, which reached offset {gone.end_offset} ({gone.reason}), and "
-            "with it how this node voted: give that folder back, or start the node with an empty data folder: then it "
+            f"{directory.path} has lost its metadata log, which reached offset {gone.end_offset} ({gone.reason}), and "
+            "with it how this node voted: give that directory back, or start the node with an empty log "
+            "directory: then it "
             "joins anew"
         )
-    return folder.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
+    return directory.create_log(METADATA, METADATA_TOPIC_ID, config) if found is None else found
 
 
 class MetadataLog:
@@ -107,7 +108,7 @@ class MetadataLog:
         self._clock = clock
         self._one_snapshot = asyncio.Lock()
         """One at a time is written and takes its place: the node's own, or the leader's."""
-        self._commit = GroupCommit(executor, self._held_moved, self._flush_failed)
+        self._commit = GroupCommit(executor, self._durable_moved, self._flush_failed)
         self._pending: deque[MetadataBatch] = deque()
         self._subscribers: list[Callable[[ClusterImage], None]] = []
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -121,9 +122,9 @@ class MetadataLog:
         return self.log.log_end_offset
 
     @property
-    def held(self) -> Offset:
+    def durable_offset(self) -> Offset:
         """Everything below is fsynced."""
-        return self.log.held
+        return self.log.durable_offset
 
     @property
     def high_watermark(self) -> Offset:
@@ -149,7 +150,7 @@ class MetadataLog:
         return LogView(
             log.log_start_offset,
             log.log_end_offset,
-            log.held,
+            log.durable_offset,
             log.high_watermark,
             log.epoch_entries(),
             VoterSet.of(voters),
@@ -262,7 +263,8 @@ class MetadataLog:
         if offset < self.image.offset:
             raise CorruptLog(
                 f"the quorum's leader lacks metadata from offset {offset} on that was committed up to "
-                f"{self.image.offset}: its log was lost or put back from an old copy. Give it back its metadata folder"
+                f"{self.image.offset}: its log was lost or put back from an old copy. Give it back its metadata "
+                "directory"
             )
         self.log.truncate_to(offset)
         while self._pending and self._pending[-1].end > self.end:
@@ -322,7 +324,7 @@ class MetadataLog:
             else:
                 dropped.set_exception(failure)
 
-        self.log.folder.drop_before(self.log, offset, done)
+        self.log.directory.drop_before(self.log, offset, done)
         await dropped
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
@@ -357,7 +359,9 @@ class MetadataLog:
 
         def done(result: object) -> None:
             if isinstance(result, OSError):
-                _log.warning("%s", self.log.folder.fail(f"removing older snapshots in {self.log.path}", result).message)
+                _log.warning(
+                    "%s", self.log.directory.fail(f"removing older snapshots in {self.log.path}", result).message
+                )
 
         self._executor.submit(lambda: self.snapshots.remove_older(snapshot), done)
 
@@ -365,7 +369,7 @@ class MetadataLog:
         try:
             await run_in(self._executor, lambda: self.snapshots.write(snapshot, make()))
         except OSError as error:
-            raise self.log.folder.fail(f"writing a snapshot in {self.log.path}", error) from error
+            raise self.log.directory.fail(f"writing a snapshot in {self.log.path}", error) from error
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -408,7 +412,7 @@ class MetadataLog:
         try:
             return work()
         except OSError as error:
-            raise self.log.folder.fail(f"{doing} {self.log.path}", error) from error
+            raise self.log.directory.fail(f"{doing} {self.log.path}", error) from error
 
     def _apply_committed(self) -> None:
         image = self.image
@@ -422,7 +426,7 @@ class MetadataLog:
         for subscriber in list(self._subscribers):
             subscriber(image)
 
-    def _held_moved(self, _log_of_ours: Log) -> None:
+    def _durable_moved(self, _log_of_ours: Log) -> None:
         self._moved()
 
     def _flush_failed(self, error: BaseException) -> None:

@@ -63,12 +63,12 @@ def decode_snapshot(data: bytes, snapshot: SnapshotId) -> ClusterImage:
 
 
 class MetadataSnapshots:
-    """The snapshots in the metadata log's folder. Files are read on the loop, written wherever the caller is."""
+    """The snapshots in the metadata log's directory. Files are read on the loop, written wherever the caller is."""
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
         """Raises OSError."""
-        self._files, self._folder = files, folder
-        found = [match for name in files.list(folder) if (match := NAME.fullmatch(name))]
+        self._files, self._directory = files, directory
+        found = [match for name in files.list(directory) if (match := NAME.fullmatch(name))]
         ids = [SnapshotId(Offset(int(match["end"])), LeaderEpoch(int(match["epoch"]))) for match in found]
         self.latest = max(ids, key=lambda each: each.end_offset, default=None)
         """The newest one."""
@@ -100,13 +100,13 @@ class MetadataSnapshots:
 
     def remove_older(self, snapshot: SnapshotId) -> None:
         """Remove those before it. Any thread. Raises OSError."""
-        for name in self._files.list(self._folder):
+        for name in self._files.list(self._directory):
             found = NAME.fullmatch(name)
             if found is not None and int(found["end"]) <= snapshot.end_offset and name != self._name(snapshot):
-                self._files.remove(f"{self._folder}/{name}")
+                self._files.remove(f"{self._directory}/{name}")
 
     def _path(self, snapshot: SnapshotId) -> str:
-        return f"{self._folder}/{self._name(snapshot)}"
+        return f"{self._directory}/{self._name(snapshot)}"
 
     @staticmethod
     def _name(snapshot: SnapshotId) -> str:

@@ -1,8 +1,8 @@
 """What a node counts, in Prometheus' terms: kept in a registry of its own, so that several nodes fit in one process.
 
 Two kinds: what happens (requests, bytes, disk work) is counted when it happens; what is (in-sync sets, watermarks, the
-state of folders) is asked for when somebody reads the metrics, and costs nothing in between. Everything happens on the
-node's loop. docs/operations.md lists the names.
+state of directories) is asked for when somebody reads the metrics, and costs nothing in between. Everything happens on
+the node's loop. docs/operations.md lists the names.
 Left to others: serving them (`node/observability/metrics_server.py`).
 """
 
@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from node.observability import folder_metrics
-from node.observability.folder_metrics import FolderFigures
+from node.observability import directory_metrics
+from node.observability.directory_metrics import DirectoryFigures
 from node.observability.partition_metrics import PartitionFigures, partition_text
 from node.runtime.memory_budget import MemoryFigures
 
@@ -31,9 +31,9 @@ class NodeFigures:
     ready: bool
     metadata_offset: int
     is_controller: bool
-    offline_folders: tuple[str, ...]
-    folders: tuple[str, ...]
-    working_folders: tuple[FolderFigures, ...] = ()
+    offline_directories: tuple[str, ...]
+    directories: tuple[str, ...]
+    working_directories: tuple[DirectoryFigures, ...] = ()
     unclean_elections: int = 0
     memory: MemoryFigures | None = None
     """None while the node starts."""
@@ -59,10 +59,11 @@ class NodeMetrics:
             "tidelog_streams_ended", "Streams that ended", ("method", "outcome"), registry=self.registry
         )
         self._disk_seconds = Histogram(
-            "tidelog_folder_work_seconds",
-            "Time of one piece of work on a data folder's writer; with ' sync' behind its name: of one fsync of a log; "
+            "tidelog_directory_work_seconds",
+            "Time of one piece of work on a log directory's writer; with ' sync' behind its name: of one fsync "
+            "of a log; "
             "with ' quorum': of one of the metadata log",
-            ("folder",),
+            ("directory",),
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -79,9 +80,9 @@ class NodeMetrics:
         self._streams.labels(method).dec()
         self._streams_ended.labels(method, outcome).inc()
 
-    def folder_worker(self, folder: str) -> Callable[[float], None]:
-        """What to tell how long each piece of work on that folder's threads took (seconds)."""
-        return self._disk_seconds.labels(folder).observe
+    def directory_worker(self, directory: str) -> Callable[[float], None]:
+        """What to tell how long each piece of work on that directory's threads took (seconds)."""
+        return self._disk_seconds.labels(directory).observe
 
     def watch(self, look: Callable[[], NodeFigures], partitions: Callable[[], Iterator[PartitionFigures]]) -> None:
         """Ask for the node's state, and for its partitions one by one, whenever somebody reads the metrics."""
@@ -110,11 +111,13 @@ class _NodeCollector(Collector):
             "Elections of a leader that may lack committed records, by this node's controller",
             value=now.unclean_elections,
         )
-        offline = GaugeMetricFamily("tidelog_folder_offline", "1 where a data folder is offline", labels=("folder",))
-        for folder in now.folders:
-            offline.add_metric((folder,), float(folder in now.offline_folders))
+        offline = GaugeMetricFamily(
+            "tidelog_directory_offline", "1 where a log directory is offline", labels=("directory",)
+        )
+        for directory in now.directories:
+            offline.add_metric((directory,), float(directory in now.offline_directories))
         yield offline
-        yield from folder_metrics.collect(now.working_folders)
+        yield from directory_metrics.collect(now.working_directories)
         yield from _memory(now)
 
 

@@ -29,7 +29,7 @@ class PartitionFigures:
     log_start: int
     log_end: int
     high_watermark: int
-    held: int
+    durable_offset: int
     size: int = 0
     """Bytes of its log."""
     segments: int = 0
@@ -46,9 +46,9 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionFigures], int]], ...]] =
         lambda figures: figures.log_end - figures.high_watermark,
     ),
     (
-        "tidelog_partition_unheld",
+        "tidelog_partition_not_durable",
         "Records not held durably yet by this replica: log end less held",
-        lambda figures: figures.log_end - figures.held,
+        lambda figures: figures.log_end - figures.durable_offset,
     ),
     ("tidelog_partition_size_bytes", "Bytes of this replica's log", lambda figures: figures.size),
     ("tidelog_partition_segments", "Segments of this replica's log", lambda figures: figures.segments),

@@ -1,12 +1,12 @@
 """Several real nodes on this machine, on loopback: for `tidelog up`, the demo, the bench and the tests.
 
-Each node has a folder `FOLDER/node-N` with its configuration, its data and what it logs. Addresses are chosen once and
-kept in the configuration, so a cluster stopped and started again in the same folder is the same cluster.
+Each node has a directory `DIRECTORY/node-N` with its configuration, its data and what it logs. Addresses are chosen
+once and kept in the configuration, so a cluster stopped and started again in the same directory is the same cluster.
 
 Kept true: no node outlives the process that started it (it stops when its standard input ends); waiting means asking
 the nodes, and ends early, with the last lines of its log, when a node dies that should run. Nothing is started where
 somebody else listens already, so that no other cluster is taken for this one.
-`python -m node.process.local_cluster --nodes 3 --folder FOLDER` runs one until it is interrupted.
+`python -m node.process.local_cluster --nodes 3 --directory DIRECTORY` runs one until it is interrupted.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class ClusterFailed(Exception):
 
 @dataclass(slots=True)
 class LocalNode:
-    """One node: its folder and, while it runs, its process."""
+    """One node: its directory and, while it runs, its process."""
 
     node_id: int
-    folder: Path
+    directory: Path
     address: Endpoint
     metrics: Endpoint
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -74,15 +74,15 @@ class LocalNode:
 
     @property
     def config(self) -> Path:
-        return self.folder / "tidelog.toml"
+        return self.directory / "tidelog.toml"
 
     @property
     def data(self) -> Path:
-        return self.folder / "data"
+        return self.directory / "data"
 
     @property
     def log(self) -> Path:
-        return self.folder / "node.log"
+        return self.directory / "node.log"
 
     def how_it_ended(self) -> str:
         """Of a node that ended by itself."""
@@ -101,16 +101,16 @@ class LocalCluster:
 
     def __init__(
         self,
-        folder: Path | str,
+        directory: Path | str,
         nodes: int = 3,
         *,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         environment: Mapping[str, str] | None = None,
         first_port: int = 0,
     ) -> None:
-        """folder: made where missing; used on where a cluster was there. settings: more of the configuration, by
+        """directory: made where missing; used on where a cluster was there. settings: more of the configuration, by
         section and key (`{"replication": {"session_ms": 1000}}`). first_port: of node 0, the others follow; 0: any."""
-        self.folder = Path(folder).resolve()
+        self.directory = Path(directory).resolve()
         self._environment = dict(environment or {})
         self.nodes = self._prepare(nodes, settings or {}, first_port)
 
@@ -173,15 +173,15 @@ class LocalCluster:
         self.start_node(node.node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Start one node, on whatever its folder holds."""
+        """Start one node, on whatever its directory holds."""
         node = self.nodes[node_id]
         assert not node.running, f"node {node_id} runs already"
-        home = Path(__file__).resolve().parent.parent  # the folder that holds `node`, `storage` and `replication`
+        home = Path(__file__).resolve().parent.parent  # the directory that holds `node`, `storage` and `replication`
         path = os.pathsep.join([str(home), *(entry for entry in sys.path if entry and Path(entry).is_dir())])
         with node.log.open("ab") as log:
             node.process = subprocess.Popen(
                 [*node.wrapper, sys.executable, "-m", "node", "--config", str(node.config), "--until-stdin-ends"],
-                cwd=node.folder,
+                cwd=node.directory,
                 env={**os.environ, "PYTHONPATH": path, **self._environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -350,19 +350,19 @@ class LocalCluster:
             except grpc.RpcError as error:
                 raise status.from_rpc_error(error, address=address, phase=str(method)) from None
 
-    # --- folders and addresses ---
+    # --- directories and addresses ---
 
     def _prepare(self, count: int, settings: Mapping[str, Mapping[str, Any]], first_port: int) -> list[LocalNode]:
         nodes = []
         ports = _free_ports(2 * count)
         for node_id in range(count):
-            folder = self.folder / f"node-{node_id}"
-            known = _known_addresses(folder / "tidelog.toml")
+            directory = self.directory / f"node-{node_id}"
+            known = _known_addresses(directory / "tidelog.toml")
             chosen = Endpoint(HOST, first_port + node_id if first_port else next(ports))
             address, metrics = known or (chosen, Endpoint(HOST, next(ports)))
-            nodes.append(LocalNode(node_id, folder, address, metrics))
+            nodes.append(LocalNode(node_id, directory, address, metrics))
         for node in nodes:
-            node.folder.mkdir(parents=True, exist_ok=True)
+            node.directory.mkdir(parents=True, exist_ok=True)
             node.config.write_text(_toml(_config_of(node, nodes, settings)), encoding="utf-8")
         return nodes
 
@@ -371,7 +371,7 @@ def _config_of(
     node: LocalNode, nodes: list[LocalNode], settings: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     config: dict[str, dict[str, Any]] = {
-        "node": {"id": node.node_id, "data_folders": [str(node.data)]},
+        "node": {"id": node.node_id, "log_directories": [str(node.data)]},
         "listeners.client": {"bind": str(node.address)},
         "quorum": {"bootstrap_node": 0, "nodes": [str(each.address) for each in nodes]},
         "metrics": {"bind": str(node.metrics)},
@@ -422,7 +422,7 @@ def _ensure_free(node: LocalNode) -> None:
             except OSError as error:
                 raise ClusterFailed(
                     f"node {node.node_id} cannot listen at {address} ({error.strerror}): is a cluster running there "
-                    "already? End it, or choose another folder and other ports"
+                    "already? End it, or choose another directory and other ports"
                 ) from None
 
 
@@ -445,14 +445,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--nodes", type=int, default=3, help="how many (3)")
     parser.add_argument(
-        "--folder", type=Path, default=Path("tidelog-data"), help="where everything is kept (tidelog-data)"
+        "--directory", type=Path, default=Path("tidelog-data"), help="where everything is kept (tidelog-data)"
     )
     parser.add_argument("--port", type=int, default=0, help="of the first node, the others follow (any free ones)")
     options = parser.parse_args(arguments)
     try:
-        cluster = LocalCluster(options.folder, options.nodes, first_port=options.port)
+        cluster = LocalCluster(options.directory, options.nodes, first_port=options.port)
         cluster.run(
-            ready=lambda: print(f"ready bootstrap={cluster.bootstrap} folder={cluster.folder}", flush=True),
+            ready=lambda: print(f"ready bootstrap={cluster.bootstrap} directory={cluster.directory}", flush=True),
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
     except ClusterFailed as error:

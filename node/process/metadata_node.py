@@ -1,8 +1,8 @@
 """A node's part in the metadata: its replica of the log, a voter or an observer, the controller, its membership.
 
-Everything of this side of a node is assembled here; `node.py` gives it folders, clock, chance and transport.
+Everything of this side of a node is assembled here; `node.py` gives it directories, clock, chance and transport.
 
-Order of a start: the services answer (others ask whether this folder belongs to a cluster); `run_quorum` forms the
+Order of a start: the services answer (others ask whether this directory belongs to a cluster); `run_quorum` forms the
 cluster, or leads, or fetches; recovery of the partitions' logs runs meanwhile; then `run_membership` registers.
 """
 
@@ -38,7 +38,7 @@ from replication.controller.controller import Controller, ControllerConfig
 from replication.controller.image import ClusterImage
 from replication.raft.quorum import QuorumTimes
 from replication.raft.voters import ReplicaKey, Voter, VoterSet
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
@@ -65,7 +65,7 @@ class MetadataNode:
         self,
         config: NodeConfig,
         identity: Identity,
-        folders: Sequence[tuple[DataFolder, Executor]],
+        directories: Sequence[tuple[LogDirectory, Executor]],
         log: Log,
         *,
         quorum: Executor,
@@ -74,11 +74,12 @@ class MetadataNode:
         rng: random.Random,
         transport: Transport,
     ) -> None:
-        """folders: the node's data folders, each with the executor that writes to it; the first holds the metadata log.
-        log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are
-        fsynced. Raises CorruptLog, UnsupportedVersion, KafkaStorageError.
+        """directories: the node's log directories, each with the executor that writes to it; the first holds the
+        metadata log. log: from `metadata_log.open_log`. quorum: where the metadata log and the vote are fsynced. Raises
+        CorruptLog, UnsupportedVersion, KafkaStorageError.
         """
-        self._config, self._identity, self._folders, self._home = config, identity, tuple(folders), folders[0][0]
+        self._config, self._identity = config, identity
+        self._directories, self._home = tuple(directories), directories[0][0]
         self._clock, self._rng, self._transport, self._executor = clock, rng, transport, quorum
         node_id, times = identity.node_id, config.replication
         settings = TopicSettings(config.log_defaults)
@@ -101,7 +102,7 @@ class MetadataNode:
             node_id, identity.listeners[CLIENT_LISTENER], config.quorum.nodes, self.metadata, CLIENT_LISTENER
         )
         self._quorum = QuorumDriver(
-            ReplicaKey(node_id, self._home.folder_id),
+            ReplicaKey(node_id, self._home.directory_id),
             self.metadata,
             self.view,
             self._addresses,
@@ -121,7 +122,7 @@ class MetadataNode:
         )
         self.registration = Registration(
             identity,
-            self._folders,
+            self._directories,
             self.metadata,
             self.client,
             clock=clock,
@@ -140,7 +141,7 @@ class MetadataNode:
         }
 
     def _log_dirs(self) -> LogDirs:
-        return LogDirs(self._identity.node_id, [folder for folder, _ in self._folders], self._transport)
+        return LogDirs(self._identity.node_id, [directory for directory, _ in self._directories], self._transport)
 
     def services(self) -> Mapping[str, object]:
         """The services Quorum, Controller and Admin by their full names."""
@@ -240,15 +241,15 @@ class MetadataNode:
             return
         if me in VoterSet.of(self.metadata.voters) or not self.metadata.voters:
             raise CorruptLog(
-                f"the metadata log of node {me.node_id}, a voter, lost {damage}: give back its folder "
-                f"{self.metadata.log.path}, or start the node with an empty data folder: then it joins anew"
+                f"the metadata log of node {me.node_id}, a voter, lost {damage}: give back its directory "
+                f"{self.metadata.log.path}, or start the node with an empty log directory: then it joins anew"
             )
         _log.warning("the metadata log lost %s: it is fetched anew", damage)
         end = max(damage.end_offset, log.log_end_offset)
         try:
             await run_in(self._executor, lambda: note_lost(log.files, log.path, end))
         except OSError as error:
-            raise log.folder.fail(f"noting in {log.path} what is lost of the log", error) from error
+            raise log.directory.fail(f"noting in {log.path} what is lost of the log", error) from error
         self.metadata.empty()
 
     async def _form_cluster(self) -> tuple[str, tuple[Voter, ...]] | None:
@@ -261,7 +262,7 @@ class MetadataNode:
             clock=self._clock,
             transport=self._transport,
         )
-        voter = Voter(me.node_id, me.folder_id, self._identity.listeners)
+        voter = Voter(me.node_id, me.directory_id, self._identity.listeners)
         voters = await formation.choose_voters(voter, own, self._config.quorum.voters)
         if not voters:
             return None
@@ -271,9 +272,9 @@ class MetadataNode:
         return cluster_id, voters
 
     async def _adopt(self, cluster_id: str) -> None:
-        """Let every folder belong to the cluster; the metadata's own last, since its word is what others ask for."""
-        for folder, executor in reversed(self._folders):
-            await run_in(executor, lambda folder=folder: folder.adopt(cluster_id, self._identity.node_id))  # type: ignore[misc]
+        """Let every directory belong to the cluster; the metadata's own last, since its word is what others ask for."""
+        for directory, executor in reversed(self._directories):
+            await run_in(executor, lambda directory=directory: directory.adopt(cluster_id, self._identity.node_id))  # type: ignore[misc]
 
 
 def _controller_config(config: NodeConfig) -> ControllerConfig:

@@ -1,9 +1,9 @@
-"""One node, put together: folders, logs, metadata, membership, services. No sockets, threads or machine clocks.
+"""One node, put together: directories, logs, metadata, membership, services. No sockets, threads or machine clocks.
 
-The life of a node: the data folders are opened and their logs recovered (the metadata log first, since it says what the
-others are); the quorum is joined or, by the one node that was told to, formed; the process registers and, once it has
-caught up and is unfenced, is ready; it is told to stop; its leaderships move away; its streams end; its logs are closed
-clean.
+The life of a node: the log directories are opened and their logs recovered (the metadata log first, since it says what
+the others are); the quorum is joined or, by the one node that was told to, formed; the process registers and, once it
+has caught up and is unfenced, is ready; it is told to stop; its leaderships move away; its streams end; its logs are
+closed clean.
 
 Kept true: services can be asked from the beginning and refuse what cannot be answered yet; every task is owned and
 waited for by `run`; what makes running impossible ends `run` with that error, and leaves no clean-shutdown marker.
@@ -22,11 +22,11 @@ from typing import Any, Final, NoReturn, Protocol
 from node.config import CLIENT_LISTENER, NodeConfig
 from node.listeners.grpc.gate import Gate
 from node.metadata.metadata_log import METADATA_TOPIC_ID, open_log
-from node.observability.folder_metrics import figures_of as folder_figures
+from node.observability.directory_metrics import figures_of as directory_figures
 from node.observability.metrics import NodeFigures
 from node.observability.partition_metrics import PartitionFigures
 from node.process.metadata_node import MetadataNode, identity_of, new_incarnation
-from node.replicas.log_maintenance import LogCare
+from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
@@ -40,7 +40,7 @@ from node.runtime.work import finished, run_in
 from replication.controller.events import DamagedReplica
 from replication.controller.image import ClusterImage
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.files.executor import Executor
 from storage.files.file_system import Files
@@ -53,10 +53,11 @@ _log = logging.getLogger("node.node")
 SERVICES: Final = (methods.DATA, methods.ADMIN, methods.CONTROLLER, methods.QUORUM)
 
 SYNCS_AT_ONCE: Final = 8
-"""Logs of one folder that are fsynced side by side: they share the journal's writes. More threads gain little more."""
+"""Logs of one directory that are fsynced side by side: they share the journal's writes. More threads gain little
+more."""
 
 READS_AT_ONCE: Final = 4
-"""Reads of one folder that wait for its disk side by side: one slow one does not keep all others waiting."""
+"""Reads of one directory that wait for its disk side by side: one slow one does not keep all others waiting."""
 
 PROGRESS_MS: Final = 5_000
 """While logs are recovered, it is said so often how far that is."""
@@ -66,13 +67,13 @@ QUIET_ROUNDS: Final = 3
 append is made, the one that was asked for meanwhile, and what their reports ask for."""
 
 QUIET_MS: Final = 5
-"""How often it is looked whether a folder's last fsync has ended."""
+"""How often it is looked whether a directory's last fsync has ended."""
 
 ReadyChanged = Callable[[bool], Awaitable[None]]
 
 
 class Executors(Protocol):
-    """Makes executors by name; a folder's writer has one worker, so that its work is done in order."""
+    """Makes executors by name; a directory's writer has one worker, so that its work is done in order."""
 
     def __call__(self, name: str, workers: int = 1) -> Executor: ...
 
@@ -102,7 +103,7 @@ class Node:
         self._before_close = before_close
         self._gates = {name: Gate(name) for name in SERVICES}
         self._logs = LogManager()
-        self._care: LogCare | None = None
+        self._maintenance: LogMaintenance | None = None
         self._metadata: MetadataNode | None = None
         self._quorum_executor: Executor | None = None
         self._replicas: ReplicaManager | None = None
@@ -139,24 +140,26 @@ class Node:
     def figures(self) -> NodeFigures:
         """The node as it is now, for its metrics."""
         metadata = self._metadata
-        working = {folder.path for folder in self._logs.working}
+        working = {directory.path for directory in self._logs.working}
         return NodeFigures(
             ready=self._is_ready,
             metadata_offset=0 if metadata is None else metadata.image.offset,
             is_controller=metadata is not None and metadata.view.leads,
             unclean_elections=0 if metadata is None else metadata.unclean_elections,
-            folders=self._config.data_folders,
-            offline_folders=tuple(path for path in self._config.data_folders if metadata and path not in working),
-            working_folders=tuple(
-                folder_figures(
-                    folder,
-                    None if self._care is None else self._care.upkeep,
-                    self._logs.progress.get(folder.path),
+            directories=self._config.log_directories,
+            offline_directories=tuple(
+                path for path in self._config.log_directories if metadata and path not in working
+            ),
+            working_directories=tuple(
+                directory_figures(
+                    directory,
+                    None if self._maintenance is None else self._maintenance.maintenance,
+                    self._logs.progress.get(directory.path),
                 )
-                for folder in self._logs.working
+                for directory in self._logs.working
             ),
             memory=None if self._replicas is None else self._replicas.memory.figures,
-            producers_forgotten=0 if self._care is None else self._care.producers_forgotten,
+            producers_forgotten=0 if self._maintenance is None else self._maintenance.producers_forgotten,
         )
 
     def partition_figures(self) -> Iterator[PartitionFigures]:
@@ -183,14 +186,14 @@ class Node:
     # --- starting -----------------------------------------------------------------------------------------------------
 
     async def _open(self) -> tuple[MetadataNode, ReplicaManager]:
-        """Open the folders, recover the logs, open the gates."""
-        logs, paths = self._logs, self._config.data_folders
+        """Open the directories, recover the logs, open the gates."""
+        logs, paths = self._logs, self._config.log_directories
         writers = {path: self._executors(path) for path in paths}
-        await finished(lambda done: logs.open(paths, self._folder_opener(writers), writers.__getitem__, done))
+        await finished(lambda done: logs.open(paths, self._directory_opener(writers), writers.__getitem__, done))
         self._report_left_out(())
-        for folder in logs.folders:
-            folder.on_offline = _say_offline
-        home, known, opened = logs.folders[0], logs.cluster_id, dict(logs.failed)
+        for directory in logs.directories:
+            directory.on_offline = _say_offline
+        home, known, opened = logs.directories[0], logs.cluster_id, dict(logs.failed)
         if known is not None:
             await finished(lambda done: logs.adopt(known, self._config.node_id, done))
             self._report_left_out(opened)
@@ -199,12 +202,12 @@ class Node:
         await self._recover(metadata.metadata.replayed())
         return metadata, self._replicate(metadata)
 
-    def _folder_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], DataFolder]:
-        """What opens a data folder; run on its writer."""
+    def _directory_opener(self, writers: Mapping[str, Executor]) -> Callable[[str], LogDirectory]:
+        """What opens a log directory; run on its writer."""
         background = {path: self._executors(f"{path} care") for path in writers}
         syncers = {path: self._executors(f"{path} sync", SYNCS_AT_ONCE) for path in writers}
         readers = {path: self._executors(f"{path} read", READS_AT_ONCE) for path in writers}
-        return lambda path: DataFolder.open(
+        return lambda path: LogDirectory.open(
             path,
             files=self._files,
             clock=self._clock,
@@ -214,15 +217,15 @@ class Node:
             background=background[path],
             reader=readers[path],
             syncs_at_once=SYNCS_AT_ONCE,
-            reserve_bytes=self._config.upkeep.reserve_bytes,
+            reserve_bytes=self._config.maintenance.reserve_bytes,
             boot_id=self._boot_id,
         )
 
     def _report_left_out(self, known: Collection[str]) -> None:
-        """Say which folders were left out since those `known`. Raises why where the first one was: it holds the
+        """Say which directories were left out since those `known`. Raises why where the first one was: it holds the
         metadata log, and without that there is no node."""
         for path, error in self._logs.failed.items():
-            if path == self._config.data_folders[0]:
+            if path == self._config.log_directories[0]:
                 raise error
             if path not in known:
                 _log.error("left out: %s", error.message)
@@ -241,16 +244,16 @@ class Node:
             await finished(lambda done: logs.load(config_of, done))
             telling.cancel()
         self._report_left_out(before)
-        for folder in logs.working:
-            for note in folder.notes:
+        for directory in logs.working:
+            for note in directory.notes:
                 _log.warning("%s", note)
             _log.info(
-                "recovered data folder %s",
-                folder.path,
+                "recovered log directory %s",
+                directory.path,
                 extra={
-                    "logs": len(folder.logs),
-                    "clean": folder.was_clean,
-                    "intact": folder.intact,
+                    "logs": len(directory.logs),
+                    "clean": directory.was_clean,
+                    "intact": directory.intact,
                     "ms": self._clock.monotonic_ms() - began,
                 },
             )
@@ -268,7 +271,7 @@ class Node:
         metadata = self._metadata = MetadataNode(
             self._config,
             identity_of(self._config, self.incarnation, self._boot_id),
-            [(folder, folder.executor) for folder in self._logs.folders],
+            [(directory, directory.executor) for directory in self._logs.directories],
             log,
             quorum=quorum,
             files=self._files,
@@ -323,7 +326,7 @@ class Node:
                 tasks.create_task(self._watch_ready(metadata), name="ready"),
             ]
             replicating = tasks.create_task(replicas.run(), name="replicas")
-            caring = tasks.create_task(self._look_after_logs(replicas), name="care")
+            caring = tasks.create_task(self._look_after_logs(replicas), name="maintenance")
             metadata.subscribe(replicas.on_image)
             await self._stop.wait()
             _log.info("stops: its leaderships move away")
@@ -343,15 +346,15 @@ class Node:
 
     async def _look_after_logs(self, replicas: ReplicaManager) -> None:
         producers_max = self._config.memory_bytes * STATE_EIGHTHS // 8 // PRODUCER_BYTES
-        self._care = LogCare(
+        self._maintenance = LogMaintenance(
             self._logs,
-            replace(self._config.upkeep, producers_max=producers_max),
+            replace(self._config.maintenance, producers_max=producers_max),
             clock=self._clock,
             damage_found=replicas.damage_found,
             log_start_moved=replicas.log_start_moved,
             memory=replicas.memory,
         )
-        await self._care.run()
+        await self._maintenance.run()
 
     async def _watch_ready(self, metadata: MetadataNode) -> None:
         def ready_now() -> bool:
@@ -371,23 +374,23 @@ class Node:
         if self._quorum_executor is not None:
             for _ in range(QUIET_ROUNDS):
                 await run_in(self._quorum_executor, lambda: None)
-        for folder in self._logs.folders:
-            while folder.busy:
+        for directory in self._logs.directories:
+            while directory.busy:
                 await self._clock.sleep_ms(QUIET_MS)
             for _ in range(QUIET_ROUNDS):
-                await run_in(folder.background, lambda: None)
-                await run_in(folder.executor, lambda: None)
-            if folder.offline is not None:
-                folder.close()
+                await run_in(directory.background, lambda: None)
+                await run_in(directory.executor, lambda: None)
+            if directory.offline is not None:
+                directory.close()
                 continue
             try:
-                await run_in(folder.executor, folder.close_clean)
+                await run_in(directory.executor, directory.close_clean)
             except TidelogError as error:
-                _log.error("data folder %s is not closed clean: %s", folder.path, error.message)
+                _log.error("log directory %s is not closed clean: %s", directory.path, error.message)
 
 
-def _say_offline(folder: DataFolder) -> None:
-    _log.error("data folder %s is offline: %s", folder.path, folder.offline)
+def _say_offline(directory: LogDirectory) -> None:
+    _log.error("log directory %s is offline: %s", directory.path, directory.offline)
 
 
 def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:
@@ -401,7 +404,7 @@ def _figures_of(partition: Partition, image: ClusterImage) -> PartitionFigures:
         log_start=log.log_start_offset,
         log_end=log.log_end_offset,
         high_watermark=log.high_watermark,
-        held=log.held,
+        durable_offset=log.durable_offset,
         size=log.size,
         segments=log.segment_count,
     )

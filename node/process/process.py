@@ -169,9 +169,9 @@ class NodeProcess:
             await server.stop(ANSWER_GRACE_MS)
 
     def _executor(self, name: str, workers: int = 1) -> ThreadExecutor:
-        """The executor of that name: a data folder's writer, or what syncs its logs."""
+        """The executor of that name: a log directory's writer, or what syncs its logs."""
         executor = ThreadExecutor(
-            name, workers=workers, observe=self._metrics.folder_worker(name), on_defect=self._defect_found
+            name, workers=workers, observe=self._metrics.directory_worker(name), on_defect=self._defect_found
         )
         self._executors.append(executor)
         return executor
@@ -210,7 +210,7 @@ class NodeProcess:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m node", description="Run one node of a Tidelog cluster.")
+    parser = argparse.ArgumentParser(prog="tidelog-node", description="Run one node of a Tidelog cluster.")
     parser.add_argument(
         "--config", type=Path, required=True, metavar="FILE", help="TOML; TIDELOG_* variables override it"
     )
@@ -258,7 +258,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _raise_file_limit() -> None:
     """Open as many files as the machine allows: each log and each connection is one, and a log that cannot open its
-    files takes its data folder offline. Many systems begin a process with 1,024 and allow far more."""
+    files takes its log directory offline. Many systems begin a process with 1,024 and allow far more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

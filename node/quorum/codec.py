@@ -5,36 +5,36 @@ from __future__ import annotations
 from uuid import UUID
 
 from replication.raft.epoch_limits import EPOCH_LAST
-from replication.raft.events import BeginEpoch, EndEpoch, Fetch, Standing, VoteAnswer, VoteRequest
+from replication.raft.events import BeginEpoch, EndEpoch, Fetch, LeaderAndEpoch, VoteAnswer, VoteRequest
 from replication.raft.log_view import SnapshotId
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import InvalidRequest
 from tidelog.protocol.v1 import quorum_pb2 as pb
-from tidelog.types import NO_LEADER_EPOCH, FolderId, LeaderEpoch, NodeId, Offset
+from tidelog.types import NO_LEADER_EPOCH, DirectoryId, LeaderEpoch, NodeId, Offset
 
 
 def key_to_proto(key: ReplicaKey) -> pb.ReplicaKey:
     """A replica's identity."""
-    return pb.ReplicaKey(node_id=key.node_id, folder_id=key.folder_id.bytes)
+    return pb.ReplicaKey(node_id=key.node_id, directory_id=key.directory_id.bytes)
 
 
 def key_from_proto(message: pb.ReplicaKey) -> ReplicaKey:
     """Raises InvalidRequest."""
-    return key_of(message.node_id, message.folder_id)
+    return key_of(message.node_id, message.directory_id)
 
 
-def key_of(node_id: int, folder_id: bytes) -> ReplicaKey:
+def key_of(node_id: int, directory_id: bytes) -> ReplicaKey:
     """Raises InvalidRequest."""
     if node_id < 0:
         raise InvalidRequest(f"{node_id} is no number of a node")
-    return ReplicaKey(NodeId(node_id), folder_id_of(folder_id))
+    return ReplicaKey(NodeId(node_id), directory_id_of(directory_id))
 
 
-def folder_id_of(raw: bytes) -> FolderId:
+def directory_id_of(raw: bytes) -> DirectoryId:
     """Raises InvalidRequest."""
     if len(raw) != 16:
-        raise InvalidRequest(f"the id of a folder has 16 bytes, this one {len(raw)}")
-    return FolderId(UUID(bytes=raw))
+        raise InvalidRequest(f"the id of a directory has 16 bytes, this one {len(raw)}")
+    return DirectoryId(UUID(bytes=raw))
 
 
 def epoch_of(number: int, least: int = 0) -> LeaderEpoch:
@@ -117,21 +117,21 @@ def end_from_proto(message: pb.EndQuorumEpochRequest) -> EndEpoch:
     return EndEpoch(epoch_of(message.epoch), NodeId(message.leader_id), successors)
 
 
-def standing_to_proto(standing: Standing) -> pb.QuorumStanding:
+def leader_to_proto(standing: LeaderAndEpoch) -> pb.LeaderAndEpoch:
     """Epoch and leader."""
-    return pb.QuorumStanding(epoch=standing.epoch, leader_id=standing.leader_id)
+    return pb.LeaderAndEpoch(epoch=standing.epoch, leader_id=standing.leader_id)
 
 
 def fetch_from_proto(message: pb.FetchMetadataRequest) -> Fetch:
-    """A fetch as the leader's rules see it. A reader without a folder has one of its own that never votes. Raises
+    """A fetch as the leader's rules see it. A reader without a directory has one of its own that never votes. Raises
     InvalidRequest."""
-    folder = folder_id_of(message.folder_id) if message.folder_id else FolderId(UUID(int=0))
+    directory = directory_id_of(message.directory_id) if message.directory_id else DirectoryId(UUID(int=0))
     return Fetch(
-        ReplicaKey(NodeId(message.node_id), folder),
+        ReplicaKey(NodeId(message.node_id), directory),
         epoch_of(message.current_leader_epoch, NO_LEADER_EPOCH),
         offset_of(message.fetch_offset),
         epoch_of(message.last_fetched_epoch, NO_LEADER_EPOCH),
-        offset_of(message.held_offset),
+        offset_of(message.durable_offset),
     )
 
 

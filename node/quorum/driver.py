@@ -44,7 +44,6 @@ from replication.raft.events import (
     AskBack,
     Called,
     Commit,
-    CutLog,
     Effect,
     Event,
     Heard,
@@ -60,6 +59,7 @@ from replication.raft.events import (
     TakeRecords,
     TakeSnapshot,
     Ticked,
+    TruncateLog,
     VoteAnswered,
     VoteRequest,
 )
@@ -108,7 +108,7 @@ DEFECTS_MAX: Final = 100
 
 R = TypeVar("R")
 
-TakeFetched = Callable[[TakeRecords | CutLog | TakeSnapshot], None]
+TakeFetched = Callable[[TakeRecords | TruncateLog | TakeSnapshot], None]
 """Does with an answer's contents what the rules say."""
 
 
@@ -163,8 +163,8 @@ class QuorumDriver:
     async def run(self, *, cluster_id: Callable[[], str], form: tuple[str, tuple[Voter, ...]] | None = None) -> None:
         """Take part, until cancelled or the disk fails.
 
-        cluster_id: of this node's folders now, "" for none. form: id and voters of a cluster that this node forms; it
-        is one of them. Raises KafkaStorageError, CorruptLog.
+        cluster_id: of this node's directories now, "" for none. form: id and voters of a cluster that this node forms;
+        it is one of them. Raises KafkaStorageError, CorruptLog.
         """
         self._cluster_id = cluster_id
         if form is not None:
@@ -174,7 +174,7 @@ class QuorumDriver:
         try:
             state = await run_in(self._executor, lambda: read_state(self._files, log.path))
         except OSError as error:
-            raise log.folder.fail(f"reading the vote in {log.path}", error) from error
+            raise log.directory.fail(f"reading the vote in {log.path}", error) from error
         ensure_usable(state, self._metadata.view(), log.path)
         self.core = Quorum(
             self.me, state, self._log_view(), times=self._times, rng=self._rng, at=self._clock.monotonic_ms()
@@ -290,7 +290,7 @@ class QuorumDriver:
         return UnknownServerError(f"node {self.me.node_id}: {text}")
 
     async def _handle(self, event: Event, take: TakeFetched | None) -> None:
-        if self._view.leads and self._metadata.log.folder.offline is not None:
+        if self._view.leads and self._metadata.log.directory.offline is not None:
             # It could append nothing, so another should lead.
             await self._give(AppendRefused(self._clock.monotonic_ms()), None)
         await self._give(event, take)
@@ -313,7 +313,7 @@ class QuorumDriver:
                 case Persist(state):
                     await self._persist(state)
                     self._show()
-                case TakeRecords() | CutLog() | TakeSnapshot():
+                case TakeRecords() | TruncateLog() | TakeSnapshot():
                     assert take is not None, "comes with an answer only"
                     take(effect)
                 case Commit(offset):
@@ -371,7 +371,7 @@ class QuorumDriver:
                 await run_in(self._executor, lambda: write_state(self._files, log.path, state))
                 return
             except OSError as error:
-                failure = log.folder.fail(f"voting in {log.path}", error)
+                failure = log.directory.fail(f"voting in {log.path}", error)
             if not isinstance(failure, DiskFull):
                 raise failure
             if not said:
@@ -399,7 +399,7 @@ class QuorumDriver:
         return LogView(
             view.log_start,
             view.log_end,
-            view.held,
+            view.durable_offset,
             view.high_watermark,
             view.epochs,
             VoterSet.of(self._first_voters),
@@ -456,7 +456,7 @@ class QuorumDriver:
             self.post(VoteAnswered(self._clock.monotonic_ms(), request, vote_answer_from_proto(answer)))
 
     async def _send_news(
-        self, to: NodeId, method: Method[Request, quorum_pb2.QuorumStanding], message: Request
+        self, to: NodeId, method: Method[Request, quorum_pb2.LeaderAndEpoch], message: Request
     ) -> None:
         answer = await self._call(to, method, message)
         if answer is not None:
@@ -497,7 +497,7 @@ class QuorumDriver:
                 f"node {answer.node_id} at {target} belongs to cluster {answer.cluster_id}, node {self.me.node_id} to "
                 f"{own}: check the addresses in [quorum] nodes"
             )
-        key = key_of(answer.node_id, answer.folder_id)
+        key = key_of(answer.node_id, answer.directory_id)
         if key.node_id == self.me.node_id:
             raise InvalidRequest(f"the replica at {target} has the number of this node, {key.node_id}")
         self._addresses.introduced(target, key)
@@ -518,4 +518,4 @@ class QuorumDriver:
 
 
 def _control(keys: tuple[ReplicaKey, ...]) -> tuple[ControlVoter, ...]:
-    return tuple(ControlVoter(key.node_id, key.folder_id) for key in keys)
+    return tuple(ControlVoter(key.node_id, key.directory_id) for key in keys)

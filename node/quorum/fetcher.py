@@ -2,7 +2,7 @@
 known: voters and all other nodes alike.
 
 Kept true:
-  1. Only the log of one cluster is ever appended: a folder that belongs to none is given to the leader's first.
+  1. Only the log of one cluster is ever appended: a directory that belongs to none is given to the leader's first.
   2. What an answer does to the log is for the rules to say (replication/raft/quorum.py): an old leader's does nothing.
   3. A voter reports what is on its disk: it waits for its fsync before it asks again, though not for long.
   4. Where the logs disagree the replica is cut by epoch, never below what is committed.
@@ -31,7 +31,6 @@ from node.runtime.transport import Transport
 from node.runtime.work import run_unless
 from replication.raft.events import (
     BelowLogStart,
-    CutLog,
     FetchAnswered,
     FetchResult,
     Heard,
@@ -39,6 +38,7 @@ from replication.raft.events import (
     NewRecords,
     TakeRecords,
     TakeSnapshot,
+    TruncateLog,
 )
 from replication.raft.log_view import SnapshotId
 from replication.raft.quorum import Quorum
@@ -79,7 +79,7 @@ SNAPSHOT_BYTES_MAX: Final = 1 << 30
 """No larger snapshot is fetched: it is put together in memory."""
 
 Adopt = Callable[[str], Awaitable[None]]
-"""Lets all data folders of this node belong to the cluster, durably."""
+"""Lets all log directories of this node belong to the cluster, durably."""
 
 
 class QuorumFetcher:
@@ -104,7 +104,7 @@ class QuorumFetcher:
         self._said: set[str] = set()
 
     async def run(self, cluster_id: str | None) -> None:
-        """Keep the replica up to date. cluster_id: the cluster of this node's folders, None: none yet.
+        """Keep the replica up to date. cluster_id: the cluster of this node's directories, None: none yet.
 
         Raises what cannot be mended by asking again: see FATAL.
         """
@@ -140,7 +140,7 @@ class QuorumFetcher:
         """Fetch for as long as this target answers as the leader."""
         self._in_touch = False
         while not self._core.leads:
-            await self._wait_held()
+            await self._wait_durable()
             self._ensure_usable()
             log = self._metadata.log
             asked = log.log_end_offset
@@ -173,27 +173,27 @@ class QuorumFetcher:
                 self._say(f"metadata from {target} cannot be taken: {error.message}", logging.WARNING)
                 return
 
-    async def _wait_held(self) -> None:
+    async def _wait_durable(self) -> None:
         log = self._metadata.log
-        if not self._core.is_voter or log.held >= log.log_end_offset:
+        if not self._core.is_voter or log.durable_offset >= log.log_end_offset:
             return
         try:
             async with asyncio.timeout(HELD_MS / 1_000):
-                await self._metadata.wait_until(lambda: log.held >= log.log_end_offset)
+                await self._metadata.wait_until(lambda: log.durable_offset >= log.log_end_offset)
         except TimeoutError:
             self._metadata.request_flush()
 
     def _ensure_usable(self) -> None:
         """What it could not write down that it holds, it must not say. Raises KafkaStorageError."""
-        why = self._metadata.log.folder.offline
+        why = self._metadata.log.directory.offline
         if why is not None:
-            raise KafkaStorageError(f"the data folder of the metadata log is offline: {why}")
+            raise KafkaStorageError(f"the log directory of the metadata log is offline: {why}")
 
     def _wait_ms(self) -> int:
         if not self._in_touch:
             return 0  # the first answer brings the watermark at once
         log = self._metadata.log
-        slow = self._core.is_voter and log.held < log.log_end_offset
+        slow = self._core.is_voter and log.durable_offset < log.log_end_offset
         return SLOW_WAIT_MS if slow else FETCH_WAIT_MS
 
     def _request(self, receiver: ReplicaKey, wait_ms: int) -> quorum_pb2.FetchMetadataRequest:
@@ -201,13 +201,13 @@ class QuorumFetcher:
         return quorum_pb2.FetchMetadataRequest(
             cluster_id=self._cluster_id,
             node_id=core.me.node_id,
-            folder_id=core.me.folder_id.bytes,
+            directory_id=core.me.directory_id.bytes,
             current_leader_epoch=core.epoch,
             fetch_offset=log.log_end_offset,
             last_fetched_epoch=self._metadata.view().last_epoch,
             max_wait_ms=wait_ms,
             max_bytes=FETCH_BYTES,
-            held_offset=log.held,
+            durable_offset=log.durable_offset,
             high_watermark=log.high_watermark,
             receiver=key_to_proto(receiver),
         )
@@ -240,7 +240,7 @@ class QuorumFetcher:
 
     def _do(
         self,
-        effect: TakeRecords | CutLog | TakeSnapshot,
+        effect: TakeRecords | TruncateLog | TakeSnapshot,
         answer: quorum_pb2.FetchMetadataResponse,
         snapshots: list[SnapshotId],
     ) -> None:
@@ -250,7 +250,7 @@ class QuorumFetcher:
                     epochs = [EpochStart(LeaderEpoch(each.epoch), Offset(each.start_offset)) for each in answer.epochs]
                     self._metadata.append_fetched(answer.records, epochs, LeaderEpoch(answer.leader_epoch))
                 self._metadata.commit(Offset(min(high_watermark, self._metadata.end)))
-            case CutLog(offset):
+            case TruncateLog(offset):
                 _log.info(
                     "metadata log cut from %d to %d, where it agrees with the leader's", self._metadata.end, offset
                 )

@@ -1,14 +1,14 @@
 """The way out for a cluster whose metadata quorum is in an epoch that no election can follow: offline, on each node.
 
-Epoch `first` (`EPOCH_LAST` as a rule) becomes `after + 1`, the next one `after + 2`, and so on, wherever a data folder
-holds it: in the vote, in the batches of the metadata log and of its snapshots, in the epoch checkpoint. Their order
-stays, and with the same two numbers on all nodes equal epochs stay equal: logs match as before, no vote is forgotten,
-and no record is lost. Epochs below `first` stay as they are, so none of them may be above `after`.
+Epoch `first` (`EPOCH_LAST` as a rule) becomes `after + 1`, the next one `after + 2`, and so on, wherever a log
+directory holds it: in the vote, in the batches of the metadata log and of its snapshots, in the epoch checkpoint. Their
+order stays, and with the same two numbers on all nodes equal epochs stay equal: logs match as before, no vote is
+forgotten, and no record is lost. Epochs below `first` stay as they are, so none of them may be above `after`.
 
 Kept true: the vote is written last, so that a node whose reset was interrupted still refuses to start; the same reset
 run again then finishes it, and leaves alone what it had finished before. A batch's checksum does not cover its epoch,
 which is why it is changed in place.
-Left to others: that all nodes are stopped, of which only this one is checked, by the lock of its folder.
+Left to others: that all nodes are stopped, of which only this one is checked, by the lock of its directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from node.metadata.metadata_snapshots import NAME
 from node.quorum.state import read_state, write_state
 from replication.raft.epoch_limits import EPOCH_LAST, EPOCH_MAX
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, encode_epochs, read_epochs
-from storage.checkpoints.folder_identity import LOCK
+from storage.checkpoints.directory_identity import LOCK
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptRecord, InvalidConfig, InvalidRequest, KafkaStorageError
 from tidelog.records import walk_headers
@@ -33,31 +33,32 @@ EPOCH_AT: Final = 12
 """Where the epoch lies in the header of a batch, four bytes."""
 
 UNDER_WAY: Final = "epoch-reset"
-"""In the data folder while a reset is under way: its `after` and `first`."""
+"""In the log directory while a reset is under way: its `after` and `first`."""
 DONE: Final = "epoch-reset-done"
-"""In the data folder from then on: the same numbers, of the last reset. The folders of other nodes need the same."""
+"""In the log directory from then on: the same numbers, of the last reset. The directories of other nodes need the
+same."""
 
 Change = Callable[[LeaderEpoch], LeaderEpoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Of one data folder: the greatest epoch below `first`, and the greatest one from there on (-1: none)."""
+    """Of one log directory: the greatest epoch below `first`, and the greatest one from there on (-1: none)."""
 
     below: int
     beyond: int
 
 
-def epochs_of(folder: str, files: Files, first: int = EPOCH_LAST) -> Epochs:
-    """The epochs that the first data folder of a stopped node holds. Raises InvalidConfig where there is no metadata
+def epochs_of(directory: str, files: Files, first: int = EPOCH_LAST) -> Epochs:
+    """The epochs that the first log directory of a stopped node holds. Raises InvalidConfig where there is no metadata
     log in it, KafkaStorageError where its node runs or the disk fails, CorruptLog."""
-    with _locked(files, folder) as log:
+    with _locked(files, directory) as log:
         return _found(files, log, first)
 
 
-def reset(folders: Sequence[str], after: int, files: Files, first: int = EPOCH_LAST) -> list[str]:
-    """Move the epochs from `first` on behind `after`, durably, in all of these folders or in none. Returns those that
-    had any. Raises InvalidRequest where one of them holds another epoch above `after`, and as `epochs_of`."""
+def reset(directories: Sequence[str], after: int, files: Files, first: int = EPOCH_LAST) -> list[str]:
+    """Move the epochs from `first` on behind `after`, durably, in all of these directories or in none. Returns those
+    that had any. Raises InvalidRequest where one of them holds another epoch above `after`, and as `epochs_of`."""
     numbers = f"{after} {first}".encode()
     if after < 0 or after + 1 + EPOCH_MAX - first >= first:
         raise InvalidRequest(f"the epochs from {first} on have no room behind {after}")
@@ -66,35 +67,39 @@ def reset(folders: Sequence[str], after: int, files: Files, first: int = EPOCH_L
         return LeaderEpoch(after + 1 + epoch - first) if epoch >= first else epoch
 
     with ExitStack() as locks:
-        logs = {folder: locks.enter_context(_locked(files, folder)) for folder in folders}
-        wanted = [folder for folder, log in logs.items() if _needs_reset(files, folder, log, after, first, numbers)]
-        for folder in wanted:
-            write_file(files, f"{folder}/{UNDER_WAY}", numbers)
-            _change_all(files, logs[folder], change)
-            files.rename(f"{folder}/{UNDER_WAY}", f"{folder}/{DONE}")
-            files.sync_folder(folder)
+        logs = {directory: locks.enter_context(_locked(files, directory)) for directory in directories}
+        wanted = [
+            directory for directory, log in logs.items() if _needs_reset(files, directory, log, after, first, numbers)
+        ]
+        for directory in wanted:
+            write_file(files, f"{directory}/{UNDER_WAY}", numbers)
+            _change_all(files, logs[directory], change)
+            files.rename(f"{directory}/{UNDER_WAY}", f"{directory}/{DONE}")
+            files.sync_directory(directory)
     return wanted
 
 
-def _needs_reset(files: Files, folder: str, log: str, after: int, first: int, numbers: bytes) -> bool:
-    begun = read_file(files, f"{folder}/{UNDER_WAY}")
+def _needs_reset(files: Files, directory: str, log: str, after: int, first: int, numbers: bytes) -> bool:
+    begun = read_file(files, f"{directory}/{UNDER_WAY}")
     if begun is not None:
         if begun != numbers:
-            raise InvalidRequest(f"a reset of {folder} with {_shown(begun)} was interrupted: finish that one")
+            raise InvalidRequest(f"a reset of {directory} with {_shown(begun)} was interrupted: finish that one")
         return True
     known = _found(files, log, first)
-    done = read_file(files, f"{folder}/{DONE}")
+    done = read_file(files, f"{directory}/{DONE}")
     if known.beyond < 0 and done == numbers:
         return False
     if known.below > after:
         hint = "" if done is None else f"; where no node has run since, the numbers of its last reset: {_shown(done)}"
-        raise InvalidRequest(f"{folder} holds epoch {known.below}, above {after}: give the greatest of all nodes{hint}")
+        raise InvalidRequest(
+            f"{directory} holds epoch {known.below}, above {after}: give the greatest of all nodes{hint}"
+        )
     return known.beyond >= 0
 
 
-def last_reset(folder: str, files: Files) -> str:
-    """The options of the last reset of this folder, under way or done; empty: none."""
-    numbers = read_file(files, f"{folder}/{UNDER_WAY}") or read_file(files, f"{folder}/{DONE}")
+def last_reset(directory: str, files: Files) -> str:
+    """The options of the last reset of this directory, under way or done; empty: none."""
+    numbers = read_file(files, f"{directory}/{UNDER_WAY}") or read_file(files, f"{directory}/{DONE}")
     return "" if numbers is None else _shown(numbers)
 
 
@@ -104,21 +109,25 @@ def _shown(numbers: bytes) -> str:
 
 
 @contextmanager
-def _locked(files: Files, folder: str) -> Iterator[str]:
-    """The folder of the metadata log, while no other process may use it."""
-    log = f"{folder}/{METADATA}"
-    if not files.is_folder(log):
-        raise InvalidConfig(f"{folder} holds no metadata log: name the first data folder of a node")
+def _locked(files: Files, directory: str) -> Iterator[str]:
+    """The directory of the metadata log, while no other process may use it."""
+    log = f"{directory}/{METADATA}"
+    if not files.is_directory(log):
+        raise InvalidConfig(f"{directory} holds no metadata log: name the first log directory of a node")
     try:
-        lock = files.lock(f"{folder}/{LOCK}")
+        lock = files.lock(f"{directory}/{LOCK}")
         try:
             yield log
         finally:
             lock.release()
     except BlockingIOError as error:
-        raise KafkaStorageError(f"the data folder {folder} is in use: stop all nodes of the cluster first") from error
+        raise KafkaStorageError(
+            f"the log directory {directory} is in use: stop all nodes of the cluster first"
+        ) from error
     except OSError as error:
-        raise KafkaStorageError(f"the epochs in {folder} cannot be read or reset: {error}; check the disk") from error
+        raise KafkaStorageError(
+            f"the epochs in {directory} cannot be read or reset: {error}; check the disk"
+        ) from error
 
 
 def _found(files: Files, log: str, first: int) -> Epochs:
@@ -148,7 +157,7 @@ def _change_all(files: Files, log: str, change: Change) -> None:
     if entries is not None:
         changed = [EpochStart(change(entry.epoch), entry.start_offset) for entry in entries]
         write_file(files, path, encode_epochs(changed))
-    files.sync_folder(log)
+    files.sync_directory(log)
     state = read_state(files, log)
     write_state(files, log, replace(state, leader_epoch=change(state.leader_epoch)))
 

@@ -2,7 +2,7 @@
 
 Kept true: the file is replaced as a whole, durably; the view never goes back to an older epoch.
 Left to others: when a vote must be on the disk (replication/raft/quorum.py, driver.py).
-Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same folder; `lostEnd` is
+Source: the `quorum-state` file of KRaft (KIP-595, KIP-853), same name, same fields, same directory; `lostEnd` is
 ours, and there only behind damage.
 """
 
@@ -20,7 +20,7 @@ from replication.raft.log_view import LogView
 from replication.raft.roles import QuorumState
 from storage.files.file_system import Files, read_file, write_file
 from tidelog.errors import CorruptLog
-from tidelog.types import NO_NODE, Endpoint, FolderId, LeaderEpoch, NodeAddress, NodeId, Offset
+from tidelog.types import NO_NODE, DirectoryId, Endpoint, LeaderEpoch, NodeAddress, NodeId, Offset
 
 QUORUM_STATE: Final = "quorum-state"
 DATA_VERSION: Final = 1
@@ -31,9 +31,9 @@ LOST_MS: Final = 3_000
 """Longer than an election that nobody disturbs: who has heard no leader for so long says that there is none."""
 
 
-def read_state(files: Files, folder: str) -> QuorumState:
-    """The state in the metadata log's folder; the first one where there is no file. Raises CorruptLog, OSError."""
-    path = f"{folder}/{QUORUM_STATE}"
+def read_state(files: Files, directory: str) -> QuorumState:
+    """The state in the metadata log's directory; the first one where there is no file. Raises CorruptLog, OSError."""
+    path = f"{directory}/{QUORUM_STATE}"
     data = read_file(files, path)
     if data is None:
         return QuorumState()
@@ -41,17 +41,18 @@ def read_state(files: Files, folder: str) -> QuorumState:
         fields = json.loads(data)
         if fields["data_version"] != DATA_VERSION:
             raise ValueError(f"data_version is {fields['data_version']}, this version reads {DATA_VERSION}")
-        voted_folder = _decode_id(fields["votedDirectoryId"])
+        voted_directory = _decode_id(fields["votedDirectoryId"])
         return QuorumState(
             LeaderEpoch(_number(fields, "leaderEpoch", 0, EPOCH_MAX)),
             NodeId(_number(fields, "leaderId", NO_NODE, NODE_MAX)),
             NodeId(_number(fields, "votedId", NO_NODE, NODE_MAX)),
-            None if voted_folder.int == 0 else FolderId(voted_folder),
+            None if voted_directory.int == 0 else DirectoryId(voted_directory),
             Offset(_number({"lostEnd": 0, **fields}, "lostEnd", 0, OFFSET_MAX)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptLog(
-            f"{path} cannot be read ({error}): this node does not know how it voted. Give its folder back, or start it "
+            f"{path} cannot be read ({error}): this node does not know how it voted. Give its directory back, "
+            f"or start it "
             "with an empty one"
         ) from error
 
@@ -64,36 +65,36 @@ def _number(fields: Mapping[str, Any], name: str, least: int, most: int) -> int:
     return number
 
 
-def ensure_usable(state: QuorumState, log: LogView, folder: str) -> None:
+def ensure_usable(state: QuorumState, log: LogView, directory: str) -> None:
     """Raises CorruptLog where the epoch of the vote or of the log lies in the reserve: no election can follow it."""
     found = max(state.leader_epoch, log.last_epoch)
     if found >= EPOCH_LAST:
         raise CorruptLog(
-            f"the metadata quorum in {folder} is in epoch {found}, and {EPOCH_LAST} is the last that is used: no "
+            f"the metadata quorum in {directory} is in epoch {found}, and {EPOCH_LAST} is the last that is used: no "
             "leader could be elected any more. Elections do not lead there, a faulty or hostile message did. Stop all "
-            "nodes of the cluster and run `tidelog quorum reset-epoch` on the metadata folder of each: "
+            "nodes of the cluster and run `tidelog quorum reset-epoch` on the metadata directory of each: "
             "docs/operations.md"
         )
 
 
-def write_state(files: Files, folder: str, state: QuorumState) -> None:
+def write_state(files: Files, directory: str, state: QuorumState) -> None:
     """Put the state in place, durably. Raises OSError."""
     fields = {
         "leaderId": state.leader_id,
         "leaderEpoch": state.leader_epoch,
         "votedId": state.voted_id,
-        "votedDirectoryId": _encode_id(state.voted_folder or UUID(int=0)),
+        "votedDirectoryId": _encode_id(state.voted_directory or UUID(int=0)),
         "data_version": DATA_VERSION,
     }
     if state.lost_end:
         fields["lostEnd"] = state.lost_end
-    write_file(files, f"{folder}/{QUORUM_STATE}", json.dumps(fields, separators=(",", ":")).encode())
+    write_file(files, f"{directory}/{QUORUM_STATE}", json.dumps(fields, separators=(",", ":")).encode())
 
 
-def note_lost(files: Files, folder: str, end: Offset) -> None:
+def note_lost(files: Files, directory: str, end: Offset) -> None:
     """Durably: the log, which ended there, is emptied. Raises CorruptLog, OSError."""
-    state = read_state(files, folder)
-    write_state(files, folder, replace(state, lost_end=max(state.lost_end, end)))
+    state = read_state(files, directory)
+    write_state(files, directory, replace(state, lost_end=max(state.lost_end, end)))
 
 
 def _encode_id(value: UUID) -> str:

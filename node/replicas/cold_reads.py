@@ -97,7 +97,7 @@ class ColdReads:
         self._busy[fetch] = None
         self._shares[fetch] = self._charge(fetch.max_bytes)
         fetch.cold_tries += 1
-        log.folder.reader.submit(ticket.run, lambda failure: self._done(fetch, ticket, failure))
+        log.directory.reader.submit(ticket.run, lambda failure: self._done(fetch, ticket, failure))
 
     def _done(self, fetch: OpenFetch, ticket: ReadTicket, failure: BaseException | None) -> None:
         if failure is None and not fetch.ended:

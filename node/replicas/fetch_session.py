@@ -71,7 +71,7 @@ class FollowerIdentity:
 class OpenFetch:
     """One partition's fetch. `partition` is None where the request named none that is here."""
 
-    desk: FetchDesk
+    session: FetchSession
     fetch_id: int
     topic_id: bytes
     index: int
@@ -108,23 +108,23 @@ class OpenFetch:
     def wake(self) -> None:
         """There may be something to read."""
         if not self.short:
-            self.desk.ready(self)
+            self.session.ready(self)
 
     def answer_anyway(self) -> None:
         """Answer it now, with or without records."""
         self.due = True
-        self.desk.ready(self)
+        self.session.ready(self)
 
     def tell(self, news: PartitionFetched) -> None:
         """Send this, and go on waiting."""
-        self.desk.tell(news)
+        self.session.tell(news)
 
     def refuse(self, error: TidelogError) -> None:
         """Answer it with an error."""
-        self.desk.refuse(self, error)
+        self.session.refuse(self, error)
 
 
-class FetchDesk:
+class FetchSession:
     """See the module's words. One for each stream."""
 
     def __init__(
@@ -187,7 +187,7 @@ class FetchDesk:
         follower = self._follower(request)
         isolation = FetchIsolation.LOG_END if follower is not None else isolation_of(request.isolation_level)
         ensure_few(request.partitions, "fetches")
-        ensure_few(request.held, "held positions")
+        ensure_few(request.durable_positions, "durable positions")
         now = self._clock.monotonic_ms()
         if follower is not None:
             if not self._sign_of_life_ms:
@@ -197,13 +197,13 @@ class FetchDesk:
         deadline = Millis(now + max(0, min(request.max_wait_ms, self._config.max_wait_ms)))
         for item in request.partitions:
             self._open_one(item, request, deadline, follower, isolation, now)
-        if request.held:
+        if request.durable_positions:
             if follower is None:
-                raise InvalidRequest("a consumer's fetch reports held positions, which only a follower has")
-            for report in request.held:
+                raise InvalidRequest("a consumer's fetch reports durable positions, which only a follower has")
+            for report in request.durable_positions:
                 partition = self._manager.find(report.topic_id, report.partition)
                 if partition is not None:
-                    partition.follower_held(follower, report, now)
+                    partition.follower_durable(follower, report, now)
 
     def _follower(self, request: data_pb2.FetchRequest) -> FollowerIdentity | None:
         if not request.HasField("replica"):

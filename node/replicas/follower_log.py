@@ -10,9 +10,9 @@ import logging
 from replication.partition.follower_events import LogView, RestartAt, TruncateTo
 from storage.append_info import Origin
 from storage.directory.kept_copy import copied_first
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
-from storage.log.log_truncation import CutTicket
+from storage.log.log_truncation import TruncationTicket
 from tidelog.errors import CorruptRecord
 from tidelog.protocol.wire import Buffer, PartitionFetched
 from tidelog.records import walk_headers
@@ -23,7 +23,7 @@ _log = logging.getLogger("node.partition")
 
 def view_of(log: Log) -> LogView:
     """The log, as the core sees it."""
-    return LogView(log.log_start_offset, log.log_end_offset, log.held, log.last_epoch)
+    return LogView(log.log_start_offset, log.log_end_offset, log.durable_offset, log.last_epoch)
 
 
 def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch) -> None:
@@ -43,19 +43,19 @@ def append_answer(log: Log, answer: PartitionFetched, leader_epoch: LeaderEpoch)
     )
 
 
-def begin_cut(log: Log, folder: DataFolder, effect: TruncateTo | RestartAt) -> CutTicket | None:
+def begin_truncation(log: Log, directory: LogDirectory, effect: TruncateTo | RestartAt) -> TruncationTicket | None:
     """Begin to cut, or to empty, the log; None where there is nothing to cut. Where committed records go, which only an
-    unclean election asks for, a copy of the log is kept. Raises what `Log.begin_cut` raises."""
+    unclean election asks for, a copy of the log is kept. Raises what `Log.begin_truncation` raises."""
     committed = log.high_watermark
     match effect:
         case TruncateTo(offset):
             _log.info("%s: cut from %d to %d, where it agrees", log.topic_partition, log.log_end_offset, offset)
-            ticket = log.begin_cut(offset)
+            ticket = log.begin_truncation(offset)
         case RestartAt(offset, reason):
             _log.warning("%s: %s", log.topic_partition, reason)
-            ticket = log.begin_cut(offset, anew=True)
+            ticket = log.begin_truncation(offset, anew=True)
     if ticket is not None and offset < committed:
-        copy = folder.name_aside(log.topic_partition)
+        copy = directory.name_aside(log.topic_partition)
         copied_first(ticket, copy)
         at = log.topic_partition, offset, committed - 1, copy
         _log.error("%s gives up committed offsets %d..%d, which its leader lacks: its log is kept in %s", *at)

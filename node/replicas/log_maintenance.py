@@ -13,10 +13,10 @@ from typing import Final
 from node.runtime.clock import Clock
 from node.runtime.memory_budget import PRODUCER_BYTES, Kind, MemoryBudget
 from storage.directory.log_cleaner import Cleaned
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
-from storage.directory.maintenance import Upkeep
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance import Maintenance
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.directory.scrub_segment import Finding, FindingKind
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
@@ -28,13 +28,13 @@ TICK_MS: Final = 500
 """How exact the intervals are."""
 
 
-class LogCare:
+class LogMaintenance:
     """See the module's words."""
 
     def __init__(
         self,
         logs: LogManager,
-        config: UpkeepConfig,
+        config: MaintenanceConfig,
         *,
         clock: Clock,
         damage_found: Callable[[Log, Damage], None],
@@ -48,18 +48,18 @@ class LogCare:
         self._producers = memory.charge(Kind.PRODUCER_STATE, 0)
         self.producers_forgotten = 0
         """Since the process began."""
-        self.upkeep = Upkeep(logs, config, self, monotonic_ms=clock.monotonic_ms)
+        self.maintenance = Maintenance(logs, config, self, monotonic_ms=clock.monotonic_ms)
 
     async def run(self) -> None:
         """Look after the logs until cancelled."""
         try:
             while True:
-                self.upkeep.tick(self._clock.monotonic_ms())
+                self.maintenance.tick(self._clock.monotonic_ms())
                 await self._clock.sleep_ms(TICK_MS)
         finally:
-            self.upkeep.stop()
+            self.maintenance.stop()
 
-    # --- what upkeep tells (UpkeepOwner) ---
+    # --- what upkeep tells (MaintenanceOwner) ---
 
     def producers_counted(self, count: int, forgotten: int) -> None:
         """What their state costs is part of the node's memory."""
@@ -72,25 +72,25 @@ class LogCare:
         """Something failed."""
         _log.warning("%s", error.message)
 
-    def room_changed(self, folder: DataFolder) -> None:
-        """A folder has fallen below its reserve, or is above it again."""
-        reserve = folder.reserve
+    def room_changed(self, directory: LogDirectory) -> None:
+        """A directory has fallen below its reserve, or is above it again."""
+        reserve = directory.reserve
         if reserve.low:
             _log.error(
                 "the disk of %s is full but for its reserve: appends are refused, reads and deletions go on",
-                folder.path,
+                directory.path,
                 extra={"free": reserve.free, "reserve": reserve.wanted, "enough": reserve.enough},
             )
         else:
-            _log.info("the disk of %s has room again: appends go on", folder.path, extra={"free": reserve.free})
+            _log.info("the disk of %s has room again: appends go on", directory.path, extra={"free": reserve.free})
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
         self._log_start_moved(log)
 
-    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+    def cleaned(self, directory: LogDirectory, round_: Cleaned) -> None:
         """A log has been compacted."""
-        del folder
+        del directory
         stats = round_.stats
         _log.info(
             "%s is compacted up to offset %d",
@@ -104,9 +104,9 @@ class LogCare:
             },
         )
 
-    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+    def found(self, directory: LogDirectory, log: Log, finding: Finding) -> None:
         """The scrub found something."""
-        del folder
+        del directory
         _log.log(logging.WARNING if finding.repaired else logging.ERROR, "%s: %s", log.topic_partition, finding)
         if finding.kind in (FindingKind.LOG, FindingKind.HEADER):
             damage = Damage(

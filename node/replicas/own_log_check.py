@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from node.runtime.work import run_in
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
@@ -53,7 +53,7 @@ def check_own(log: Log, offset: Offset, max_bytes: int, on_damage: Callable[[Dam
         except TidelogError as error:
             _log.warning("%s: its bytes from %d on were not checked: %s", log.topic_partition, offset, error.message)
 
-    log.folder.reader.submit(ticket.run, read)
+    log.directory.reader.submit(ticket.run, read)
 
 
 def damage_at(log: Log, offset: Offset, max_bytes: int) -> Damage | None:
@@ -138,16 +138,16 @@ def _epoch_end(log: Log, end: Offset) -> EpochEnd:
     return EpochEnd(below[-1] if below and end > log.log_start_offset else NO_LEADER_EPOCH, end)
 
 
-async def look_at_damage(log: Log, folder: DataFolder, look_ms: int) -> tuple[EpochEnd, str]:
+async def look_at_damage(log: Log, directory: LogDirectory, look_ms: int) -> tuple[EpochEnd, str]:
     """How far a damaged log can be led with, and which offsets cannot be read: by reading all of it, or, where that
     takes longer than `look_ms`, by what is known of it already. Raises KafkaStorageError."""
     damage = log.damage
     if damage is None or damage.readable:
         return sound_end(log), ""
-    salvage = folder.salvage(log)
+    salvage = directory.salvage(log)
     try:
         async with asyncio.timeout(look_ms / 1_000):
-            await run_in(folder.background, salvage.look)
+            await run_in(directory.background, salvage.look)
     except TimeoutError:
         return sound_end(log), f"some of {damage.first_offset}..{damage.end_offset - 1}"
     except OSError as error:

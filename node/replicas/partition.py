@@ -9,8 +9,8 @@ Kept true:
   2. A leadership that ends answers all that waits, fetches and produce requests alike.
   3. The log's high watermark moves only by the core's word.
 
-An error of the disk takes the whole data folder offline: storage says so to the node, which tells the partitions of
-that folder (`go_offline`), even in the middle of an append.
+An error of the disk takes the whole log directory offline: storage says so to the node, which tells the partitions of
+that directory (`go_offline`), even in the middle of an append.
 
 Left to others: which role in which epoch, and who talks to whom (replica_manager.py); streams (data_service.py,
 replica_fetcher.py).
@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 from node.replicas.fetch_answers import committed_divergence, diverging_answer, read_answer
 from node.replicas.fetch_session import FollowerIdentity, OpenFetch
-from node.replicas.follower_log import append_answer, begin_cut, view_of
+from node.replicas.follower_log import append_answer, begin_truncation, view_of
 from node.replicas.own_log_check import check_own, read_again
 from node.replicas.partition_host import PartitionHost
 from node.runtime import status
@@ -38,11 +38,11 @@ from replication.partition.follower_events import (
     AdvanceWatermark,
     Answered,
     AppendRecords,
+    DurableOffsetMoved,
     FollowerEffect,
-    HeldMoved,
     LogChanged,
     LogFailed,
-    ReportHeld,
+    ReportDurable,
     RestartAt,
     RetryLater,
     SendFetch,
@@ -62,11 +62,11 @@ from replication.partition.leader_events import (
     FetchAgreed,
     FetchDiverged,
     FetchRefused,
+    FollowerDurable,
     FollowerFetched,
-    FollowerHeld,
     LeaderEffect,
     LeadershipEnded,
-    LocalHeld,
+    LocalDurable,
     LogStartMoved,
     ProposalAccepted,
     ProposalFailed,
@@ -78,7 +78,7 @@ from replication.partition.leader_events import (
     Ticket,
 )
 from storage.append_info import LogAppendInfo, Origin
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.log.log_reader import LogRead
 from storage.recovery.loaded import Damage
@@ -136,7 +136,7 @@ class Partition:
         key: PartitionKey,
         name: TopicPartition,
         log: Log,
-        folder: DataFolder,
+        directory: LogDirectory,
         *,
         me: NodeId,
         host: PartitionHost,
@@ -147,7 +147,7 @@ class Partition:
         """As it is on the wire."""
         self.name = name
         self.log = log
-        self.folder = folder
+        self.directory = directory
         self._me = me
         self._host = host
         self._rng = rng
@@ -194,7 +194,7 @@ class Partition:
             self.go_offline(error)
             return
         if log.config.magic < 2:
-            self.folder.commit.request(log)  # the epoch must be durable before the first append
+            self.directory.commit.request(log)  # the epoch must be durable before the first append
         self.leader = PartitionLeader(
             name=self.name,
             me=self._me,
@@ -202,14 +202,14 @@ class Partition:
             history=log.epoch_entries(),
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            held=log.held,
+            durable_offset=log.durable_offset,
             high_watermark=log.high_watermark,
             known=self._known(state, min_insync, views),
             lag_ms_max=lag_ms_max,
         )
         at = state.leader_epoch, log.log_end_offset, log.high_watermark
         _log.info("%s: leads in epoch %d from offset %d, watermark %d", self, *at)
-        self.held_moved()  # where nobody else counts, all that it holds is committed
+        self.durable_moved()  # where nobody else counts, all that it holds is committed
         self._tick_leader(self.leader)
 
     def follow(self, state: PartitionState) -> None:
@@ -290,12 +290,12 @@ class Partition:
         if info.last_offset < 0:
             raise InvalidRequest(f"the entry for partition {self} carries no record batch; send one whole batch")
         if self.leader is not leader:
-            raise LeadershipLost(f"partition {self}: appended, then its data folder failed; nobody can tell what stays")
+            raise LeadershipLost(f"partition {self}: its log directory failed behind the append; it may stay or not")
         self._tickets += 1
         ticket = Ticket(self._tickets)
         self._pending[ticket] = (done, info)
         awaited = AckAwaited(ticket, acks, Offset(info.last_offset + 1), deadline)
-        effects = leader.handle(Appended(log.log_end_offset, log.held))
+        effects = leader.handle(Appended(log.log_end_offset, log.durable_offset))
         effects += leader.handle(awaited)
         if self._followers_waiting:
             self._wake(self._followers_waiting)
@@ -322,16 +322,16 @@ class Partition:
 
     def sync(self) -> None:
         """Have everything appended made durable, where the topic asks for that."""
-        if self.log.held < self.log.log_end_offset:
-            self.folder.commit.request(self.log)
+        if self.log.durable_offset < self.log.log_end_offset:
+            self.directory.commit.request(self.log)
             self._host.watch(self)
 
-    def held_moved(self) -> None:
+    def durable_moved(self) -> None:
         """The log holds more than before."""
         if self.leader is not None:
-            self._lead(self.leader.handle(LocalHeld(self.log.held)))
+            self._lead(self.leader.handle(LocalDurable(self.log.durable_offset)))
         elif self.follower is not None:
-            self._follow(self.follower.handle(HeldMoved(self.log.held)), None)
+            self._follow(self.follower.handle(DurableOffsetMoved(self.log.durable_offset)), None)
 
     # --- leading: fetches ---
 
@@ -351,7 +351,7 @@ class Partition:
             fetch.leader_epoch,
             fetch.next_offset,
             fetch.last_epoch,
-            Offset(item.held_offset),
+            Offset(item.durable_offset),
             Offset(item.log_start_offset),
             now,
         )
@@ -392,16 +392,16 @@ class Partition:
     def _damage_found(self, damage: Damage) -> None:
         self._host.damage_found(self.log, damage)
 
-    def follower_held(self, follower: FollowerIdentity, report: data_pb2.HeldPosition, now: Millis) -> None:
+    def follower_durable(self, follower: FollowerIdentity, report: data_pb2.DurablePosition, now: Millis) -> None:
         """A follower holds more while its fetch waits. What does not count is dropped: its next fetch says it."""
         if self.leader is None:
             return
-        event = FollowerHeld(
+        event = FollowerDurable(
             follower.node_id,
             follower.incarnation,
             follower.session,
             LeaderEpoch(report.leader_epoch),
-            Offset(report.held_offset),
+            Offset(report.durable_offset),
             now,
         )
         self._lead(self.leader.handle(event))
@@ -447,12 +447,14 @@ class Partition:
             has = f"offsets from {log.log_start_offset} to {log.log_end_offset}"
             raise OffsetOutOfRange(f"partition {self} has {has}, {offset} was asked for")
         waiting = self._waiting_with(fetch)
-        if log.cut is not None or (fetch.cold_tries and fetch in fetch.desk.cold):
+        if log.cut is not None or (fetch.cold_tries and fetch in fetch.session.cold):
             waiting[fetch] = None
             return None
         due = fetch.is_due(now)
         try:
-            read = fetch.desk.cold.fetch(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
+            read = (
+                fetch.session.cold.fetch(fetch, log) if offset < up_to and fetch.max_bytes else LogRead(b"", offset, ())
+            )
             if fetch.refused and read is not None:
                 read = read_again(log, read, offset, fetch.last_epoch, is_follower=fetch.follower is not None)
         except CorruptLog as error:
@@ -548,7 +550,7 @@ class Partition:
     def review(self) -> bool:
         """A longer time goes by: the in-sync set is looked at, and what a full disk refused is tried again. Returns
         whether that is worth doing once more, or nothing is left that time could change."""
-        unsynced = self.log.held < self.log.log_end_offset
+        unsynced = self.log.durable_offset < self.log.log_end_offset
         if unsynced:
             self.sync()
         now = self._host.monotonic_ms()
@@ -602,7 +604,7 @@ class Partition:
                 current_leader_epoch=self.leader_epoch,
                 fetch_offset=effect.next_offset,
                 last_fetched_epoch=effect.last_epoch,
-                held_offset=effect.held,
+                durable_offset=effect.durable_offset,
                 log_start_offset=effect.log_start,
                 refused=effect.refused,
             )
@@ -644,9 +646,9 @@ class Partition:
                     if self.log.advance_high_watermark(offset) and self._readers_waiting:
                         self._wake(self._readers_waiting)
                 case AdvanceLogStart(offset):
-                    self.folder.move_log_start(self.log, offset)
-                case ReportHeld(held):
-                    self._host.report_held(self, held)
+                    self.directory.move_log_start(self.log, offset)
+                case ReportDurable(durable_offset):
+                    self._host.report_durable(self, durable_offset)
                 case RetryLater(_, error):
                     _log.info("%s: node %d refused a fetch: %s", self, self.leader_node, error.message)
                     self._host.attend(self)
@@ -670,8 +672,8 @@ class Partition:
             if isinstance(effect, AppendRecords):
                 assert answer is not None, "records come with an answer"
                 append_answer(self.log, answer, follower.leader_epoch)
-            elif (ticket := begin_cut(self.log, self.folder, effect)) is not None:
-                self.folder.commit.cut(self.log, ticket, lambda error: self._cut_ended(follower, error))
+            elif (ticket := begin_truncation(self.log, self.directory, effect)) is not None:
+                self.directory.commit.cut(self.log, ticket, lambda error: self._cut_ended(follower, error))
                 return []
         except TidelogError as error:
             return self._change_failed(follower, error)
@@ -687,7 +689,7 @@ class Partition:
             self._follow(self._change_failed(follower, error), None)
         elif self.follower is follower:
             self._follow(follower.handle(LogChanged(view_of(self.log))), None)
-        self._host.cut_ended(self)
+        self._host.truncation_ended(self)
 
     def _change_failed(self, follower: PartitionFollower, error: TidelogError) -> list[FollowerEffect]:
         if isinstance(error, CorruptLog):

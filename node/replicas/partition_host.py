@@ -23,7 +23,7 @@ class PartitionHost(Protocol):
         """The follower has a fetch to send."""
         ...
 
-    def report_held(self, partition: Partition, held: Offset) -> None:
+    def report_durable(self, partition: Partition, durable_offset: Offset) -> None:
         """The follower holds more, and its fetch waits."""
         ...
 
@@ -47,6 +47,6 @@ class PartitionHost(Protocol):
         """The log has lost this, and does not know it yet."""
         ...
 
-    def cut_ended(self, partition: Partition) -> None:
+    def truncation_ended(self, partition: Partition) -> None:
         """The log may be used again."""
         ...

@@ -80,7 +80,7 @@ class ReplicaFetcher:
         self._throttle = throttle
         self._throttled: dict[Partition, None] = {}
         self._wanted: dict[Partition, None] = {}
-        self._held: dict[Partition, Offset] = {}
+        self._durable_offset: dict[Partition, Offset] = {}
         self._open: dict[int, Partition] = {}
         self._number: dict[Partition, int] = {}
         self._stream: MessageStream[data_pb2.FetchRequest, FetchResponse] | None = None
@@ -98,19 +98,19 @@ class ReplicaFetcher:
     def want(self, partition: Partition) -> None:
         """The partition has a fetch to send. It says what is held: an unsent report may say more, if it was cut."""
         self._wanted[partition] = None
-        self._held.pop(partition, None)
+        self._durable_offset.pop(partition, None)
         self._wake.set()
 
-    def report(self, partition: Partition, held: Offset) -> None:
+    def report(self, partition: Partition, durable_offset: Offset) -> None:
         """The partition holds more while its fetch waits."""
-        self._held[partition] = held
+        self._durable_offset[partition] = durable_offset
         self._wake.set()
 
     def forget(self, partition: Partition) -> None:
         """The partition follows this leader no more, or in another epoch."""
         self._wanted.pop(partition, None)
         self._throttled.pop(partition, None)
-        self._held.pop(partition, None)
+        self._durable_offset.pop(partition, None)
         self._close(partition)
 
     def _close(self, partition: Partition) -> None:
@@ -186,18 +186,18 @@ class ReplicaFetcher:
 
     async def _send(self, stream: MessageStream[data_pb2.FetchRequest, FetchResponse]) -> None:
         while not self._stopping:
-            if not self._wanted and not self._held:
+            if not self._wanted and not self._durable_offset:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             request = self._next_request()
-            if request.partitions or request.held:
+            if request.partitions or request.durable_positions:
                 await stream.send(request)
 
     def _next_request(self) -> data_pb2.FetchRequest:
         request = data_pb2.FetchRequest(replica=self._replica, max_wait_ms=self._config.fetch_wait_ms, min_bytes=1)
         wanted, self._wanted = _first(self._wanted)
-        held, self._held = _first(self._held)
+        durable_offset, self._durable_offset = _first(self._durable_offset)
         if wanted and not self._open:
             self._silent_ticks, self._heard = 0, True
         is_open = self._throttle.is_open(self._clock.monotonic_ms())
@@ -213,12 +213,12 @@ class ReplicaFetcher:
                 request.partitions.append(fetch)
                 self._close(partition)
                 self._open[fetch_id], self._number[partition] = partition, fetch_id
-        for partition, offset in held.items():
-            request.held.add(
+        for partition, offset in durable_offset.items():
+            request.durable_positions.add(
                 topic_id=partition.topic_id,
                 partition=partition.key.partition,
                 leader_epoch=partition.leader_epoch,
-                held_offset=offset,
+                durable_offset=offset,
             )
         return request
 
@@ -239,7 +239,7 @@ class ReplicaFetcher:
         self._stream = None
         lost, self._number = self._number, {}
         self._open.clear()
-        self._held.clear()
+        self._durable_offset.clear()
         for partition in lost:
             partition.stream_broken()
 

@@ -27,7 +27,7 @@ from typing import Final
 from uuid import UUID
 
 from node.replicas.due_partitions import DuePartitions
-from node.replicas.fetch_session import FetchDesk
+from node.replicas.fetch_session import FetchSession
 from node.replicas.isr_proposer import AlterPartition, IsrProposer, Proposing
 from node.replicas.log_shelf import LogShelf
 from node.replicas.partition import Partition
@@ -44,7 +44,7 @@ from replication.controller.image import EMPTY, ClusterImage, PartitionState, To
 from replication.controller.image_changes import changes_between
 from replication.partition.leader_events import ProposalAccepted, ProposeIsr, ReplicaView, Session
 from replication.partition.move_throttle import Throttle
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.log.log import Log
 from storage.recovery.loaded import Damage
@@ -112,7 +112,7 @@ class ReplicaManager:
         alter_partition: AlterPartition,
         config: ReplicaConfig,
     ) -> None:
-        """logs: of open folders, loaded before the first image comes. Callbacks set in the folders before stay."""
+        """logs: of open directories, loaded before the first image comes. Callbacks that are set already stay."""
         self._me = node_id
         self._incarnation = incarnation
         self._shelf = LogShelf(node_id, logs, config.log_defaults)
@@ -135,7 +135,7 @@ class ReplicaManager:
         self._due = DuePartitions(clock, config.applied_at_once, self._carry_out)
         self._removed: dict[TopicId, str] = {}
         self._fetchers: dict[NodeId, ReplicaFetcher] = {}
-        self._desks: dict[FetchDesk, None] = {}
+        self._sessions: dict[FetchSession, None] = {}
         self._attended: dict[Partition, None] = {}
         self._watched: dict[Partition, None] = {}
         """Whom the next review is about; idle partitions are in neither."""
@@ -143,31 +143,31 @@ class ReplicaManager:
         """Damage of replicas that nobody can replace."""
         self._salvaging = Salvaging(node_id, self._reopened)
         self._tasks: asyncio.TaskGroup | None = None
-        self._sessions = itertools.count(1)
+        self._session_numbers = itertools.count(1)
         self._fetch_ids = itertools.count(1)
         self._next_round = Millis(0)
         self._ticker = Ticker(clock, config.tick_ms, self._tick)
         self._throttle = Throttle(config.throttled_rate)
         self._stop = asyncio.Event()
         self.stopping = False
-        for folder in logs.folders:
-            self._listen(folder)
+        for directory in logs.directories:
+            self._listen(directory)
 
-    def _listen(self, folder: DataFolder) -> None:
-        others_held, others_offline = folder.on_held, folder.on_offline
+    def _listen(self, directory: LogDirectory) -> None:
+        others_durable, others_offline = directory.on_durable, directory.on_offline
 
-        def on_held(log: Log) -> None:
+        def on_durable(log: Log) -> None:
             partition = self._by_name.get(log.topic_partition)
             if partition is not None and partition.log is log:
-                partition.held_moved()
+                partition.durable_moved()
             else:
-                others_held(log)
+                others_durable(log)
 
-        def on_offline(failed: DataFolder) -> None:
+        def on_offline(failed: LogDirectory) -> None:
             others_offline(failed)
-            self._folder_failed(failed)
+            self._directory_failed(failed)
 
-        folder.on_held, folder.on_offline = on_held, on_offline
+        directory.on_durable, directory.on_offline = on_durable, on_offline
 
     # --- life ---
 
@@ -191,15 +191,15 @@ class ReplicaManager:
         self._tasks = None
 
     async def stop(self) -> None:
-        """End gracefully: whoever waits is answered, then the tasks end. Closing the logs is the folders' part."""
+        """End gracefully: whoever waits is answered, then the tasks end. Closing the logs is the directories' part."""
         self.stopping = True
         self._due.clear()
         for partition in self._partitions.values():
             self._leave_fetcher(partition)
             partition.stop("the node is stopping", leader=NO_NODE, leader_epoch=partition.leader_epoch)
         await self._clock.sleep_ms(0)  # the streams send what they were just given
-        for desk in list(self._desks):
-            desk.close()
+        for session in list(self._sessions):
+            session.close()
         self._stop.set()
 
     def _tick(self, now: Millis, ticks: int) -> Millis | None:
@@ -210,8 +210,8 @@ class ReplicaManager:
             self._review()
         for partition in attended:
             partition.tick()
-        for desk in self._desks:
-            desk.tick(now)
+        for session in self._sessions:
+            session.tick(now)
         for fetcher in self._fetchers.values():
             fetcher.tick(ticks)
         return now if self._attended else self._next_due(now)
@@ -219,7 +219,7 @@ class ReplicaManager:
     def _next_due(self, now: Millis) -> Millis | None:
         """When time matters next to what is here now; None: to nothing."""
         dues = [fetcher.due(now) for fetcher in self._fetchers.values()]
-        dues += [due for desk in self._desks if (due := desk.due(now)) is not None]
+        dues += [due for session in self._sessions if (due := session.due(now)) is not None]
         if self._watched or self._borne or self._salvaging.waits or self._unopened:
             dues.append(self._next_round)
         return min(dues, default=None)
@@ -288,7 +288,7 @@ class ReplicaManager:
             self._delete(key, f"topic {self._removed.get(key.topic_id, key.topic_id)} was deleted")
             return
         known = self._partitions.get(key)
-        if known is not None and known.configs is not topic.configs and known.folder.offline is None:
+        if known is not None and known.configs is not topic.configs and known.directory.offline is None:
             known.configs = topic.configs
             self._shelf.reconfigure(topic, known.log)
         self._apply(topic, state)
@@ -311,10 +311,10 @@ class ReplicaManager:
         if partition is None or self._is_put_off(partition):
             return
         self._dismiss(partition, reason)
-        if partition.folder.offline is not None or partition.log.closed:
+        if partition.directory.offline is not None or partition.log.closed:
             return  # the next start sets aside what lies there
         try:
-            partition.folder.delete_log(partition.name)
+            partition.directory.delete_log(partition.name)
         except TidelogError as error:
             _log.warning("%s was not deleted: %s", partition, error.message)
         if self._unopened:
@@ -338,7 +338,7 @@ class ReplicaManager:
         self._put_off[partition] = None
         return True
 
-    def cut_ended(self, partition: Partition) -> None:
+    def truncation_ended(self, partition: Partition) -> None:
         """The log of a partition may be used again: do what the metadata say of it by now."""
         if partition not in self._put_off or self.stopping:
             return
@@ -374,7 +374,7 @@ class ReplicaManager:
             elif self._serves_on(partition) and state.partition_epoch > partition.proposed_on:
                 partition.offline, anew = None, True  # elected, or left alone, before the controller had heard of it
                 self._bear(partition, damage)
-                partition.folder.keep_damage(partition.log, borne=True)
+                partition.directory.keep_damage(partition.log, borne=True)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
         if partition.leader_epoch == state.leader_epoch and not anew:
             partition.learn(state, self._image.min_insync(state), self._views(state))
@@ -384,12 +384,12 @@ class ReplicaManager:
     def _begins_anew(self, partition: Partition, state: PartitionState) -> bool:
         """Is there reason not to go on with this log, and nobody counts on it, and what was said of it is of an epoch
         that is over? Then it is set aside."""
-        why = self._shelf.why_unfit(partition.folder, partition.log, state)
+        why = self._shelf.why_unfit(partition.directory, partition.log, state)
         if why is None or self._me in state.counted_on or state.leader_epoch <= partition.used_in:
             return False
         self._dismiss(partition, f"its log is made anew: {why}")
-        if partition.folder.offline is None:
-            self._shelf.set_aside(partition.folder, partition.name, why)
+        if partition.directory.offline is None:
+            self._shelf.set_aside(partition.directory, partition.name, why)
         return True
 
     def _reopened(self, old: Partition, log: Log) -> None:
@@ -403,13 +403,13 @@ class ReplicaManager:
             old.log = log
         elif log is not old.log:
             self._dismiss(old, "its log was opened again")
-            self._install(topic, state, old.folder, log)
+            self._install(topic, state, old.directory, log)
         self._carry_out(old.key)
         if self._unopened:
             self._wake_opener.set()
 
     async def _open_for_ever(self) -> None:
-        """Make the logs that are missing, one after the other, on the executors of their folders."""
+        """Make the logs that are missing, one after the other, on the executors of their directories."""
         while True:
             await self._wake_opener.wait()
             self._wake_opener.clear()
@@ -431,7 +431,7 @@ class ReplicaManager:
         else:
             self._take_in(key, *made)
 
-    def _take_in(self, key: PartitionKey, folder: DataFolder, log: Log) -> None:
+    def _take_in(self, key: PartitionKey, directory: LogDirectory, log: Log) -> None:
         """A missing log was made. The metadata may have changed their mind meanwhile."""
         if self.stopping:
             return
@@ -439,9 +439,9 @@ class ReplicaManager:
         self._unopened.pop(key, None)
         topic, state = self._image.topics.get(key.topic_id), self._image.partition(key)
         if topic is None or state is None or self._me not in state.replicas or not still_wanted:
-            self._shelf.give_up(folder, log)
+            self._shelf.give_up(directory, log)
             return
-        partition = self._install(topic, state, folder, log)
+        partition = self._install(topic, state, directory, log)
         partition.moves_here = self._me in state.adding and self._me not in state.isr
         self._take_role(state, partition)
 
@@ -464,23 +464,23 @@ class ReplicaManager:
 
     # --- logs ---
 
-    def _install(self, topic: TopicState, state: PartitionState, folder: DataFolder, log: Log) -> Partition:
+    def _install(self, topic: TopicState, state: PartitionState, directory: LogDirectory, log: Log) -> Partition:
         name = TopicPartition(topic.name, state.partition)
-        partition = Partition(state.key, name, log, folder, me=self._me, host=self, rng=self._rng)
+        partition = Partition(state.key, name, log, directory, me=self._me, host=self, rng=self._rng)
         partition.configs = topic.configs
         self._partitions[partition.key] = partition
         self._by_wire[partition.key.topic_id.bytes, partition.key.partition] = partition
         self._by_name[partition.name] = partition
-        if partition.folder.offline is not None:
-            partition.go_offline(KafkaStorageError(f"data folder {partition.folder.path} is offline"))
+        if partition.directory.offline is not None:
+            partition.go_offline(KafkaStorageError(f"log directory {partition.directory.path} is offline"))
         return partition
 
-    def _folder_failed(self, folder: DataFolder) -> None:
-        """A data folder refused to work: its partitions stop, all others go on."""
-        error = KafkaStorageError(f"the data folder {folder.path} is offline: {folder.offline}")
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """A log directory refused to work: its partitions stop, all others go on."""
+        error = KafkaStorageError(f"the log directory {directory.path} is offline: {directory.offline}")
         _log.error("%s", error.message)
         for partition in self._partitions.values():
-            if partition.folder is folder and partition.offline is None:
+            if partition.directory is directory and partition.offline is None:
                 self._leave_fetcher(partition)
                 partition.go_offline(error)
 
@@ -494,7 +494,7 @@ class ReplicaManager:
 
     def _serves_on(self, partition: Partition) -> bool:
         """Can a damaged replica lead with the rest of its log, and nobody else?"""
-        return partition.folder.offline is None and partition.log.lost.takes_appends and self._must_stay(partition)
+        return partition.directory.offline is None and partition.log.lost.takes_appends and self._must_stay(partition)
 
     def _bear(self, partition: Partition, damage: Damage) -> None:
         _log.error(
@@ -511,7 +511,7 @@ class ReplicaManager:
         _log.error("%s stops, and is fetched again once others lead: %s. Look at the disk", partition, error.message)
         self._leave_fetcher(partition)
         partition.go_offline(error)
-        partition.folder.keep_damage(partition.log, borne=False)
+        partition.directory.keep_damage(partition.log, borne=False)
 
     def damage_found(self, log: Log, damage: Damage) -> None:
         """The scrub, or a follower, found that a log lost what it held. The replica leaves both sets and is fetched
@@ -542,7 +542,7 @@ class ReplicaManager:
         return [
             DamagedReplica(partition.key, str(partition.log.damage), partition.used_in)
             for partition in self._partitions.values()
-            if partition.log.damage is not None and partition.offline is not None and partition.folder.offline is None
+            if partition.log.damage and partition.offline is not None and partition.directory.offline is None
         ]
 
     def _must_stay(self, partition: Partition) -> bool:
@@ -575,9 +575,9 @@ class ReplicaManager:
         """The follower has a fetch to send."""
         self._fetcher(partition.leader_node).want(partition)
 
-    def report_held(self, partition: Partition, held: Offset) -> None:
+    def report_durable(self, partition: Partition, durable_offset: Offset) -> None:
         """The follower holds more, and its fetch waits."""
-        self._fetcher(partition.leader_node).report(partition, held)
+        self._fetcher(partition.leader_node).report(partition, durable_offset)
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """The leader wants another in-sync set."""
@@ -632,19 +632,19 @@ class ReplicaManager:
         """Every partition with a replica here."""
         return self._partitions.values()
 
-    def open_desk(self, caller: Caller, *, is_stream: bool = True) -> FetchDesk:
+    def open_session(self, caller: Caller, *, is_stream: bool = True) -> FetchSession:
         """A place for the fetches of one stream. Raises NodeShuttingDown."""
         if self.stopping:
             raise NodeShuttingDown("the node is stopping: fetch from the next leader")
-        session = Session(next(self._sessions))
-        desk = FetchDesk(self, caller, session=session, clock=self._clock, config=self._config, is_stream=is_stream)
-        self._desks[desk] = None
-        return desk
+        number, clock, config = Session(next(self._session_numbers)), self._clock, self._config
+        session = FetchSession(self, caller, session=number, clock=clock, config=config, is_stream=is_stream)
+        self._sessions[session] = None
+        return session
 
-    def close_desk(self, desk: FetchDesk) -> None:
+    def close_session(self, session: FetchSession) -> None:
         """The stream is gone."""
-        self._desks.pop(desk, None)
-        desk.close()
+        self._sessions.pop(session, None)
+        session.close()
 
     def find(self, topic_id: bytes, index: int) -> Partition | None:
         """The replica here of that partition, by the words of the wire."""
@@ -676,7 +676,7 @@ class ReplicaManager:
             )
         if self._me in state.replicas:
             return NotLeaderOrFollower(
-                f"partition {topic.name}-{index} has no log on this node yet: it is being made, or its data folder is "
+                f"partition {topic.name}-{index} has no log on this node yet: it is being made, or its directory is "
                 "offline; ask again after a pause"
             )
         return NotLeaderOrFollower(

@@ -58,7 +58,7 @@ class Salvaging:
 
     def is_accepted(self, partition: Partition, state: PartitionState) -> bool:
         """Was the damaged replica elected, though it was in neither set? An operator, or the topic, takes the loss."""
-        if partition.folder.offline is not None:
+        if partition.directory.offline is not None:
             return False
         if self._me in state.last_known_elr:
             self._waiting[partition] = None
@@ -75,7 +75,7 @@ class Salvaging:
             partition.offline = None
         else:
             self._busy[partition] = None
-            give_up_lost(partition.folder, log, partial(self._ended, partition))
+            give_up_lost(partition.directory, log, partial(self._ended, partition))
 
     def _ended(self, partition: Partition, log: Log, outcome: str | TidelogError) -> None:
         del self._busy[partition]

@@ -124,7 +124,8 @@ class AdminService:
                 for _, node in sorted(image.nodes.items())
             ],
             voters=[
-                admin_pb2.QuorumVoter(node_id=voter.node_id, folder_id=voter.folder_id.bytes) for voter in image.voters
+                admin_pb2.QuorumVoter(node_id=voter.node_id, directory_id=voter.directory_id.bytes)
+                for voter in image.voters
             ],
             feature_level=image.feature_level,
             topics=len(image.topics),
@@ -237,7 +238,7 @@ class AdminService:
         self, request: admin_pb2.ExplainPartitionsRequest, _caller: Caller
     ) -> admin_pb2.ExplainPartitionsResponse:
         """Why partitions cannot be read or written, by what this node knows and what the nodes of their replicas say of
-        their data folders; all that are not well where none is named."""
+        their log directories; all that are not well where none is named."""
         ensure_few(request.partitions, "partitions")
         image = self._metadata.image
         found = [self._find(image, asked) for asked in request.partitions]
@@ -265,7 +266,7 @@ class AdminService:
     async def describe_log_dirs(
         self, _request: admin_pb2.DescribeLogDirsRequest, _caller: Caller
     ) -> admin_pb2.DescribeLogDirsResponse:
-        """This node's data folders."""
+        """This node's log directories."""
         return admin_pb2.DescribeLogDirsResponse(log_dirs=self._log_dirs.own())
 
     async def explain_restart(
@@ -342,11 +343,11 @@ def _explanation(image: ClusterImage, state: PartitionState, disks: OnDisks) -> 
 
 
 def _offline(state: PartitionState, node: NodeRegistration | None) -> bool:
-    """Is the replica on a node that is fenced, or in a folder that the node did not name?"""
+    """Is the replica on a node that is fenced, or in a directory that the node did not name?"""
     if node is None or node.fenced:
         return True
-    folder = state.folder_of(node.node_id)
-    return all(named.folder_id != folder for named in node.folders)
+    directory = state.directory_of(node.node_id)
+    return all(named.directory_id != directory for named in node.directories)
 
 
 def _address(node: NodeRegistration, listener: str) -> common_pb2.NodeAddress:

@@ -1,7 +1,7 @@
 """The Data service of one node: records in and out, over the partitions that the node leads.
 
-The streams and their unary twins share one way of working: a desk takes requests in (`ProduceDesk`, `FetchDesk`), the
-answers that are known are collected into one message as often as the stream takes one.
+The streams and their unary twins share one way of working: a desk takes requests in (`ProduceSession`, `FetchSession`),
+the answers that are known are collected into one message as often as the stream takes one.
 
 Kept true: within a request each entry is answered by itself, errors included; a request as a whole fails only where it
 makes no sense. A stream that is not read is not served further, and costs the node a bounded amount of memory.
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from node.replicas.fetch_session import BYTES_MAX, FetchDesk, isolation_of
+from node.replicas.fetch_session import BYTES_MAX, FetchSession, isolation_of
 from node.replicas.own_log_check import look_at_damage
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
-from node.requests.produce_session import ProduceDesk
+from node.requests.produce_session import ProduceSession
 from node.requests.producer_ids import ProducerIds
 from node.runtime import status
 from node.runtime.clock import Clock
@@ -58,26 +58,28 @@ class DataService:
 
     # --- produce ---
 
-    def _produce_desk(self, caller: Caller) -> ProduceDesk:
-        return ProduceDesk(self._manager, caller, clock=self._clock, config=self._config, inspectors=self._inspectors)
+    def _produce_session(self, caller: Caller) -> ProduceSession:
+        return ProduceSession(
+            self._manager, caller, clock=self._clock, config=self._config, inspectors=self._inspectors
+        )
 
     async def produce_stream(
         self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], caller: Caller
     ) -> None:
         """Append what comes; answer each entry when its acks are there, in any order."""
-        desk = self._produce_desk(caller)
-        await run_duplex(self._take_batches(stream, desk), _send_produced(stream, desk))
+        session = self._produce_session(caller)
+        await run_duplex(self._take_batches(stream, session), _send_produced(stream, session))
 
     async def _take_batches(
-        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], session: ProduceSession
     ) -> None:
-        while await self._take_batch(stream, desk):
-            if desk.outstanding >= self._config.outstanding_max:
-                await desk.wait_outstanding_below(self._config.outstanding_max)
-        await desk.wait_outstanding_below(1)
+        while await self._take_batch(stream, session):
+            if session.outstanding >= self._config.outstanding_max:
+                await session.wait_outstanding_below(self._config.outstanding_max)
+        await session.wait_outstanding_below(1)
 
     async def _take_batch(
-        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk
+        self, stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], session: ProduceSession
     ) -> bool:
         """Take one request; afterwards nothing of it is left. Returns False where no more come."""
         await self._manager.memory.wait_room(Kind.PRODUCE)
@@ -85,7 +87,7 @@ class DataService:
         if request is None:
             return False
         with self._charge(request):
-            await desk.take(request)
+            await session.take(request)
         return True
 
     def _charge(self, request: ProduceRequest) -> Share:
@@ -94,13 +96,13 @@ class DataService:
 
     async def produce(self, request: ProduceRequest, caller: Caller) -> data_pb2.ProduceResponse:
         """Append the entries; answer when all are settled."""
-        desk = self._produce_desk(caller)
+        session = self._produce_session(caller)
         with self._charge(request):
-            await desk.take(request)
+            await session.take(request)
         answers: list[data_pb2.PartitionProduced] = []
-        while len(answers) < desk.outstanding:
-            await desk.wait_answers()
-            answers += desk.collect()
+        while len(answers) < session.outstanding:
+            await session.wait_answers()
+            answers += session.collect()
         return data_pb2.ProduceResponse(partitions=answers)
 
     async def init_producer_id(
@@ -114,77 +116,81 @@ class DataService:
 
     async def fetch_stream(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], caller: Caller) -> None:
         """Open fetches as they are asked for; answer each when there is enough to read or its time is up."""
-        desk = self._manager.open_desk(caller)
+        session = self._manager.open_session(caller)
         try:
-            await run_duplex(_take_fetches(stream, desk), self._send_fetched(stream, desk))
+            await run_duplex(_take_fetches(stream, session), self._send_fetched(stream, session))
         finally:
-            self._manager.close_desk(desk)
+            self._manager.close_session(session)
 
-    async def _send_fetched(self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+    async def _send_fetched(
+        self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], session: FetchSession
+    ) -> None:
         bytes_max = FIRST_ANSWER_BYTES
-        while not desk.closed:
-            await desk.wait_ready()
-            if await self._send_next(stream, desk, bytes_max):
+        while not session.closed:
+            await session.wait_ready()
+            if await self._send_next(stream, session, bytes_max):
                 bytes_max = min(2 * bytes_max, BYTES_MAX)
 
     async def _send_next(
-        self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk, bytes_max: int
+        self, stream: MessageStream[FetchResponse, data_pb2.FetchRequest], session: FetchSession, bytes_max: int
     ) -> bool:
         """Send what is due, to a consumer not much more than `bytes_max` of records, or one batch. Returns whether
         there was anything. Afterwards nothing of it is left."""
-        overdue, enough = desk.sign_of_life_due, self._config.response_bytes
-        wanted, least = desk.next_bytes(enough)
-        if desk.kind is Kind.CONSUMER_FETCH:
+        overdue, enough = session.sign_of_life_due, self._config.response_bytes
+        wanted, least = session.next_bytes(enough)
+        if session.kind is Kind.CONSUMER_FETCH:
             wanted = min(wanted, enough + max(bytes_max, least))
-        response = ChargedResponse(self._manager.memory, desk.kind)
+        response = ChargedResponse(self._manager.memory, session.kind)
         try:
-            await self._add_next(response, desk, wanted, enough, least)
+            await self._add_next(response, session, wanted, enough, least)
             if not (response.partitions or overdue):
                 return False
-            desk.sending(stream.close)
+            session.sending(stream.close)
             await stream.send(response)
-            desk.sent()
+            session.sent()
             return True
         finally:
             response.release()
 
-    async def _add_next(self, response: ChargedResponse, desk: FetchDesk, wanted: int, enough: int, least: int) -> None:
+    async def _add_next(
+        self, response: ChargedResponse, session: FetchSession, wanted: int, enough: int, least: int
+    ) -> None:
         """Add answers that are due, of `wanted` bytes of records, or as many as there is memory for, but at least of
         `least`; stop when they hold `enough`. Where memory is kept already, for this answer or for what is read from a
         disk, nothing is waited for that others may keep."""
-        memory, kind = self._manager.memory, desk.kind
-        if desk.cold.read or not least:
-            response.add(desk.collect_read(), memory.charge(kind, 0))
+        memory, kind = self._manager.memory, session.kind
+        if session.cold.read or not least:
+            response.add(session.collect_read(), memory.charge(kind, 0))
             return
-        if response.charged or desk.cold.is_busy:
+        if response.charged or session.cold.is_busy:
             share = memory.take_now(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
-            if not share.size and desk.cold.is_busy:
-                await desk.wait_cold()
+            if not share.size and session.cold.is_busy:
+                await session.wait_cold()
                 return
         else:
             share = await memory.take(kind, ANSWER_COPIES * wanted, ANSWER_COPIES * least)
         room = share.size // ANSWER_COPIES
-        response.add(desk.collect(min(enough, room - least) if room else enough, room), share)
+        response.add(session.collect(min(enough, room - least) if room else enough, room), share)
 
     async def fetch(self, request: data_pb2.FetchRequest, caller: Caller) -> FetchResponse:
         """Read from the partitions; answer when each has enough or the time is up."""
         for item in request.partitions:
             item.max_bytes = min(item.max_bytes or BYTES_MAX, max(1, UNARY_FETCH_BYTES_MAX // len(request.partitions)))
-        desk = self._manager.open_desk(caller, is_stream=False)
+        session = self._manager.open_session(caller, is_stream=False)
         response = ChargedResponse(self._manager.memory, Kind.CONSUMER_FETCH)
         try:
-            desk.take(request)
+            session.take(request)
             wanted = min(UNARY_FETCH_BYTES_MAX, sum(item.max_bytes for item in request.partitions))
-            while not desk.idle:
-                await desk.wait_ready()
-                _, least = desk.next_bytes(0)
+            while not session.idle:
+                await session.wait_ready()
+                _, least = session.next_bytes(0)
                 rest = wanted - response.charged // ANSWER_COPIES
-                await self._add_next(response, desk, rest, wanted, least)
+                await self._add_next(response, session, rest, wanted, least)
         except BaseException:
             response.release()  # an error may keep this frame for long
             raise
         finally:
-            self._manager.close_desk(desk)
+            self._manager.close_session(session)
         return response
 
     # --- questions ---
@@ -230,13 +236,13 @@ class DataService:
             partition = self._manager.locate(request.topic_id, request.partition, caller.listener)
         except NotLeaderOrFollower:  # it has no log here (yet)
             return data_pb2.GetReplicaLogInfoResponse(last_epoch=NO_LEADER_EPOCH, log_end_offset=0)
-        if partition.offline is not None and (partition.log.damage is None or partition.folder.offline is not None):
+        if partition.offline is not None and (partition.log.damage is None or partition.directory.offline is not None):
             raise partition.offline
-        sound, lost = await look_at_damage(partition.log, partition.folder, request.look_ms)
+        sound, lost = await look_at_damage(partition.log, partition.directory, request.look_ms)
         return data_pb2.GetReplicaLogInfoResponse(
             last_epoch=sound.epoch,
             log_end_offset=sound.end_offset,
-            folder_id=partition.folder.folder_id.bytes,
+            directory_id=partition.directory.directory_id.bytes,
             lost=lost,
         )
 
@@ -253,18 +259,20 @@ class DataService:
         return answer
 
 
-async def _send_produced(stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], desk: ProduceDesk) -> None:
+async def _send_produced(
+    stream: MessageStream[data_pb2.ProduceResponse, ProduceRequest], session: ProduceSession
+) -> None:
     while True:
-        await desk.wait_answers()
-        answers = desk.collect()
+        await session.wait_answers()
+        answers = session.collect()
         await stream.send(data_pb2.ProduceResponse(partitions=answers))
-        desk.sent(len(answers))
+        session.sent(len(answers))
 
 
-async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchRequest], desk: FetchDesk) -> None:
+async def _take_fetches(stream: MessageStream[FetchResponse, data_pb2.FetchRequest], session: FetchSession) -> None:
     while (request := await stream.receive()) is not None:
-        desk.take(request)
-        await desk.wait_room()
+        session.take(request)
+        await session.wait_room()
 
 
 def _look_up(

@@ -1,8 +1,8 @@
-"""The data folders of the cluster's nodes as these see them: their room, and damaged logs, which no metadata tell.
+"""The log directories of the cluster's nodes as these see them: their room, and damaged logs, which no metadata tell.
 
 Kept true: an operator's question waits for no node longer than `ASK_MS`; one that does not answer is named, since its
 disks may be full or damaged. Fenced nodes are not asked: the metadata tell of those.
-Left to others: when a folder refuses appends (storage/directory/reserve.py), the words for people
+Left to others: when a directory refuses appends (storage/directory/reserve.py), the words for people
 (replication/controller/explain.py).
 Source: Kafka's DescribeLogDirs (KIP-113, KIP-827).
 """
@@ -20,44 +20,44 @@ from node.runtime import methods
 from node.runtime.transport import Transport
 from replication.controller.explain import OnDisks
 from replication.controller.image import ClusterImage
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from tidelog.errors import TidelogError
 from tidelog.protocol.v1 import admin_pb2
-from tidelog.types import FolderId, NodeId, PartitionIndex, PartitionKey, TopicId
+from tidelog.types import DirectoryId, NodeId, PartitionIndex, PartitionKey, TopicId
 
 _log = logging.getLogger("node.log_dirs")
 
 ASK_MS: Final = 1_000
-"""How long a node may take to tell of its folders: a person waits."""
+"""How long a node may take to tell of its directories: a person waits."""
 
 
 class LogDirs:
-    """One node's own folders, and its questions about those of others."""
+    """One node's own directories, and its questions about those of others."""
 
-    def __init__(self, me: NodeId, folders: Sequence[DataFolder], transport: Transport) -> None:
-        self._me, self._folders, self._transport = me, tuple(folders), transport
+    def __init__(self, me: NodeId, directories: Sequence[LogDirectory], transport: Transport) -> None:
+        self._me, self._directories, self._transport = me, tuple(directories), transport
 
     def own(self) -> list[admin_pb2.LogDir]:
         """This node's, in the order of its configuration."""
         return [
             admin_pb2.LogDir(
-                folder_id=folder.folder_id.bytes,
-                path=folder.path,
-                offline=folder.offline or "",
-                usable_bytes=folder.reserve.free,
-                reserve_bytes=folder.reserve.wanted,
-                refusal=folder.reserve.refusal or "",
+                directory_id=directory.directory_id.bytes,
+                path=directory.path,
+                offline=directory.offline or "",
+                usable_bytes=directory.reserve.free,
+                reserve_bytes=directory.reserve.wanted,
+                refusal=directory.reserve.refusal or "",
                 damaged=[
                     admin_pb2.DamagedLog(topic_id=key.topic_id.bytes, partition=key.partition, lost=str(damage))
-                    for key, damage in sorted(folder.damaged_logs().items())
+                    for key, damage in sorted(directory.damaged_logs().items())
                 ],
             )
-            for folder in self._folders
+            for directory in self._directories
         ]
 
     async def look(self, image: ClusterImage, nodes: Iterable[NodeId]) -> OnDisks:
-        """What these nodes say of their folders and logs. All are asked at once."""
-        full: dict[FolderId, str] = {}
+        """What these nodes say of their directories and logs. All are asked at once."""
+        full: dict[DirectoryId, str] = {}
         damaged: dict[tuple[NodeId, PartitionKey], str] = {}
         unanswered: list[NodeId] = []
         async with asyncio.TaskGroup() as asking:
@@ -69,7 +69,7 @@ class LogDirs:
         self,
         image: ClusterImage,
         node_id: NodeId,
-        full: dict[FolderId, str],
+        full: dict[DirectoryId, str],
         damaged: dict[tuple[NodeId, PartitionKey], str],
         unanswered: list[NodeId],
     ) -> None:
@@ -78,15 +78,15 @@ class LogDirs:
             unanswered.append(node_id)
             return
         for told in answer:
-            if told.refusal and len(told.folder_id) == 16:
-                full[FolderId(UUID(bytes=told.folder_id))] = told.refusal
+            if told.refusal and len(told.directory_id) == 16:
+                full[DirectoryId(UUID(bytes=told.directory_id))] = told.refusal
             for log in told.damaged:
                 if len(log.topic_id) == 16:
                     key = PartitionKey(TopicId(UUID(bytes=log.topic_id)), PartitionIndex(log.partition))
                     damaged[node_id, key] = log.lost
 
     async def _ask(self, image: ClusterImage, node_id: NodeId) -> Sequence[admin_pb2.LogDir] | None:
-        """Its folders, none of a node that is fenced; None where it does not answer."""
+        """Its directories, none of a node that is fenced; None where it does not answer."""
         node = image.nodes.get(node_id)
         endpoint = None if node is None or node.fenced else node.listeners.get(CLIENT_LISTENER)
         if endpoint is None:
@@ -95,6 +95,6 @@ class LogDirs:
         try:
             answer = await self._transport.call(endpoint, methods.ADMIN_DESCRIBE_LOG_DIRS, request, timeout_ms=ASK_MS)
         except TidelogError as error:
-            _log.info("node %d does not tell of its data folders: %s", node_id, error.message)
+            _log.info("node %d does not tell of its log directories: %s", node_id, error.message)
             return None
         return answer.log_dirs

@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 class _Waiting:
     """One entry until its outcome is known."""
 
-    __slots__ = ("acks", "batch_id", "desk", "partition")
+    __slots__ = ("acks", "batch_id", "partition", "session")
 
-    def __init__(self, desk: ProduceDesk, batch_id: int, acks: Acks, partition: Partition) -> None:
-        self.desk, self.batch_id, self.acks, self.partition = desk, batch_id, acks, partition
+    def __init__(self, session: ProduceSession, batch_id: int, acks: Acks, partition: Partition) -> None:
+        self.session, self.batch_id, self.acks, self.partition = session, batch_id, acks, partition
 
     def __call__(self, info: LogAppendInfo | None, error: TidelogError | None) -> None:
-        self.desk.settle(self, info, error)
+        self.session.settle(self, info, error)
 
 
-class ProduceDesk:
+class ProduceSession:
     """See the module's words. One for each stream."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """Threads for what must not run on the event loop: fsync, recovery, reads that the page cache cannot serve.
 
 Kept true: one `ThreadExecutor` with one worker does its work one piece at a time and in order, as the writer of a data
-folder must; `done` always runs on the loop that made the executor, never on a worker.
+directory must; `done` always runs on the loop that made the executor, never on a worker.
 Left to others: what is given to which executor (`node/process/node.py`).
 """
 

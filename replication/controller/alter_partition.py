@@ -2,7 +2,7 @@
 
 Kept true:
   1. Only the present leader, in its present epoch, changes a set, and only from the very state it knows.
-  2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose data folder
+  2. Nobody is admitted who is fenced, draining or of an earlier registration (KIP-841, KIP-903), or whose log directory
      has failed (KIP-858).
   3. Every accepted proposal raises the partition epoch, even one that changes nothing, so that an older copy of any
      proposal is refused from then on.
@@ -11,7 +11,7 @@ Kept true:
 
 from __future__ import annotations
 
-from replication.controller.elections import electable, has_folder, reformed
+from replication.controller.elections import electable, has_directory, reformed
 from replication.controller.events import IsrMember, Proposal
 from replication.controller.image import ClusterImage, PartitionState
 from replication.controller.metadata import PartitionChangeRecord
@@ -88,8 +88,8 @@ def _refuse_ineligible(image: ClusterImage, state: PartitionState, leader: NodeI
         why = "it is fenced"
     elif node.draining and member.node_id != leader:  # the leader may admit others while it drains: they let it go
         why = "it is draining"
-    elif not has_folder(state, node):
-        why = "its data folder is gone or has failed"
+    elif not has_directory(state, node):
+        why = "its log directory is gone or has failed"
     else:
         return
     raise IneligibleReplica(f"node {member.node_id} may not join the in-sync set of {state.key}: {why}")

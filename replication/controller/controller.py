@@ -71,7 +71,7 @@ from replication.controller.events import (
 )
 from replication.controller.image import EMPTY, NodeRegistration, PartitionState
 from replication.controller.metadata import NodeChangeRecord, PartitionChangeRecord, ProducerIdsRecord, VotersRecord
-from replication.controller.node_state import NodeCause, Standing, moved, standing_of
+from replication.controller.node_state import NodeCause, NodeState, moved, node_state_of
 from replication.controller.sessions import Sessions
 from replication.raft.voters import ReplicaKey, Voter
 from tidelog.errors import (
@@ -253,7 +253,7 @@ class Controller:
     def _remove_voter(self, request: RemoveVoter) -> VoterRemoved:
         if self._committed < self._voters_end:
             raise VoterChangePending("the last change of the voters is not committed yet: ask again after a pause")
-        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.folder_id))
+        self._change_voters(voter_changes.without_voter(self.image, request.node_id, request.directory_id))
         return VoterRemoved()
 
     def _change_voters(self, voters: tuple[Voter, ...]) -> None:
@@ -339,12 +339,12 @@ class Controller:
         self._sessions.advance(beat.at)
         node = self._current(beat.node_id, beat.node_epoch)
         registration.refuse_future(self.image, beat.node_id, beat.metadata_offset)
-        if standing_of(node) is Standing.GONE and not beat.want_drain:
+        if node_state_of(node) is NodeState.GONE and not beat.want_drain:
             return HeartbeatAnswer(fenced=True, drained=False)  # late words: it has said good-bye since
         self._sessions.heard(node.node_id)
         self._applied[node.node_id] = beat.metadata_offset
         self._take_out_damaged(node, beat)
-        node = self._take_folders_offline(node, beat)
+        node = self._take_directories_offline(node, beat)
         if beat.want_drain:
             return self._drain(node, beat)
         if node.fenced and beat.ready and beat.metadata_offset > node.node_epoch:
@@ -356,16 +356,21 @@ class Controller:
             self._report_last_known(changes)
         return HeartbeatAnswer(fenced=self.image.nodes[node.node_id].fenced, drained=False)
 
-    def _take_folders_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
-        """What lies in a data folder that has failed leaves its set and leads no more, where others carry on (KIP-858).
-        Never the first folder: that holds the metadata log, and a node without it ends. Returns the node's entry."""
-        failed = tuple(each.folder_id for each in node.folders[1:] if each.folder_id in beat.offline_folders)
-        if not failed or self.image.feature_level < features.OFFLINE_FOLDERS:
+    def _take_directories_offline(self, node: NodeRegistration, beat: Heartbeat) -> NodeRegistration:
+        """What lies in a log directory that has failed leaves its set and leads no more, where others carry on
+        (KIP-858). Never the first directory: that holds the metadata log, and a node without it ends. Returns the
+        node's entry."""
+        failed = tuple(
+            each.directory_id for each in node.directories[1:] if each.directory_id in beat.offline_directories
+        )
+        if not failed or self.image.feature_level < features.OFFLINE_DIRECTORIES:
             return node
-        for folder_id in failed:
-            self._effects.append(Report(f"node {node.node_id} lost data folder {folder_id}: others go on without it"))
+        for directory_id in failed:
+            self._effects.append(
+                Report(f"node {node.node_id} lost log directory {directory_id}: others go on without it")
+            )
         batch = Batch(self.image)
-        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_folders=failed)])
+        batch.add([NodeChangeRecord(node.node_id, node.node_epoch, offline_directories=failed)])
         batch.add(elections.fence_changes(batch.image, node.node_id))
         self._append(batch)
         return self.image.nodes[node.node_id]
@@ -402,7 +407,7 @@ class Controller:
             if not overdue and not self._all_have_applied(drain.moved_at, but=node.node_id):
                 return HeartbeatAnswer(fenced=False, drained=False)
             self._fence(self.image.nodes[node.node_id], NodeCause.DRAINED)
-        elif standing_of(node) is Standing.FENCED:  # what it said before it was told to stop may be on its way
+        elif node_state_of(node) is NodeState.FENCED:  # what it said before it was told to stop may be on its way
             batch = Batch(self.image)
             batch.add([moved(node, NodeCause.DRAIN_ASKED)])
             self._append(batch)

@@ -2,7 +2,8 @@
 
 Kept true:
   1. A leader comes from the in-sync set, else from the eligible leader replicas: unfenced, and with the very data
-     folder that the metadata names. Only where both sets are empty the last known leader leads, with that folder too.
+     directory that the metadata names. Only where both sets are empty the last known leader leads, with that directory
+     too.
   2. A member that leaves while the set is smaller than `min.insync.replicas` becomes eligible, unless it lost what it
      held: nothing is committed without it from then on. A set that suffices leaves nobody eligible.
   3. The last in-sync member stays in the set, unless it lost what it held: the partition waits for it.
@@ -19,26 +20,26 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from replication.controller.image import ClusterImage, NodeRegistration, PartitionState
-from replication.controller.metadata import LOST_FOLDER, PartitionChangeRecord
-from replication.controller.placement import FolderChooser
+from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
+from replication.controller.placement import DirectoryChooser
 from tidelog.errors import ElectionNotNeeded, PreferredLeaderNotAvailable
-from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId
+from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId
 
 
 def electable(image: ClusterImage, state: PartitionState, node_id: NodeId) -> bool:
-    """May this member lead? It is registered, unfenced, and its folder is the one that the metadata names."""
+    """May this member lead? It is registered, unfenced, and its directory is the one that the metadata names."""
     node = image.nodes.get(node_id)
-    return node is not None and not node.fenced and node_id in state.replicas and has_folder(state, node)
+    return node is not None and not node.fenced and node_id in state.replicas and has_directory(state, node)
 
 
-def has_folder(state: PartitionState, node: NodeRegistration) -> bool:
-    """Is the folder that the metadata name for this replica there, and works?"""
-    folder = state.folder_of(node.node_id)
-    return any(named.folder_id == folder for named in node.folders)
+def has_directory(state: PartitionState, node: NodeRegistration) -> bool:
+    """Is the directory that the metadata name for this replica there, and works?"""
+    directory = state.directory_of(node.node_id)
+    return any(named.directory_id == directory for named in node.directories)
 
 
-def _lacks(node: NodeRegistration, folder: FolderId) -> bool:
-    return all(named.folder_id != folder for named in (*node.folders, *node.offline_folders))
+def _lacks(node: NodeRegistration, directory: DirectoryId) -> bool:
+    return all(named.directory_id != directory for named in (*node.directories, *node.offline_directories))
 
 
 def choose_leader(image: ClusterImage, state: PartitionState, members: Collection[NodeId]) -> NodeId:
@@ -78,7 +79,7 @@ def reformed(
         isr=None if members == state.isr else members,
         elr=None if eligible == state.elr else eligible,
         last_known_elr=None if last_known == state.last_known_elr else last_known,
-        folders=None if leader == NO_NODE else folders_for_all(image, state, (*members, *eligible)),
+        directories=None if leader == NO_NODE else directories_for_all(image, state, (*members, *eligible)),
     )
 
 
@@ -101,27 +102,28 @@ def _last_known(state: PartitionState, members: tuple[NodeId, ...], eligible: tu
     return next(((node,) for node in (state.leader, *state.isr, *eligible) if node in state.replicas), ())
 
 
-def folders_for_all(
+def directories_for_all(
     image: ClusterImage, state: PartitionState, keep: Collection[NodeId]
-) -> tuple[FolderId, ...] | None:
-    """The replicas' folders, with one that is there for each replica that need not have its bytes any more; None where
-    nothing changes. keep: replicas that count by the folder they have. A folder that has failed while its node runs may
-    be well again with the node's next start: what lies there is not to be sent again before that tells."""
-    chooser = FolderChooser(image)
-    folders = tuple(
+) -> tuple[DirectoryId, ...] | None:
+    """The replicas' directories, with one that is there for each replica that need not have its bytes any more; None
+    where nothing changes. keep: replicas that count by the directory they have. A directory that has failed while its
+    node runs may be well again with the node's next start: what lies there is not to be sent again before that
+    tells."""
+    chooser = DirectoryChooser(image)
+    directories = tuple(
         chooser.choose(node)
-        if replica not in keep and (node := image.nodes.get(replica)) is not None and _lacks(node, folder)
-        else folder
-        for replica, folder in zip(state.replicas, state.folders, strict=True)
+        if replica not in keep and (node := image.nodes.get(replica)) is not None and _lacks(node, directory)
+        else directory
+        for replica, directory in zip(state.replicas, state.directories, strict=True)
     )
-    return None if folders == state.folders else folders
+    return None if directories == state.directories else directories
 
 
 # --- nodes that come and go ---------------------------------------------------------------------------------------
 
 
 def fence_changes(image: ClusterImage, node_id: NodeId) -> Iterator[PartitionChangeRecord]:
-    """What it does to every partition that a node is fenced, or that a data folder of it has failed, as it is in this
+    """What it does to every partition that a node is fenced, or that a log directory of it has failed, as it is in this
     image already. The last member stays."""
     for state in image.partitions():
         if node_id in state.isr and not electable(image, state, node_id):
@@ -237,14 +239,15 @@ def why_leaderless(image: ClusterImage, state: PartitionState) -> str:
 
 def _why_not(image: ClusterImage, state: PartitionState, node_id: NodeId) -> str:
     node = image.nodes.get(node_id)
-    folder = state.folder_of(node_id)
+    directory = state.directory_of(node_id)
     if node is None:
         return "not registered; start it"
-    if folder == LOST_FOLDER:
-        return "what it held is damaged, or its data folder is an older copy; only an unclean election could go on"
-    if not has_folder(state, node):
+    if directory == LOST_DIRECTORY:
+        return "what it held is damaged, or its log directory is an older copy; only an unclean election could go on"
+    if not has_directory(state, node):
         return (
-            f"its data folder {folder}, which held the records, is gone or has failed; give it back and start it again"
+            f"its log directory {directory}, which held the records, is gone or has failed; give it back and "
+            f"start it again"
         )
     if node.fenced:
         return "fenced: not running, or not ready yet; start it"

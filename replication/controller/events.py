@@ -12,13 +12,13 @@ from enum import Enum
 from typing import TypeAlias
 
 from replication.controller.image import ClusterImage, PartitionState
-from replication.controller.metadata import FolderState, MetadataRecord
+from replication.controller.metadata import DirectoryState, MetadataRecord
 from replication.raft.voters import ReplicaKey
 from tidelog.errors import TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,
+    DirectoryId,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -98,8 +98,8 @@ class DamagedReplica:
 
 @dataclass(frozen=True, slots=True)
 class RegisterNode:
-    """A node's process has started. intact: those of its folders that still have all that was written to them, synced
-    or not."""
+    """A node's process has started. intact: those of its directories that still have all that was written to them,
+    synced or not."""
 
     request_id: int
     at: Millis
@@ -109,8 +109,8 @@ class RegisterNode:
     listeners: Mapping[str, Endpoint]
     rack: str
     boot_id: bytes
-    folders: tuple[FolderState, ...]
-    intact: frozenset[FolderId]
+    directories: tuple[DirectoryState, ...]
+    intact: frozenset[DirectoryId]
     metadata_offset: Offset
     damaged: tuple[DamagedReplica, ...] = ()
 
@@ -118,8 +118,8 @@ class RegisterNode:
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A node is alive. `metadata_offset`: how far it has applied the log; `ready`: it may lead and join, as far as it
-    knows; `want_drain`: it is being stopped; `damaged`: found since it registered; `offline_folders`: data folders that
-    it named then and that have failed since."""
+    knows; `want_drain`: it is being stopped; `damaged`: found since it registered; `offline_directories`: log
+    directories that it named then and that have failed since."""
 
     request_id: int
     at: Millis
@@ -129,7 +129,7 @@ class Heartbeat:
     ready: bool
     want_drain: bool = False
     damaged: tuple[DamagedReplica, ...] = ()
-    offline_folders: tuple[FolderId, ...] = ()
+    offline_directories: tuple[DirectoryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +201,13 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEnd:
-    """What a replica says that it has: the epoch of its last record (-1: none) and its log end, in which folder (None:
-    it has no log). lost: which offsets below its end cannot be read, in words."""
+    """What a replica says that it has: the epoch of its last record (-1: none) and its log end, in which directory
+    (None: it has no log). lost: which offsets below its end cannot be read, in words."""
 
     node_id: NodeId
     last_epoch: LeaderEpoch
     log_end: Offset
-    folder_id: FolderId | None
+    directory_id: DirectoryId | None
     lost: str = ""
 
 
@@ -289,11 +289,11 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoter:
-    """A node that is gone for good is to vote no more. folder_id: by which folder; None: whichever does."""
+    """A node that is gone for good is to vote no more. directory_id: by which directory; None: whichever does."""
 
     request_id: int
     node_id: NodeId
-    folder_id: FolderId | None = None
+    directory_id: DirectoryId | None = None
 
 
 Event: TypeAlias = (

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from replication.controller.elections import choose_leader, name_of, why_leaderless
 from replication.controller.image import ClusterImage, PartitionState
-from tidelog.types import NO_NODE, FolderId, NodeId, PartitionKey
+from tidelog.types import NO_NODE, DirectoryId, NodeId, PartitionKey
 
 NAMED_MAX: Final = 5
 """Partitions named in one sentence; the rest is counted."""
@@ -30,8 +30,8 @@ class Explanation:
         return not self.causes
 
 
-Full: TypeAlias = Mapping[FolderId, str]
-"""Data folders that refuse appends for want of room: why, by id."""
+Full: TypeAlias = Mapping[DirectoryId, str]
+"""Data directories that refuse appends for want of room: why, by id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class OnDisks:
 
     def refuses(self, state: PartitionState) -> str | None:
         """Why the partition's leader refuses every write, None where it takes them, or there is none."""
-        return None if state.leader == NO_NODE else self.full.get(state.folder_of(state.leader))
+        return None if state.leader == NO_NODE else self.full.get(state.directory_of(state.leader))
 
     def is_damaged(self, state: PartitionState) -> bool:
         """Has a replica of the partition lost records?"""
@@ -102,7 +102,7 @@ def _let_another_lead(image: ClusterImage, state: PartitionState, full: Full) ->
     able = (
         node_id
         for node_id in state.isr
-        if node_id != state.leader and not nodes[node_id].draining and state.folder_of(node_id) not in full
+        if node_id != state.leader and not nodes[node_id].draining and state.directory_of(node_id) not in full
     )
     chosen = next(able, None)
     if chosen is not None:
@@ -138,14 +138,14 @@ def _why_out(image: ClusterImage, state: PartitionState, node_id: NodeId, full: 
         return f"{who} is out: its node is fenced, not heard of or not ready", f"start node {node_id}"
     if node.draining:
         return f"{who} is out: its node is being stopped", f"wait until node {node_id} is back"
-    folder = state.folder_of(node_id)
-    if all(named.folder_id != folder for named in node.folders):
+    directory = state.directory_of(node_id)
+    if all(named.directory_id != directory for named in node.directories):
         return (
-            f"{who} is out: its data folder {folder} is gone or has failed",
-            f"give node {node_id} that data folder back, or another disk in its place, and start it again",
+            f"{who} is out: its log directory {directory} is gone or has failed",
+            f"give node {node_id} that log directory back, or another disk in its place, and start it again",
         )
-    if folder in full:
-        return f"{who} is out: {full[folder]}", _make_room(node_id)
+    if directory in full:
+        return f"{who} is out: {full[directory]}", _make_room(node_id)
     return (
         f"{who} is catching up, or its disk or network is slow",
         f"look at the log of node {node_id} and at its disk",

@@ -11,9 +11,9 @@ from typing import Final
 from replication.controller.image import ClusterImage
 from tidelog.errors import FeatureUpdateFailed, UnsupportedVersion
 
-OFFLINE_FOLDERS: Final = 3
-LATEST: Final = OFFLINE_FOLDERS
-"""3: data folders that fail while their node runs. 2: topic settings that change, reassignments. 1: all before."""
+OFFLINE_DIRECTORIES: Final = 3
+LATEST: Final = OFFLINE_DIRECTORIES
+"""3: log directories that fail while their node runs. 2: topic settings that change, reassignments. 1: all before."""
 
 
 def refuse_update(image: ClusterImage, level: int) -> None:

@@ -17,12 +17,12 @@ from typing import Final, assert_never
 
 from replication.controller.metadata import (
     ClusterRecord,
-    FolderState,
+    DirectoryState,
     LocatedRecord,
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
-    NodeStanding,
+    NodeStateSnapshot,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -34,9 +34,9 @@ from replication.controller.metadata import (
 from replication.raft.voters import Voter
 from tidelog.errors import CorruptLog
 from tidelog.types import (
+    DirectoryId,
     Durability,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -58,11 +58,11 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 class NodeRegistration:
     """A node as it last registered.
 
-    folders: its data folders that work, as far as is known; `last_registration` of each is the least number by which it
-        is known as that same folder: a copy that carries a smaller one is older. It becomes this registration's number
-        when the node is unfenced, since the node has fsynced it in each folder by then.
-    former_folders: folders of earlier registrations that this one did not name.
-    offline_folders: folders that it named, and that have failed since.
+    directories: its log directories that work, as far as is known; `last_registration` of each is the least number by
+        which it is known as that same directory: a copy that carries a smaller one is older. It becomes this
+        registration's number when the node is unfenced, since the node has fsynced it in each directory by then.
+        former_directories: directories of earlier registrations that this one did not name. offline_directories:
+        directories that it named, and that have failed since.
     """
 
     node_id: NodeId
@@ -71,21 +71,21 @@ class NodeRegistration:
     listeners: Mapping[str, Endpoint]
     rack: str
     boot_id: bytes
-    folders: tuple[FolderState, ...]
+    directories: tuple[DirectoryState, ...]
     fenced: bool
     draining: bool
-    former_folders: tuple[FolderState, ...] = ()
-    offline_folders: tuple[FolderState, ...] = ()
+    former_directories: tuple[DirectoryState, ...] = ()
+    offline_directories: tuple[DirectoryState, ...] = ()
 
-    def known_folders(self) -> dict[FolderId, NodeEpoch]:
-        """Every folder the node ever registered, and the least number by which it is still the same."""
-        states = (*self.former_folders, *self.offline_folders, *self.folders)
-        return {state.folder_id: state.last_registration for state in states}
+    def known_directories(self) -> dict[DirectoryId, NodeEpoch]:
+        """Every directory the node ever registered, and the least number by which it is still the same."""
+        states = (*self.former_directories, *self.offline_directories, *self.directories)
+        return {state.directory_id: state.last_registration for state in states}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition: who holds it, who is in sync, who leads. `folders` follows the order of `replicas`.
+    """A partition: who holds it, who is in sync, who leads. `directories` follows the order of `replicas`.
 
     elr: eligible leader replicas (KIP-966): not in sync, and yet with all that is committed. last_known_elr: who led
         last, while both sets are empty. adding, removing: replicas that come and go in a reassignment under way.
@@ -94,7 +94,7 @@ class PartitionState:
     topic_id: TopicId
     partition: PartitionIndex
     replicas: tuple[NodeId, ...]
-    folders: tuple[FolderId, ...]
+    directories: tuple[DirectoryId, ...]
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...]
     last_known_elr: tuple[NodeId, ...]
@@ -114,9 +114,9 @@ class PartitionState:
         """Which partition."""
         return PartitionKey(self.topic_id, self.partition)
 
-    def folder_of(self, node_id: NodeId) -> FolderId:
-        """The data folder of that replica, which must be one."""
-        return self.folders[self.replicas.index(node_id)]
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        """The log directory of that replica, which must be one."""
+        return self.directories[self.replicas.index(node_id)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +209,16 @@ def advance(image: ClusterImage, offset: Offset) -> ClusterImage:
 
 def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegistration | None) -> NodeRegistration:
     """The node's entry after this registration record at `offset`, given the one before."""
-    if record.standing is not None:
-        return _as_it_stood(record, record.standing)
-    known = {} if previous is None else previous.known_folders()
-    folders = tuple(
-        FolderState(named.folder_id, min(named.last_registration, known.pop(named.folder_id, named.last_registration)))
-        for named in record.folders
+    if record.state is not None:
+        return _as_it_stood(record, record.state)
+    known = {} if previous is None else previous.known_directories()
+    directories = tuple(
+        DirectoryState(
+            named.directory_id, min(named.last_registration, known.pop(named.directory_id, named.last_registration))
+        )
+        for named in record.directories
     )
-    former = tuple(FolderState(folder_id, number) for folder_id, number in known.items())
+    former = tuple(DirectoryState(directory_id, number) for directory_id, number in known.items())
     return NodeRegistration(
         record.node_id,
         NodeEpoch(offset),
@@ -224,26 +226,26 @@ def register(offset: Offset, record: NodeRegistrationRecord, previous: NodeRegis
         record.listeners,
         record.rack,
         record.boot_id,
-        folders,
+        directories,
         fenced=True,
         draining=False,
-        former_folders=former,
+        former_directories=former,
     )
 
 
-def _as_it_stood(record: NodeRegistrationRecord, standing: NodeStanding) -> NodeRegistration:
+def _as_it_stood(record: NodeRegistrationRecord, state: NodeStateSnapshot) -> NodeRegistration:
     return NodeRegistration(
         record.node_id,
-        standing.node_epoch,
+        state.node_epoch,
         record.incarnation,
         record.listeners,
         record.rack,
         record.boot_id,
-        record.folders,
-        standing.fenced,
-        standing.draining,
-        standing.former_folders,
-        standing.offline_folders,
+        record.directories,
+        state.fenced,
+        state.draining,
+        state.former_directories,
+        state.offline_directories,
     )
 
 
@@ -361,7 +363,7 @@ class _Draft:
                 record.topic_id,
                 record.partition,
                 record.replicas,
-                record.folders,
+                record.directories,
                 record.isr,
                 record.elr,
                 record.last_known_elr,
@@ -385,12 +387,14 @@ class _Draft:
         if node is None or node.node_epoch != change.node_epoch:
             raise _contradiction(offset, f"node {change.node_id} has no registration {change.node_epoch}")
         if change.fenced is False:
-            folders = tuple(FolderState(folder.folder_id, node.node_epoch) for folder in node.folders)
-            node = replace(node, folders=folders)
-        offline = [folder for folder in node.folders if folder.folder_id in change.offline_folders]
+            directories = tuple(
+                DirectoryState(directory.directory_id, node.node_epoch) for directory in node.directories
+            )
+            node = replace(node, directories=directories)
+        offline = [directory for directory in node.directories if directory.directory_id in change.offline_directories]
         if offline:
-            working = tuple(folder for folder in node.folders if folder not in offline)
-            node = replace(node, folders=working, offline_folders=(*node.offline_folders, *offline))
+            working = tuple(directory for directory in node.directories if directory not in offline)
+            node = replace(node, directories=working, offline_directories=(*node.offline_directories, *offline))
         nodes[change.node_id] = replace(
             node,
             fenced=node.fenced if change.fenced is None else change.fenced,
@@ -405,7 +409,7 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
         state.topic_id,
         state.partition,
         state.replicas if change.replicas is None else change.replicas,
-        state.folders if change.folders is None else change.folders,
+        state.directories if change.directories is None else change.directories,
         state.isr if change.isr is None else change.isr,
         state.elr if change.elr is None else change.elr,
         state.last_known_elr if change.last_known_elr is None else change.last_known_elr,
@@ -420,5 +424,5 @@ def changed(state: PartitionState, change: PartitionChangeRecord) -> PartitionSt
 def _contradiction(offset: Offset, what: str) -> CorruptLog:
     return CorruptLog(
         f"metadata record at offset {offset} contradicts what came before: {what}. "
-        "This node applies nothing further; replace its metadata folder by an empty one and start it again"
+        "This node applies nothing further; replace its metadata directory by an empty one and start it again"
     )

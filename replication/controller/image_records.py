@@ -15,7 +15,7 @@ from replication.controller.metadata import (
     ClusterRecord,
     MetadataRecord,
     NodeRegistrationRecord,
-    NodeStanding,
+    NodeStateSnapshot,
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
@@ -45,8 +45,10 @@ def _registration(node: NodeRegistration) -> NodeRegistrationRecord:
         node.listeners,
         node.rack,
         node.boot_id,
-        node.folders,
-        NodeStanding(node.node_epoch, node.fenced, node.draining, node.former_folders, node.offline_folders),
+        node.directories,
+        NodeStateSnapshot(
+            node.node_epoch, node.fenced, node.draining, node.former_directories, node.offline_directories
+        ),
     )
 
 
@@ -55,7 +57,7 @@ def _partition(state: PartitionState) -> PartitionRecord:
         state.topic_id,
         state.partition,
         state.replicas,
-        state.folders,
+        state.directories,
         state.isr,
         state.elr,
         state.last_known_elr,

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from replication.raft.voters import Voter
 from tidelog.types import (
+    DirectoryId,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -29,20 +29,20 @@ from tidelog.types import (
 )
 
 NO_REGISTRATION: Final = NodeEpoch(-1)
-"""The number that a data folder carries before its first registration."""
+"""The number that a log directory carries before its first registration."""
 
-UNKNOWN_FOLDER: Final = FolderId(UUID(int=0))
-"""A replica's data folder is not decided yet (KIP-858: UNASSIGNED)."""
+UNKNOWN_DIRECTORY: Final = DirectoryId(UUID(int=0))
+"""A replica's log directory is not decided yet (KIP-858: UNASSIGNED)."""
 
-LOST_FOLDER: Final = FolderId(UUID(int=1))
+LOST_DIRECTORY: Final = DirectoryId(UUID(int=1))
 """What a replica held is gone, damaged or an older copy: it never leads by what it has (KIP-858: LOST)."""
 
 
 @dataclass(frozen=True, slots=True)
-class FolderState:
-    """A data folder and the number of the last registration that was fsynced in it."""
+class DirectoryState:
+    """A log directory and the number of the last registration that was fsynced in it."""
 
-    folder_id: FolderId
+    directory_id: DirectoryId
     last_registration: NodeEpoch
 
 
@@ -62,14 +62,14 @@ class VotersRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStanding:
+class NodeStateSnapshot:
     """What a snapshot says of a node beside its registration."""
 
     node_epoch: NodeEpoch
     fenced: bool
     draining: bool
-    former_folders: tuple[FolderState, ...]
-    offline_folders: tuple[FolderState, ...] = ()
+    former_directories: tuple[DirectoryState, ...]
+    offline_directories: tuple[DirectoryState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +82,19 @@ class NodeRegistrationRecord:
     listeners: Mapping[str, Endpoint]
     rack: str
     boot_id: bytes
-    folders: tuple[FolderState, ...]
-    standing: NodeStanding | None = None
+    directories: tuple[DirectoryState, ...]
+    state: NodeStateSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChangeRecord:
-    """What changes while a node is registered; None: unchanged. offline_folders: those that have failed since."""
+    """What changes while a node is registered; None: unchanged. offline_directories: those that have failed since."""
 
     node_id: NodeId
     node_epoch: NodeEpoch
     fenced: bool | None = None
     draining: bool | None = None
-    offline_folders: tuple[FolderId, ...] = ()
+    offline_directories: tuple[DirectoryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ class TopicRemovalRecord:
 class PartitionRecord:
     """A partition as a whole, at its creation.
 
-    `replicas` begins with the preferred leader; `folders` names the data folder of each replica, in the same order.
-    `adding`, `removing`: those of the replicas that come and go in a reassignment under way.
+    `replicas` begins with the preferred leader; `directories` names the log directory of each replica, in the same
+    order. `adding`, `removing`: those of the replicas that come and go in a reassignment under way.
     """
 
     topic_id: TopicId
     partition: PartitionIndex
     replicas: tuple[NodeId, ...]
-    folders: tuple[FolderId, ...]
+    directories: tuple[DirectoryId, ...]
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...]
     last_known_elr: tuple[NodeId, ...]
@@ -163,7 +163,7 @@ class PartitionChangeRecord:
     elr: tuple[NodeId, ...] | None = None
     last_known_elr: tuple[NodeId, ...] | None = None
     replicas: tuple[NodeId, ...] | None = None
-    folders: tuple[FolderId, ...] | None = None
+    directories: tuple[DirectoryId, ...] | None = None
     adding: tuple[NodeId, ...] | None = None
     removing: tuple[NodeId, ...] | None = None
 

@@ -14,7 +14,7 @@ from replication.controller.image import NodeRegistration
 from replication.controller.metadata import NodeChangeRecord
 
 
-class Standing(Enum):
+class NodeState(Enum):
     """What a node may do."""
 
     FENCED = "registered: it leads nothing and joins no in-sync set"
@@ -26,38 +26,38 @@ class Standing(Enum):
 class NodeCause(Enum):
     """Why that changes."""
 
-    READY = "it has applied the log beyond its registration, and its folders know of that"
+    READY = "it has applied the log beyond its registration, and its directories know of that"
     SILENT = "no heartbeat for a session, or another process of it leads the quorum now"
     DRAIN_ASKED = "it wants to stop"
     DRAINED = "what can move away has, and all others know; or it waited for long enough"
 
 
-TRANSITIONS: Final[Mapping[tuple[Standing, NodeCause], Standing]] = {
-    (Standing.FENCED, NodeCause.READY): Standing.SERVING,
-    (Standing.FENCED, NodeCause.DRAIN_ASKED): Standing.GONE,
-    (Standing.SERVING, NodeCause.SILENT): Standing.FENCED,
-    (Standing.SERVING, NodeCause.DRAIN_ASKED): Standing.DRAINING,
-    (Standing.DRAINING, NodeCause.SILENT): Standing.GONE,
-    (Standing.DRAINING, NodeCause.DRAINED): Standing.GONE,
+TRANSITIONS: Final[Mapping[tuple[NodeState, NodeCause], NodeState]] = {
+    (NodeState.FENCED, NodeCause.READY): NodeState.SERVING,
+    (NodeState.FENCED, NodeCause.DRAIN_ASKED): NodeState.GONE,
+    (NodeState.SERVING, NodeCause.SILENT): NodeState.FENCED,
+    (NodeState.SERVING, NodeCause.DRAIN_ASKED): NodeState.DRAINING,
+    (NodeState.DRAINING, NodeCause.SILENT): NodeState.GONE,
+    (NodeState.DRAINING, NodeCause.DRAINED): NodeState.GONE,
 }
 """Every way that there is."""
 
 
-def standing_of(node: NodeRegistration) -> Standing:
+def node_state_of(node: NodeRegistration) -> NodeState:
     """How a node stands by the metadata."""
     if node.fenced:
-        return Standing.GONE if node.draining else Standing.FENCED
-    return Standing.DRAINING if node.draining else Standing.SERVING
+        return NodeState.GONE if node.draining else NodeState.FENCED
+    return NodeState.DRAINING if node.draining else NodeState.SERVING
 
 
 def moved(node: NodeRegistration, cause: NodeCause) -> NodeChangeRecord:
     """The record by which a node comes to stand as the table says."""
-    match TRANSITIONS[standing_of(node), cause]:
-        case Standing.FENCED:
+    match TRANSITIONS[node_state_of(node), cause]:
+        case NodeState.FENCED:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True)
-        case Standing.GONE:
+        case NodeState.GONE:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=True, draining=True)
-        case Standing.SERVING:
+        case NodeState.SERVING:
             return NodeChangeRecord(node.node_id, node.node_epoch, fenced=False, draining=False)
-        case Standing.DRAINING:
+        case NodeState.DRAINING:
             return NodeChangeRecord(node.node_id, node.node_epoch, draining=True)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from replication.controller.image import ClusterImage, NodeRegistration
-from tidelog.types import FolderId, NodeId
+from tidelog.types import DirectoryId, NodeId
 
 
 def place(
@@ -69,28 +69,30 @@ def _replicas(
     return tuple(chosen)
 
 
-class FolderChooser:
-    """Which data folder of a node takes the next replica: the one with the fewest, in the order it named them."""
+class DirectoryChooser:
+    """Which log directory of a node takes the next replica: the one with the fewest, in the order it named them."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._counts: Counter[FolderId] | None = None
+        self._counts: Counter[DirectoryId] | None = None
 
-    def choose(self, node: NodeRegistration) -> FolderId:
-        """The folder, counted at once for the next choice."""
-        if len(node.folders) == 1:
-            return node.folders[0].folder_id
+    def choose(self, node: NodeRegistration) -> DirectoryId:
+        """The directory, counted at once for the next choice."""
+        if len(node.directories) == 1:
+            return node.directories[0].directory_id
         counts = self._count()
-        chosen = min((folder.folder_id for folder in node.folders), key=lambda folder_id: counts[folder_id])
+        chosen = min(
+            (directory.directory_id for directory in node.directories), key=lambda directory_id: counts[directory_id]
+        )
         counts[chosen] += 1
         return chosen
 
-    def _count(self) -> Counter[FolderId]:
+    def _count(self) -> Counter[DirectoryId]:
         if self._counts is None:
-            self._counts = Counter(_folders(self._image))
+            self._counts = Counter(_directories(self._image))
         return self._counts
 
 
-def _folders(image: ClusterImage) -> Iterable[FolderId]:
+def _directories(image: ClusterImage) -> Iterable[DirectoryId]:
     for partition in image.partitions():
-        yield from partition.folders
+        yield from partition.directories

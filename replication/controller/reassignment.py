@@ -22,9 +22,9 @@ from replication.controller.elections import name_of, reformed
 from replication.controller.events import Reassignment
 from replication.controller.image import ClusterImage, PartitionState, changed
 from replication.controller.metadata import PartitionChangeRecord
-from replication.controller.placement import FolderChooser
+from replication.controller.placement import DirectoryChooser
 from tidelog.errors import InvalidReplicaAssignment, NoReassignmentInProgress
-from tidelog.types import FolderId, NodeId
+from tidelog.types import DirectoryId, NodeId
 
 
 def begin(image: ClusterImage, state: PartitionState, wanted: Reassignment) -> PartitionChangeRecord | None:
@@ -98,7 +98,7 @@ def _become(
         state.topic_id,
         state.partition,
         replicas=replicas,
-        folders=_folders(image, state, replicas),
+        directories=_directories(image, state, replicas),
         elr=_only(state.elr, replicas),
         last_known_elr=_last_known(state, replicas),
         adding=adding,
@@ -113,7 +113,7 @@ def _become(
             isr=sets.isr,
             elr=moved.elr if sets.elr is None else sets.elr,
             last_known_elr=moved.last_known_elr if sets.last_known_elr is None else sets.last_known_elr,
-            folders=placed.folders if sets.folders is None else sets.folders,
+            directories=placed.directories if sets.directories is None else sets.directories,
         )
     if placed.leader is None and not set(state.replicas) <= set(replicas):
         return replace(placed, leader=state.leader)
@@ -129,8 +129,8 @@ def _only(nodes: tuple[NodeId, ...], replicas: Collection[NodeId]) -> tuple[Node
     return tuple(node for node in nodes if node in replicas)
 
 
-def _folders(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[FolderId, ...]:
-    """The folders of the replicas: what they have, and one chosen on its node for each that comes."""
-    chooser = FolderChooser(image)
-    has = dict(zip(state.replicas, state.folders, strict=True))
+def _directories(image: ClusterImage, state: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[DirectoryId, ...]:
+    """The directories of the replicas: what they have, and one chosen on its node for each that comes."""
+    chooser = DirectoryChooser(image)
+    has = dict(zip(state.replicas, state.directories, strict=True))
     return tuple(has[node] if node in has else chooser.choose(image.nodes[node]) for node in replicas)

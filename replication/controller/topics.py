@@ -27,7 +27,7 @@ from replication.controller.metadata import (
     TopicConfigsRecord,
     TopicRecord,
 )
-from replication.controller.placement import FolderChooser, place
+from replication.controller.placement import DirectoryChooser, place
 from tidelog.errors import (
     InconsistentTopicId,
     InvalidConfig,
@@ -91,13 +91,13 @@ def partition_records(
 ) -> tuple[PartitionRecord, ...]:
     """New partitions of a topic, from index `first` on, placed over the usable nodes."""
     racks = {node.node_id: node.rack for node in image.nodes.values() if not (node.fenced or node.draining)}
-    chooser = FolderChooser(image)
+    chooser = DirectoryChooser(image)
     return tuple(
         PartitionRecord(
             topic_id,
             PartitionIndex(first + index),
             replicas,
-            folders=tuple(chooser.choose(image.nodes[node]) for node in replicas),
+            directories=tuple(chooser.choose(image.nodes[node]) for node in replicas),
             isr=replicas,
             elr=(),
             last_known_elr=(),

@@ -15,10 +15,10 @@ import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from replication.controller.elections import folders_for_all, name_of
+from replication.controller.elections import directories_for_all, name_of
 from replication.controller.events import AskLogEnds, LogEndsTold, PartitionOutcome, PartitionOutcomes, ReplicaEnd
 from replication.controller.image import ClusterImage, PartitionState
-from replication.controller.metadata import LOST_FOLDER, PartitionChangeRecord
+from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
 from tidelog.errors import EligibleLeadersNotAvailable, TidelogError
 from tidelog.types import NO_NODE, NodeId, PartitionKey
 
@@ -51,14 +51,14 @@ def choose(image: ClusterImage, state: PartitionState, ends: Collection[ReplicaE
     able = sorted((end for end in ends if end.node_id in there), key=lambda end: state.replicas.index(end.node_id))
     if not able:
         return None
-    best = max(able, key=lambda end: (end.last_epoch, end.log_end, end.folder_id is not None))
-    folders = state.folders
-    if best.folder_id is not None:
-        folders = tuple(
-            best.folder_id if node == best.node_id else folder
-            for node, folder in zip(state.replicas, folders, strict=True)
+    best = max(able, key=lambda end: (end.last_epoch, end.log_end, end.directory_id is not None))
+    directories = state.directories
+    if best.directory_id is not None:
+        directories = tuple(
+            best.directory_id if node == best.node_id else directory
+            for node, directory in zip(state.replicas, directories, strict=True)
         )
-    folders = folders_for_all(image, replace(state, folders=folders), ()) or folders
+    directories = directories_for_all(image, replace(state, directories=directories), ()) or directories
     change = PartitionChangeRecord(
         state.topic_id,
         state.partition,
@@ -66,7 +66,7 @@ def choose(image: ClusterImage, state: PartitionState, ends: Collection[ReplicaE
         isr=(best.node_id,),
         elr=(),
         last_known_elr=(),
-        folders=None if folders == state.folders else folders,
+        directories=None if directories == state.directories else directories,
     )
     return Chosen(change, best.node_id, _loss(image, state, best, able))
 
@@ -76,7 +76,7 @@ def _loss(image: ClusterImage, state: PartitionState, best: ReplicaEnd, asked: C
     lost = f"; what only nodes {', '.join(map(str, sorted(set(had))))} had is gone" if had else ""
     if best.lost:
         lost += f"; of its own log {best.lost} cannot be read and is given up (the node keeps a copy of the log)"
-    elif best.node_id in state.replicas and state.folder_of(best.node_id) == LOST_FOLDER:
+    elif best.node_id in state.replicas and state.directory_of(best.node_id) == LOST_DIRECTORY:
         lost += "; its own log was damaged or an older copy"
     others = ", ".join(
         f"node {end.node_id} (epoch {end.last_epoch}, end {end.log_end})" for end in asked if end is not best

@@ -30,13 +30,13 @@ from replication.partition.follower_events import (
     AdvanceWatermark,
     Answered,
     AppendRecords,
+    DurableOffsetMoved,
     FollowerEffect,
     FollowerEvent,
-    HeldMoved,
     LogChanged,
     LogFailed,
     LogView,
-    ReportHeld,
+    ReportDurable,
     RestartAt,
     RetryLater,
     SendFetch,
@@ -82,7 +82,7 @@ class PartitionFollower:
         self._committed: _Committed | None = None
         self._syncs = False
         """Is the next fetch to wait until what is being appended is held?"""
-        self._told = log.held
+        self._told = log.durable_offset
         self._rng = rng
         self._failures = 0
         self._refused_bytes = False
@@ -106,8 +106,8 @@ class PartitionFollower:
                 return self._answered(event)
             case LogChanged(log):
                 return self._changed(log)
-            case HeldMoved(held):
-                return self._held(held)
+            case DurableOffsetMoved(durable_offset):
+                return self._durable_offset(durable_offset)
             case Waited(at):
                 return self._waited(at)
             case StreamBroken():
@@ -131,19 +131,21 @@ class PartitionFollower:
             return []
         log = self._log
         self._move(FollowerCause.SENT)
-        self._open, self._told = _OpenFetch(fetch_id, log.log_end), log.held
-        return [SendFetch(fetch_id, log.log_end, log.last_epoch, log.held, log.log_start, self._refused_bytes)]
+        self._open, self._told = _OpenFetch(fetch_id, log.log_end), log.durable_offset
+        return [
+            SendFetch(fetch_id, log.log_end, log.last_epoch, log.durable_offset, log.log_start, self._refused_bytes)
+        ]
 
-    def _held(self, held: Offset) -> list[FollowerEffect]:
+    def _durable_offset(self, durable_offset: Offset) -> list[FollowerEffect]:
         log = self._log
-        self._log = LogView(log.log_start, log.log_end, held, log.last_epoch)
-        if self.state is FollowerState.SYNCING and held > self._told:
+        self._log = LogView(log.log_start, log.log_end, durable_offset, log.last_epoch)
+        if self.state is FollowerState.SYNCING and durable_offset > self._told:
             self._move(FollowerCause.HELD)
             return [WantFetch()]
-        if self.state is not FollowerState.OPEN or held <= self._told:
+        if self.state is not FollowerState.OPEN or durable_offset <= self._told:
             return []
-        self._told = held
-        return [ReportHeld(held)]
+        self._told = durable_offset
+        return [ReportDurable(durable_offset)]
 
     def _broken(self) -> list[FollowerEffect]:
         self._open = None
@@ -187,11 +189,11 @@ class PartitionFollower:
         start = min(committed.log_start, watermark)
         if start <= log.log_start:
             return [AdvanceWatermark(watermark)]
-        self._log = LogView(start, log.log_end, log.held, log.last_epoch)
+        self._log = LogView(start, log.log_end, log.durable_offset, log.last_epoch)
         return [AdvanceWatermark(watermark), AdvanceLogStart(start)]
 
     def _changed(self, log: LogView) -> list[FollowerEffect]:
-        syncs = self._syncs and log.held < log.log_end
+        syncs = self._syncs and log.durable_offset < log.log_end
         self._move(FollowerCause.NOT_HELD_YET if syncs else FollowerCause.LOG_CHANGED)
         self._log, self._refused_bytes, self._syncs = log, False, False
         committed, self._committed = self._committed, None

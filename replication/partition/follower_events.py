@@ -20,7 +20,7 @@ class LogView(NamedTuple):
 
     log_start: Offset
     log_end: Offset
-    held: Offset
+    durable_offset: Offset
     last_epoch: LeaderEpoch
 
 
@@ -65,17 +65,17 @@ class LogChanged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogFailed:
-    """What was asked of the log was refused: nothing of it was done, except where the data folder is offline."""
+    """What was asked of the log was refused: nothing of it was done, except where the log directory is offline."""
 
     log: LogView
     error: TidelogError
     at: Millis
 
 
-class HeldMoved(NamedTuple):
+class DurableOffsetMoved(NamedTuple):
     """More of the log is as durable as the topic asks."""
 
-    held: Offset
+    durable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Waited:
     at: Millis
 
 
-FollowerEvent: TypeAlias = StreamReady | Answered | LogChanged | HeldMoved | Waited | StreamBroken | LogFailed
+FollowerEvent: TypeAlias = StreamReady | Answered | LogChanged | DurableOffsetMoved | Waited | StreamBroken | LogFailed
 
 # --- effects ----------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class SendFetch(NamedTuple):
     fetch_id: int
     next_offset: Offset
     last_epoch: LeaderEpoch
-    held: Offset
+    durable_offset: Offset
     log_start: Offset
     refused: bool = False
 
@@ -139,10 +139,10 @@ class AdvanceLogStart:
     offset: Offset
 
 
-class ReportHeld(NamedTuple):
+class ReportDurable(NamedTuple):
     """Tell the leader at once what is held; the fetch goes on waiting."""
 
-    held: Offset
+    durable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,6 @@ FollowerEffect: TypeAlias = (
     | RestartAt
     | AdvanceWatermark
     | AdvanceLogStart
-    | ReportHeld
+    | ReportDurable
     | RetryLater
 )

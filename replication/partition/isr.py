@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from replication.partition.leader_events import FollowerFetched, FollowerHeld, ReplicaView, Session, StateKnown
+from replication.partition.leader_events import FollowerDurable, FollowerFetched, ReplicaView, Session, StateKnown
 from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
 MARKS_PER_LAG: Final = 16
@@ -41,7 +41,7 @@ class Positions:
     incarnation: Incarnation
     session: Session
     log_end: Offset
-    held: Offset
+    durable_offset: Offset
     log_start: Offset
 
 
@@ -61,7 +61,7 @@ class InSyncSet:
         *,
         me: NodeId,
         log_end: Offset,
-        held: Offset,
+        durable_offset: Offset,
         high_watermark: Offset,
         known: StateKnown,
         lag_ms_max: int,
@@ -70,12 +70,12 @@ class InSyncSet:
         self._me = me
         self.epoch_start: Final = log_end
         self.log_end = log_end
-        self.held = held
+        self.durable_offset = durable_offset
         self.high_watermark = high_watermark
         self._lag_ms_max = lag_ms_max
         self._mark_ms = lag_ms_max // MARKS_PER_LAG
         self._marks: deque[tuple[Millis, Offset]] = deque([(known.at, log_end)])
-        self._books: dict[NodeId, Positions] = {}
+        self._progress: dict[NodeId, Positions] = {}
         self._latest: dict[NodeId, tuple[Incarnation, int]] = {}
         self._since: dict[NodeId, Millis] = {}
         self.replicas: tuple[NodeId, ...] = ()
@@ -97,7 +97,7 @@ class InSyncSet:
     def learn(self, known: StateKnown) -> bool:
         """Take in the metadata's word. Returns whether the set is news (a higher partition epoch)."""
         self._views = known.views
-        for replica in [r for r, book in self._books.items() if not self._is_present(r, book.incarnation)]:
+        for replica in [r for r, book in self._progress.items() if not self._is_present(r, book.incarnation)]:
             self.forget(replica, known.at)
         if known.partition_epoch >= self.partition_epoch:
             self._elr = known.elr  # the answer to a proposal did not say it
@@ -146,16 +146,16 @@ class InSyncSet:
 
     # --- positions ---
 
-    def append(self, log_end: Offset, held: Offset) -> None:
+    def append(self, log_end: Offset, durable_offset: Offset) -> None:
         """The leader's own log grew."""
         assert log_end >= self.log_end, "a leader never truncates itself"
         self.log_end = log_end
-        self.hold(held)
+        self.hold(durable_offset)
 
-    def hold(self, held: Offset) -> None:
+    def hold(self, durable_offset: Offset) -> None:
         """The leader itself holds everything below `held`."""
-        assert self.held <= held <= self.log_end, "what the leader holds grows, up to its end"
-        self.held = held
+        assert self.durable_offset <= durable_offset <= self.log_end, "what the leader holds grows, up to its end"
+        self.durable_offset = durable_offset
 
     def is_latest(self, fetch: FollowerFetched) -> bool:
         """Has no later fetch of the same process come before this one?"""
@@ -167,33 +167,33 @@ class InSyncSet:
 
     def agree(self, fetch: FollowerFetched) -> None:
         """A fetch agreed with the leader's log: from now on the follower's positions count, as it says them."""
-        book = self._books.get(fetch.replica)
+        book = self._progress.get(fetch.replica)
         if book is None:
-            self._books[fetch.replica] = Positions(
-                fetch.incarnation, fetch.session, fetch.next_offset, fetch.held, fetch.log_start
+            self._progress[fetch.replica] = Positions(
+                fetch.incarnation, fetch.session, fetch.next_offset, fetch.durable_offset, fetch.log_start
             )
         else:
             book.incarnation, book.session = fetch.incarnation, fetch.session
-            book.log_end, book.held, book.log_start = fetch.next_offset, fetch.held, fetch.log_start
+            book.log_end, book.durable_offset, book.log_start = fetch.next_offset, fetch.durable_offset, fetch.log_start
 
-    def hear(self, report: FollowerHeld) -> bool:
+    def hear(self, report: FollowerDurable) -> bool:
         """A follower says what it holds, between fetches. Returns whether that counts."""
-        book = self._books.get(report.replica)
+        book = self._progress.get(report.replica)
         if book is None or book.incarnation != report.incarnation or book.session != report.session:
             return False
-        if report.held > book.log_end:  # its log end cannot have moved: its fetch is open
+        if report.durable_offset > book.log_end:  # its log end cannot have moved: its fetch is open
             return False
-        book.held = report.held
+        book.durable_offset = report.durable_offset
         return True
 
     def forget(self, replica: NodeId, at: Millis) -> None:
         """Nothing that this follower said counts any more, until a fetch of it agrees again."""
-        if self._books.pop(replica, None) is not None:
+        if self._progress.pop(replica, None) is not None:
             self._since[replica] = at
 
     def positions(self, replica: NodeId) -> Positions | None:
         """What the books say of a follower."""
-        return self._books.get(replica)
+        return self._progress.get(replica)
 
     def nearest(self, rack: str, offset: Offset) -> NodeId | None:
         """The member in that rack whom a reader at `offset` should ask (KIP-392): the one whose log reaches furthest,
@@ -203,7 +203,7 @@ class InSyncSet:
             return None
         found = [
             (-book.log_end, replica)
-            for replica, book in self._books.items()
+            for replica, book in self._progress.items()
             if replica in self.isr
             and self._is_eligible(replica)
             and self._views[replica].rack == rack
@@ -215,13 +215,13 @@ class InSyncSet:
         """Move the high watermark as far as the books allow. Returns its new value, None where it stays."""
         if len(self.isr) < self.min_insync:
             return None
-        reached = self.held
+        reached = self.durable_offset
         for replica in self._others_counted:
-            book = self._books.get(replica)
+            book = self._progress.get(replica)
             if book is None:
                 return None
-            if book.held < reached:
-                reached = book.held
+            if book.durable_offset < reached:
+                reached = book.durable_offset
         if reached <= self.high_watermark:
             return None
         self.high_watermark = reached
@@ -236,23 +236,25 @@ class InSyncSet:
 
     def may_join(self, replica: NodeId) -> bool:
         """Has a replica outside the set caught up, and does the metadata see its node as fit?"""
-        book, view = self._books.get(replica), self._views.get(replica)
+        book, view = self._progress.get(replica), self._views.get(replica)
         if book is None or view is None or not view.eligible or replica not in self.replicas:
             return False
-        return view.incarnation == book.incarnation and book.held >= max(self.high_watermark, self.epoch_start)
+        return view.incarnation == book.incarnation and book.durable_offset >= max(
+            self.high_watermark, self.epoch_start
+        )
 
     def is_behind(self, replica: NodeId, at: Millis) -> bool:
         """Has what a member holds not reached, for the whole lag time, where the leader's end was?"""
         if at - self._since.get(replica, at) < self._lag_ms_max:
             return False
-        held = self.held
+        durable_offset = self.durable_offset
         if replica != self._me:
-            book = self._books.get(replica)
+            book = self._progress.get(replica)
             if book is None:
                 return True
-            held = book.held
+            durable_offset = book.durable_offset
         then = self._end_before(Millis(at - self._lag_ms_max))
-        return then is not None and held < then
+        return then is not None and durable_offset < then
 
     def _end_before(self, at: Millis) -> Offset | None:
         marks = self._marks
@@ -262,13 +264,13 @@ class InSyncSet:
 
     def is_settled(self, at: Millis) -> bool:
         """Is there nothing that time alone could change: every member holds everything, and no change is on its way?"""
-        if self._in_flight or self._joiners or at < self._not_before or self.held < self.log_end:
+        if self._in_flight or self._joiners or at < self._not_before or self.durable_offset < self.log_end:
             return False
         for replica in self.isr:
             if replica == self._me:
                 continue
-            book = self._books.get(replica)
-            if book is None or book.held < self.log_end or not self._is_eligible(replica):
+            book = self._progress.get(replica)
+            if book is None or book.durable_offset < self.log_end or not self._is_eligible(replica):
                 return False
         return True
 

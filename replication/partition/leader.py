@@ -31,12 +31,12 @@ from replication.partition.leader_events import (
     FetchAgreed,
     FetchDiverged,
     FetchRefused,
+    FollowerDurable,
     FollowerFetched,
-    FollowerHeld,
     LeaderEffect,
     LeaderEvent,
     LeadershipEnded,
-    LocalHeld,
+    LocalDurable,
     LogStartMoved,
     ProposalAccepted,
     ProposalFailed,
@@ -83,7 +83,7 @@ class PartitionLeader:
         history: Sequence[EpochStart],
         log_start: Offset,
         log_end: Offset,
-        held: Offset,
+        durable_offset: Offset,
         high_watermark: Offset,
         known: StateKnown,
         lag_ms_max: int,
@@ -98,10 +98,15 @@ class PartitionLeader:
         self._history: tuple[EpochStart, ...] = (*earlier, EpochStart(leader_epoch, began))
         self._log_start = log_start
         self._set = InSyncSet(
-            me=me, log_end=log_end, held=held, high_watermark=high_watermark, known=known, lag_ms_max=lag_ms_max
+            me=me,
+            log_end=log_end,
+            durable_offset=durable_offset,
+            high_watermark=high_watermark,
+            known=known,
+            lag_ms_max=lag_ms_max,
         )
         self._for_commit = AckWaiters()
-        self._for_held = AckWaiters()
+        self._for_durable = AckWaiters()
         self._ended: str | None = None
 
     # --- questions ---
@@ -119,7 +124,7 @@ class PartitionLeader:
     @property
     def waiting(self) -> int:
         """How many produce requests wait."""
-        return len(self._for_commit) + len(self._for_held)
+        return len(self._for_commit) + len(self._for_durable)
 
     @property
     def knows_committed_end(self) -> bool:
@@ -159,17 +164,17 @@ class PartitionLeader:
         """Take one event in; the effects are to be carried out in order."""
         assert self._ended is None, "a leadership that has ended takes no events"
         match event:
-            case Appended(log_end, held):
-                self._set.append(log_end, held)
+            case Appended(log_end, durable_offset):
+                self._set.append(log_end, durable_offset)
                 return self._moved()
             case AckAwaited():
                 return self._await_ack(event)
-            case FollowerHeld():
+            case FollowerDurable():
                 return self._heard(event)
             case FollowerFetched():
                 return self._fetched(event)
-            case LocalHeld(held):
-                self._set.hold(held)
+            case LocalDurable(durable_offset):
+                self._set.hold(durable_offset)
                 return self._moved()
             case Ticked(at):
                 return self._ticked(at)
@@ -194,7 +199,7 @@ class PartitionLeader:
     def _await_ack(self, event: AckAwaited) -> list[LeaderEffect]:
         waiters, position = self._for_commit, self._set.high_watermark
         if event.acks is Acks.LEADER:
-            waiters, position = self._for_held, self._set.held
+            waiters, position = self._for_durable, self._set.durable_offset
         if event.acks is Acks.NONE or event.end_offset <= position:
             return [Acknowledge((event.ticket,))]
         waiters.add(event.ticket, event.end_offset, event.deadline)
@@ -203,8 +208,8 @@ class PartitionLeader:
     def _moved(self) -> list[LeaderEffect]:
         """What follows when a position moved: the watermark, and whoever waited for one of the two."""
         effects: list[LeaderEffect] = []
-        if self._for_held and (held := self._for_held.reached(self._set.held)):
-            effects.append(Acknowledge(held))
+        if self._for_durable and (durable_offset := self._for_durable.reached(self._set.durable_offset)):
+            effects.append(Acknowledge(durable_offset))
         reached = self._set.commit()
         if reached is not None:
             effects.append(CommitUpTo(reached))
@@ -225,7 +230,7 @@ class PartitionLeader:
         self._set.agree(fetch)
         return [FetchAgreed(), *self._followed(fetch.replica, fetch.at)]
 
-    def _heard(self, report: FollowerHeld) -> list[LeaderEffect]:
+    def _heard(self, report: FollowerDurable) -> list[LeaderEffect]:
         if report.leader_epoch != self.leader_epoch or not self._set.hear(report):
             return []
         return self._followed(report.replica, report.at)
@@ -257,9 +262,10 @@ class PartitionLeader:
                 f"node {fetch.replica} has sent a later fetch of partition {self.name} than number {fetch.fetch_id}: "
                 "this one was overtaken"
             )
-        if not 0 <= fetch.held <= fetch.next_offset:
+        if not 0 <= fetch.durable_offset <= fetch.next_offset:
             return InvalidRequest(
-                f"node {fetch.replica} claims to hold offsets below {fetch.held} of partition {self.name}, whose end "
+                f"node {fetch.replica} claims to hold offsets below {fetch.durable_offset} of partition "
+                f"{self.name}, whose end "
                 f"it gives as {fetch.next_offset}; its process is faulty"
             )
         if fetch.next_offset < self._log_start:
@@ -275,7 +281,7 @@ class PartitionLeader:
     def _ticked(self, at: Millis) -> list[LeaderEffect]:
         self._set.tick(at)
         effects = self._propose(at)
-        late = (*self._for_commit.expired(at), *self._for_held.expired(at))
+        late = (*self._for_commit.expired(at), *self._for_durable.expired(at))
         if late:
             effects.append(
                 Fail(
@@ -317,7 +323,7 @@ class PartitionLeader:
 
     def _end(self, reason: str) -> list[LeaderEffect]:
         self._ended = reason
-        waiting = (*self._for_commit.all(), *self._for_held.all())
+        waiting = (*self._for_commit.all(), *self._for_durable.all())
         if not waiting:
             return []
         error = LeadershipLost(

@@ -55,13 +55,13 @@ class Appended(NamedTuple):
     """The leader's own log grew to `log_end`; `held` of it is as durable as the topic asks."""
 
     log_end: Offset
-    held: Offset
+    durable_offset: Offset
 
 
-class LocalHeld(NamedTuple):
+class LocalDurable(NamedTuple):
     """More of the leader's own log is as durable as the topic asks."""
 
-    held: Offset
+    durable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,19 @@ class FollowerFetched(NamedTuple):
     leader_epoch: LeaderEpoch
     next_offset: Offset
     last_epoch: LeaderEpoch
-    held: Offset
+    durable_offset: Offset
     log_start: Offset
     at: Millis
 
 
-class FollowerHeld(NamedTuple):
+class FollowerDurable(NamedTuple):
     """What a follower holds moved while its fetch waits."""
 
     replica: NodeId
     incarnation: Incarnation
     session: Session
     leader_epoch: LeaderEpoch
-    held: Offset
+    durable_offset: Offset
     at: Millis
 
 
@@ -144,10 +144,10 @@ class LeadershipEnded:
 
 LeaderEvent: TypeAlias = (
     Appended
-    | LocalHeld
+    | LocalDurable
     | AckAwaited
     | FollowerFetched
-    | FollowerHeld
+    | FollowerDurable
     | StateKnown
     | LogStartMoved
     | ProposalAccepted

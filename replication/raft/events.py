@@ -60,7 +60,7 @@ class EndEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaderAndEpoch:
     """Epoch and leader (-1 unknown) as the answering node knows them."""
 
     epoch: LeaderEpoch
@@ -79,7 +79,7 @@ class Fetch:
     epoch: LeaderEpoch
     offset: Offset
     last_epoch: LeaderEpoch
-    held: Offset
+    durable_offset: Offset
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Answer:
     """The answer to a request of another node."""
 
     request_id: int
-    answer: VoteAnswer | Standing | FetchAgreed | LogsDiverge | BelowLogStart | TidelogError
+    answer: VoteAnswer | LeaderAndEpoch | FetchAgreed | LogsDiverge | BelowLogStart | TidelogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ class TakeRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class CutLog:
+class TruncateLog:
     """Cut the log at this offset: the leader's does not go on like it."""
 
     offset: Offset
@@ -358,7 +358,7 @@ Effect: TypeAlias = (
     | Activate
     | StopLeading
     | TakeRecords
-    | CutLog
+    | TruncateLog
     | TakeSnapshot
     | Report
 )

@@ -27,7 +27,7 @@ class LogView:
 
     log_start: Offset = Offset(0)
     log_end: Offset = Offset(0)
-    held: Offset = Offset(0)
+    durable_offset: Offset = Offset(0)
     high_watermark: Offset = Offset(0)
     epochs: tuple[EpochStart, ...] = ()
     voters: VoterSet = NO_VOTERS

@@ -21,7 +21,7 @@ REPLICAS_MAX: Final = 1_000
 """The progress of so many replicas is kept, and of all voters."""
 
 
-class QuorumBooks:
+class QuorumProgress:
     """Kept by `me`, which leads since `began`; its epoch's first record is to lie at `epoch_start`."""
 
     def __init__(self, me: ReplicaKey, epoch: LeaderEpoch, began: Millis, epoch_start: Offset) -> None:
@@ -34,11 +34,11 @@ class QuorumBooks:
         self._positions: dict[ReplicaKey, Position] = {}
         self._heard: dict[ReplicaKey, Millis] = {}
 
-    def copy(self) -> QuorumBooks:
+    def copy(self) -> QuorumProgress:
         """Another one that says the same."""
-        books = copy(self)
-        books._positions, books._heard = dict(self._positions), dict(self._heard)
-        return books
+        progress = copy(self)
+        progress._positions, progress._heard = dict(self._positions), dict(self._heard)
+        return progress
 
     def takes(self, replica: ReplicaKey, log: LogView) -> bool:
         """True for every voter; of others, which anybody can make up, for the first ones only."""
@@ -48,12 +48,12 @@ class QuorumBooks:
         """The replica has asked for something in this epoch, whether its log agrees or not."""
         self._heard[replica] = at
 
-    def enter(self, replica: ReplicaKey, held: Offset, at: Millis) -> None:
+    def enter(self, replica: ReplicaKey, durable_offset: Offset, at: Millis) -> None:
         """A fetch of the replica agreed: below `held` its disk has what this log has.
 
         The last one counts, not the largest: an observer whose log was damaged begins again under the same name.
         """
-        self._positions[replica] = Position(held, at)
+        self._positions[replica] = Position(durable_offset, at)
 
     def has_fetched(self, replica: ReplicaKey) -> bool:
         """Has the replica fetched in this epoch?"""
@@ -61,9 +61,9 @@ class QuorumBooks:
 
     def committed(self, log: LogView) -> Offset | None:
         """How far a majority holds the log; None while that is not beyond the start of the own epoch."""
-        held = {replica: int(position.held) for replica, position in self._positions.items()}
-        held[self._me] = log.held
-        reached = Offset(min(log.voters.reached_by_majority(held), log.log_end))
+        durable_offset = {replica: int(position.durable_offset) for replica, position in self._positions.items()}
+        durable_offset[self._me] = log.durable_offset
+        reached = Offset(min(log.voters.reached_by_majority(durable_offset), log.log_end))
         return reached if reached > self.epoch_start else None
 
     def silence_ms(self, log: LogView, at: Millis) -> int:
@@ -75,7 +75,7 @@ class QuorumBooks:
     def successors(self, log: LogView) -> tuple[ReplicaKey, ...]:
         """The other voters, those whose disk has most first."""
         others = log.voters.others(self._me)
-        return tuple(sorted(others, key=lambda voter: (-self._held(voter), voter)))
+        return tuple(sorted(others, key=lambda voter: (-self._durable_offset(voter), voter)))
 
     def caught_up(self, log: LogView, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
         """Replicas, voters or not, that fetched within that time and hold everything committed."""
@@ -83,10 +83,10 @@ class QuorumBooks:
             sorted(
                 replica
                 for replica, position in self._positions.items()
-                if at - position.fetched_at <= within_ms and position.held >= log.high_watermark
+                if at - position.fetched_at <= within_ms and position.durable_offset >= log.high_watermark
             )
         )
 
-    def _held(self, replica: ReplicaKey) -> Offset:
+    def _durable_offset(self, replica: ReplicaKey) -> Offset:
         position = self._positions.get(replica)
-        return Offset(-1) if position is None else position.held
+        return Offset(-1) if position is None else position.durable_offset

@@ -5,7 +5,7 @@ Kept true:
   2. An epoch has one leader, elected by a majority, and its log has everything that was committed before.
   3. The high watermark moves only through a record of the leader's own epoch, and only over what a majority holds.
   4. A leader that no majority fetches from resigns; a node that cannot win does not begin an epoch (pre-vote).
-  5. A voter is a node and its folder: requests meant for another folder of this node are answered with no.
+  5. A voter is a node and its directory: requests meant for another directory of this node are answered with no.
   6. A request alone makes nobody a leader: a node that is named as leader is asked first (`AskBack`) and believed once
      it says so itself. A vote needs no such proof: this node may not know the newest voters. No message raises the
      epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
@@ -34,7 +34,6 @@ from replication.raft.events import (
     BelowLogStart,
     Called,
     Commit,
-    CutLog,
     Effect,
     EndEpoch,
     EndEpochAsked,
@@ -43,6 +42,7 @@ from replication.raft.events import (
     FetchAnswered,
     Fetched,
     Heard,
+    LeaderAndEpoch,
     LogChanged,
     LogsDiverge,
     NewRecords,
@@ -54,18 +54,18 @@ from replication.raft.events import (
     SendEndEpoch,
     SendVote,
     SnapshotAsked,
-    Standing,
     StopLeading,
     TakeRecords,
     TakeSnapshot,
     Ticked,
+    TruncateLog,
     VoteAnswer,
     VoteAnswered,
     VoteAsked,
     VoteRequest,
 )
 from replication.raft.log_view import LogView
-from replication.raft.progress import QuorumBooks
+from replication.raft.progress import QuorumProgress
 from replication.raft.roles import TRANSITIONS, Cause, QuorumState, Role, Transition
 from replication.raft.voters import NEVER, ReplicaKey
 from tidelog.errors import FencedLeaderEpoch, NotLeaderOrFollower, TidelogError, UnknownLeaderEpoch
@@ -118,8 +118,8 @@ class Quorum:
         self.epoch = state.leader_epoch
         self.leader_id = NO_NODE
         self.voted: ReplicaKey | None = None
-        if state.voted_id != NO_NODE and state.voted_folder is not None:
-            self.voted = ReplicaKey(state.voted_id, state.voted_folder)
+        if state.voted_id != NO_NODE and state.voted_directory is not None:
+            self.voted = ReplicaKey(state.voted_id, state.voted_directory)
         self._times, self._rng = times, rng
         self._persisted = state
         self._now = at
@@ -128,7 +128,7 @@ class Quorum:
         self._rounds = 0
         self._sent_at = Millis(NEVER)
         self._ballot: Ballot | None = None
-        self._books: QuorumBooks | None = None
+        self._progress: QuorumProgress | None = None
         self._retired = False
         self._effects: list[Effect] = []
         self.role = self._first_role(state)
@@ -163,7 +163,7 @@ class Quorum:
     @property
     def active(self) -> bool:
         """Does it lead, with something of its own epoch committed?"""
-        return self._books is not None and self._books.active
+        return self._progress is not None and self._progress.active
 
     def silence_ms(self, at: Millis) -> int:
         """How long nobody has been heard that leads; 0 while this node does, and can commit."""
@@ -171,18 +171,18 @@ class Quorum:
 
     def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
         """While it leads: replicas that fetched within that time before `at` and hold all that is committed."""
-        return () if self._books is None else self._books.caught_up(self.log, at, within_ms)
+        return () if self._progress is None else self._progress.caught_up(self.log, at, within_ms)
 
     @property
     def due(self) -> Millis | None:
         """Until then nothing comes of a tick, unless another event comes first; None: nothing at all."""
         match self.role:
             case Role.LEADER:
-                assert self._books is not None
-                silent = self._books.silence_ms(self.log, self._now)
+                assert self._progress is not None
+                silent = self._progress.silence_ms(self.log, self._now)
                 due = Millis(self._now + self._times.check_quorum - silent)
                 others = self.log.voters.others(self.me)
-                return due if all(map(self._books.has_fetched, others)) else min(due, self._resend_at)
+                return due if all(map(self._progress.has_fetched, others)) else min(due, self._resend_at)
             case Role.PROSPECTIVE | Role.CANDIDATE | Role.RESIGNED:
                 return min(self._deadline, self._resend_at)
             case Role.OBSERVER:
@@ -202,7 +202,7 @@ class Quorum:
     def saved(self) -> dict[str, object]:
         """The state, for `restore`."""
         kept = dict(vars(self))
-        kept["_books"] = None if self._books is None else self._books.copy()
+        kept["_progress"] = None if self._progress is None else self._progress.copy()
         kept["_ballot"] = None if self._ballot is None else self._ballot.copy()
         return kept
 
@@ -221,8 +221,8 @@ class Quorum:
             case Heard(_, epoch, leader_id, source):
                 self._hear(epoch, leader_id, source)
             case SnapshotAsked(_, replica, epoch):
-                if self._books is not None and epoch == self.epoch and self._books.takes(replica, self.log):
-                    self._books.hear(replica, self._now)
+                if self._progress is not None and epoch == self.epoch and self._progress.takes(replica, self.log):
+                    self._progress.hear(replica, self._now)
             case Called():
                 if self.role in (Role.UNATTACHED, Role.VOTED, Role.RESIGNED):
                     self._stand(Cause.CALLED)
@@ -266,7 +266,7 @@ class Quorum:
         move = Transition(self.role, cause, target)
         assert move in TRANSITIONS, f"no way from {self.role.name} to {target.name} by {cause.name}"
         if self.leads and target is not Role.LEADER:
-            self._books, self._in_touch_at = None, self._now
+            self._progress, self._in_touch_at = None, self._now
             self._effects.append(StopLeading())
         self._ballot = None
         self.role = target
@@ -278,7 +278,7 @@ class Quorum:
             self.epoch,
             self.leader_id,
             NO_NODE if voted is None else voted.node_id,
-            None if voted is None else voted.folder_id,
+            None if voted is None else voted.directory_id,
             self._persisted.lost_end,
         )
         known = self._persisted
@@ -361,8 +361,8 @@ class Quorum:
 
     def _tick_leader(self) -> None:
         """A leader that no majority fetches from resigns: another may lead by now, and it could commit nothing."""
-        assert self._books is not None
-        silence = self._books.silence_ms(self.log, self._now)
+        assert self._progress is not None
+        silence = self._progress.silence_ms(self.log, self._now)
         if silence >= self._times.check_quorum:
             self._report(f"no majority of the quorum has fetched for {silence} ms: it leads no more")
             self._resign(Cause.QUORUM_LOST)
@@ -489,22 +489,22 @@ class Quorum:
         self._move(Cause.VOTES_WON, Role.LEADER)
         self.leader_id = self.me.node_id
         self._rounds = 0
-        self._books = QuorumBooks(self.me, self.epoch, self._now, self.log.log_end)
+        self._progress = QuorumProgress(self.me, self.epoch, self._now, self.log.log_end)
         self._persist()
         self._effects.append(OpenEpoch(self.epoch, granting))
         self._send_begin_epoch()
 
     def _send_begin_epoch(self) -> None:
         """To those that have not fetched in this epoch: they may not know of it."""
-        assert self._books is not None
+        assert self._progress is not None
         self._sent_at = self._now
         for voter in self.log.voters.others(self.me):
-            if not self._books.has_fetched(voter):
+            if not self._progress.has_fetched(voter):
                 self._effects.append(SendBeginEpoch(voter, BeginEpoch(self.epoch, self.leader_id)))
 
     def _resign(self, cause: Cause) -> None:
-        assert self._books is not None
-        self._successors = self._books.successors(self.log)
+        assert self._progress is not None
+        self._successors = self._progress.successors(self.log)
         self._move(cause, Role.RESIGNED)
         self.leader_id = NO_NODE
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
@@ -517,16 +517,16 @@ class Quorum:
         self._effects.extend(SendEndEpoch(voter, farewell) for voter in self._successors)
 
     def _maybe_commit(self) -> None:
-        books = self._books
-        if books is None:
+        progress = self._progress
+        if progress is None:
             return
-        reached = books.committed(self.log)
+        reached = progress.committed(self.log)
         if reached is None:
             return
         if reached > self.log.high_watermark:
             self._effects.append(Commit(reached))
-        if not books.active:
-            books.active = True
+        if not progress.active:
+            progress.active = True
             self._effects.append(Activate(self.epoch))
 
     def _fetched(self, event: Fetched) -> None:
@@ -535,10 +535,10 @@ class Quorum:
         if refusal is not None:
             self._effects.append(Answer(event.request_id, refusal))
             return
-        assert self._books is not None
-        counts = fetch.epoch == self.epoch and self._books.takes(fetch.replica, self.log)
+        assert self._progress is not None
+        counts = fetch.epoch == self.epoch and self._progress.takes(fetch.replica, self.log)
         if counts:
-            self._books.hear(fetch.replica, self._now)
+            self._progress.hear(fetch.replica, self._now)
         log = self.log
         snapshot = log.snapshot
         behind_snapshot = snapshot is not None and (fetch.offset, fetch.last_epoch) == (
@@ -555,7 +555,7 @@ class Quorum:
             self._effects.append(Answer(event.request_id, verdict))
             return
         if counts:
-            self._books.enter(fetch.replica, min(fetch.held, fetch.offset), self._now)
+            self._progress.enter(fetch.replica, min(fetch.durable_offset, fetch.offset), self._now)
         self._effects.append(Answer(event.request_id, FetchAgreed(fetch.replica in log.voters)))
         self._maybe_commit()
 
@@ -577,7 +577,7 @@ class Quorum:
 
     def _begin_asked(self, event: BeginEpochAsked) -> None:
         self._ask_back(event.request.epoch, event.request.leader_id)
-        self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
+        self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     def _end_asked(self, event: EndEpochAsked) -> None:
         """The leader resigned: its successors stand one after the other, if they are needed."""
@@ -592,7 +592,7 @@ class Quorum:
             self._await_succession(request)
         elif request.epoch == self.epoch != self._over and self.role in (Role.UNATTACHED, Role.VOTED):
             self._await_succession(request)  # it voted in that epoch, and has not heard yet, or no more, who won it
-        self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
+        self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     def _await_succession(self, request: EndEpoch) -> None:
         """Whoever has not heard that yet may name the old leader for a while: it is not followed again."""
@@ -620,7 +620,7 @@ class Quorum:
                 self._effects.append(TakeRecords(high_watermark))
             case LogsDiverge(end):
                 cut = common_end(self.log.epochs, self.log.log_end, end)
-                self._effects.append(CutLog(self.log.log_start if cut is None else cut))
+                self._effects.append(TruncateLog(self.log.log_start if cut is None else cut))
             case BelowLogStart(snapshot):
                 self._effects.append(TakeSnapshot(snapshot))
             case _:

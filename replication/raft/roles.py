@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeId, Offset
+from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class QuorumState:
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
     leader_id: NodeId = NO_NODE
     voted_id: NodeId = NO_NODE
-    voted_folder: FolderId | None = None
+    voted_directory: DirectoryId | None = None
     lost_end: Offset = Offset(0)
 
 

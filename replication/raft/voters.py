@@ -1,6 +1,6 @@
 """Who votes in the metadata quorum, and what a majority of them has said or holds.
 
-A voter is a node and one folder of it (KIP-853): the same node with another folder is somebody else.
+A voter is a node and one directory of it (KIP-853): the same node with another directory is somebody else.
 Left to others: how the set changes (voter_changes.py), what is done with a majority (quorum.py).
 """
 
@@ -10,39 +10,39 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.types import Endpoint, FolderId, NodeId, Offset
+from tidelog.types import DirectoryId, Endpoint, NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaKey:
-    """One replica of the metadata log, voter or not: a node and the folder in which it keeps the log."""
+    """One replica of the metadata log, voter or not: a node and the directory in which it keeps the log."""
 
     node_id: NodeId
-    folder_id: FolderId
+    directory_id: DirectoryId
 
     def __str__(self) -> str:
-        return f"node {self.node_id} (folder {self.folder_id})"
+        return f"node {self.node_id} (directory {self.directory_id})"
 
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the metadata quorum: a node and the folder that votes (KIP-853)."""
+    """A member of the metadata quorum: a node and the directory that votes (KIP-853)."""
 
     node_id: NodeId
-    folder_id: FolderId
+    directory_id: DirectoryId
     listeners: Mapping[str, Endpoint]
 
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters, by node id; at most one folder of a node is among them."""
+    """The voters, by node id; at most one directory of a node is among them."""
 
     members: tuple[ReplicaKey, ...] = ()
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> VoterSet:
         """The set that a voters record names."""
-        return cls(tuple(sorted(ReplicaKey(voter.node_id, voter.folder_id) for voter in voters)))
+        return cls(tuple(sorted(ReplicaKey(voter.node_id, voter.directory_id) for voter in voters)))
 
     def __contains__(self, replica: object) -> bool:
         return replica in self.members
@@ -79,7 +79,7 @@ class Position:
     held: everything below is on its disk. fetched_at: when its last fetch that agreed came (milliseconds, monotonic).
     """
 
-    held: Offset
+    durable_offset: Offset
     fetched_at: int
 
 

@@ -1,4 +1,4 @@
-"""Kafka's small text files: offsets per partition, leader epochs of a log, and who a partition folder belongs to.
+"""Kafka's small text files: offsets per partition, leader epochs of a log, and who a partition directory belongs to.
 
     0                      version
     2                      number of lines that follow
@@ -30,8 +30,8 @@ CLEANING_CHECKPOINT: Final = "cleaning-offset-checkpoint"
 """Tidelog's own: below these offsets a round of cleaning may have emptied segments, whether it has ended or not."""
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-LOG_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-"""Name of a partition's folder."""
+PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+"""Name of a partition's directory."""
 
 _VERSION: Final = "0"
 
@@ -89,15 +89,15 @@ def decode_topic_id(text: str) -> UUID:
     return UUID(bytes=data)
 
 
-def write_partition_metadata(files: Files, folder: str, topic_id: TopicId, *, sync: bool) -> None:
-    """Write down which topic's log a partition folder holds (KIP-516)."""
+def write_partition_metadata(files: Files, directory: str, topic_id: TopicId, *, sync: bool) -> None:
+    """Write down which topic's log a partition directory holds (KIP-516)."""
     text = f"version: 0\ntopic_id: {encode_topic_id(topic_id)}"
-    write_file(files, f"{folder}/{PARTITION_METADATA}", text.encode(), sync=sync)
+    write_file(files, f"{directory}/{PARTITION_METADATA}", text.encode(), sync=sync)
 
 
-def read_partition_metadata(files: Files, folder: str) -> TopicId | None:
-    """The topic id of a partition folder, None where it has no readable one."""
-    data = read_file(files, f"{folder}/{PARTITION_METADATA}")
+def read_partition_metadata(files: Files, directory: str) -> TopicId | None:
+    """The topic id of a partition directory, None where it has no readable one."""
+    data = read_file(files, f"{directory}/{PARTITION_METADATA}")
     if data is None:
         return None
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)

@@ -1,4 +1,4 @@
-"""One …-offset-checkpoint file of a data folder, written in the background and, by truncations, at once.
+"""One …-offset-checkpoint file of a log directory, written in the background and, by truncations, at once.
 
 Kept true: an older content never replaces a newer one; `may_claim` is never less than what the file may say, including
 a write that is still under way, and one that failed. Format: checkpoint_file.py.

@@ -64,7 +64,7 @@ class CleaningPlan(NamedTuple):
     """
 
     files: Files
-    folder: str
+    directory: str
     config: LogConfig
     sources: Sequence[Source]
     first_dirty: Offset
@@ -107,7 +107,7 @@ class Cleaning:
             while self.ready is None and not self.ended and worked < bytes_max:
                 worked += next(self._steps)
         except FileNotFoundError:
-            self._check_cancelled()  # the folder of a deleted log has another name
+            self._check_cancelled()  # the directory of a deleted log has another name
             raise
         return worked
 
@@ -187,7 +187,7 @@ class Cleaning:
             if source.base_offset >= self.end:
                 break
             indexes = [
-                files.size(segment_path(self.plan.folder, source.base_offset, kind)) or 0
+                files.size(segment_path(self.plan.directory, source.base_offset, kind)) or 0
                 for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
             ]
             sum_ = [have + more for have, more in zip(sizes, [source.size, *indexes], strict=True)]
@@ -208,7 +208,7 @@ class Cleaning:
         self._remove_cleaned(base)
         cleaned = LogSegment(
             plan.files,
-            plan.folder,
+            plan.directory,
             base,
             plan.config,
             created_ms=group[-1].youngest_ms,
@@ -248,20 +248,20 @@ class Cleaning:
     def _close(self, cleaned: LogSegment, transactions: CleanedTransactions) -> int:
         """No more comes: the indexes are finished, and everything made durable."""
         plan = self.plan
-        paths = [segment_path(plan.folder, cleaned.base_offset, kind) + CLEANED_SUFFIX for kind in SUFFIXES]
+        paths = [segment_path(plan.directory, cleaned.base_offset, kind) + CLEANED_SUFFIX for kind in SUFFIXES]
         if transactions.kept:
-            paths.append(segment_path(plan.folder, cleaned.base_offset, TRANSACTION_INDEX_SUFFIX) + CLEANED_SUFFIX)
+            paths.append(segment_path(plan.directory, cleaned.base_offset, TRANSACTION_INDEX_SUFFIX) + CLEANED_SUFFIX)
             TransactionIndex(plan.files, paths[-1], cleaned.base_offset).replace(transactions.kept)
             transactions.kept = []
         cleaned.become_inactive()
         sync_paths(plan.files, paths)
         self._check_cancelled()
-        plan.files.sync_folder(plan.folder)
+        plan.files.sync_directory(plan.directory)
         return 0
 
     def _remove_cleaned(self, base: Offset) -> None:
         for kind in (*SUFFIXES, TRANSACTION_INDEX_SUFFIX):
-            path = segment_path(self.plan.folder, base, kind) + CLEANED_SUFFIX
+            path = segment_path(self.plan.directory, base, kind) + CLEANED_SUFFIX
             if self.plan.files.size(path) is not None:
                 self.plan.files.remove(path)
 

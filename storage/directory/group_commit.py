@@ -1,4 +1,4 @@
-"""Many appends, one fsync: the flushes of one data folder, several logs side by side, round after round for each; and
+"""Many appends, one fsync: the flushes of one log directory, several logs side by side, round after round for each; and
 the cuts of its logs, which need an fsync too.
 
 Kept true: of one log at most one flush is under way; all that is appended meanwhile is taken by its next one. A flush
@@ -7,7 +7,7 @@ under way, the others wait in the order in which they asked. A cut is a barrier:
 way, whose ticket counts only up to the cut, but no other one of that log begins before it has ended.
 Side by side, because a file system writes its journal once for all that wait for it then: six logs together cost a
 disk little more than one, one after the other six times as much (docs/performance.md).
-Left to others: what a flush is (log.py), where it runs (the Executor), what a failure means (the data folder).
+Left to others: what a flush is (log.py), where it runs (the Executor), what a failure means (the log directory).
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from collections.abc import Callable
 from storage.files.executor import Executor
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
-from storage.log.log_truncation import CutTicket
+from storage.log.log_truncation import TruncationTicket
 from tidelog.errors import TidelogError
 
 
 class GroupCommit:
     """The queue of logs that wait to be made durable.
 
-    executor: with at least `at_once` workers, to have any use of them. on_held: called for each log whose flush has
-    ended, when `held` and `recovery_point` have moved. on_failure: a flush failed; the folder has been told first.
+    executor: with at least `at_once` workers, to have any use of them. on_durable: called for each log whose flush has
+    ended, when `held` and `recovery_point` have moved. on_failure: a flush failed; the directory has been told first.
     """
 
     def __init__(
         self,
         executor: Executor,
-        on_held: Callable[[Log], None],
+        on_durable: Callable[[Log], None],
         on_failure: Callable[[BaseException], None],
         *,
         at_once: int = 1,
@@ -40,7 +40,7 @@ class GroupCommit:
         self.flushes = 0
         """Flushes begun."""
         self._executor = executor
-        self._on_held = on_held
+        self._on_durable = on_durable
         self._on_failure = on_failure
         self._at_once = at_once
         self._wanted: dict[Log, None] = {}
@@ -53,7 +53,7 @@ class GroupCommit:
         return bool(self._flushing) or self._cuts > 0
 
     def request(self, log: Log) -> None:
-        """The log has something to sync; `on_held` follows. Cheap to call for every append."""
+        """The log has something to sync; `on_durable` follows. Cheap to call for every append."""
         self._wanted[log] = None
         if len(self._flushing) < self._at_once and self._may_begin(log):
             self._begin()
@@ -87,38 +87,38 @@ class GroupCommit:
 
     def _end(self, log: Log, ticket: FlushTicket, result: BaseException | None) -> None:
         del self._flushing[log]
-        if result is None and log.folder.offline is None:
+        if result is None and log.directory.offline is None:
             log.finish_flush(ticket)
-            self._on_held(log)
+            self._on_durable(log)
         else:
             log.abandon_flush(ticket)
             if result is not None and not log.closed:  # the names of a deleted log cannot be synced any more
                 self._on_failure(
-                    log.folder.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
+                    log.directory.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
                 )
         if self._wanted:
             self._begin()
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 
-    def cut(self, log: Log, ticket: CutTicket, done: Callable[[TidelogError | None], None]) -> None:
-        """Run a cut that `log` has begun. `done` follows, with why it failed; the folder has been told first."""
+    def cut(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
+        """Run a cut that `log` has begun. `done` follows, with why it failed; the directory has been told first."""
         self._cuts += 1
         self._run(log, ticket, done)
 
-    def _run(self, log: Log, ticket: CutTicket, done: Callable[[TidelogError | None], None]) -> None:
+    def _run(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
         self._executor.submit(ticket.run, lambda result: self._cut_ran(log, ticket, done, result))
 
     def _cut_ran(
         self,
         log: Log,
-        ticket: CutTicket,
+        ticket: TruncationTicket,
         done: Callable[[TidelogError | None], None],
         result: BaseException | None,
     ) -> None:
         failure: TidelogError | None = None
         try:
-            if not log.cut_ran(ticket, result):
+            if not log.truncation_ran(ticket, result):
                 self._run(log, ticket, done)
                 return
         except TidelogError as error:

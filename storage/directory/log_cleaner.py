@@ -64,7 +64,7 @@ def measure_log(log: Log, now: Millis) -> Cleanable:
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            cleaned=log.folder.cleaned(log),
+            cleaned=log.directory.cleaned(log),
             limit=min(log.last_stable_offset, log.front.durably_decided()),
         ),
     )
@@ -106,12 +106,12 @@ class TransactionReading:
     """What the batches of one closed segment say of transactions: read anywhere, by segments of its own. `told`: that,
     once it has run."""
 
-    __slots__ = ("_config", "_files", "_folder", "_read", "log", "segment", "told")
+    __slots__ = ("_config", "_directory", "_files", "_read", "log", "segment", "told")
 
     def __init__(self, log: Log, segment: LogSegment) -> None:
         self.log, self.segment = log, segment
         self.told: Told | None = None
-        self._files, self._folder, self._config = log.files, log.path, log.config
+        self._files, self._directory, self._config = log.files, log.path, log.config
         self._read = [each for each in log.segments if each.base_offset <= segment.base_offset]
 
     @property
@@ -123,11 +123,11 @@ class TransactionReading:
     def run(self) -> int:
         """Any thread. Returns the bytes of the segment, most of which are not read. Raises BrokenChain, OSError."""
         segments = [
-            LogSegment(self._files, self._folder, each.base_offset, self._config, created_ms=Millis(0))
+            LogSegment(self._files, self._directory, each.base_offset, self._config, created_ms=Millis(0))
             for each in self._read
         ]
         try:
-            self.told = tell(self._files, self._folder, segments, segments[-1])
+            self.told = tell(self._files, self._directory, segments, segments[-1])
         finally:
             for segment in segments:
                 segment.close()
@@ -135,7 +135,7 @@ class TransactionReading:
 
 
 class LogCleaner:
-    """The cleaner of one data folder. `uncleanable`: logs that it leaves alone, and why. `last`: the last round that
+    """The cleaner of one log directory. `uncleanable`: logs that it leaves alone, and why. `last`: the last round that
     ended. All but `Piece.work` is for the owner's thread."""
 
     def __init__(self, *, map_bytes: int, bytes_per_second: int, on_trouble: Callable[[TidelogError], None]) -> None:
@@ -197,7 +197,7 @@ class LogCleaner:
         return Piece(lambda: cleaning.run(PIECE_BYTES), Millis(0))
 
     def _may_clean(self, log: Log) -> bool:
-        if not log.config.compact or log.closed or log.damage is not None or log.folder.offline is not None:
+        if not log.config.compact or log.closed or log.damage is not None or log.directory.offline is not None:
             return False
         if log.cut is not None:
             return False
@@ -251,7 +251,7 @@ class LogCleaner:
             log.guard("swapping cleaned segments into", lambda: log.front.replace(old, cleaned, now))
             cleaning.ready = None
         if cleaning.ended:
-            log.guard("noting the cleaning of", lambda: log.folder.note_cleaned(log, cleaning.end))
+            log.guard("noting the cleaning of", lambda: log.directory.note_cleaned(log, cleaning.end))
         return True
 
     def _give_up(self, log: Log, cleaning: Cleaning, cause: BaseException) -> None:
@@ -259,13 +259,13 @@ class LogCleaner:
         self._round = None
         log.front.stop_cleaning()
         self._report(log, cause)
-        if not log.closed and log.folder.offline is None:
+        if not log.closed and log.directory.offline is None:
             self._try(lambda: log.guard("removing an unfinished cleaning of", cleaning.remove_files))
 
     def _report(self, log: Log, cause: object) -> None:
         """Tell what ended a round, and leave a log alone that cannot be read."""
         if isinstance(cause, OSError):
-            self._on_trouble(log.folder.fail(f"cleaning {log.path}", cause))
+            self._on_trouble(log.directory.fail(f"cleaning {log.path}", cause))
         elif isinstance(cause, BrokenChain | IndexRefusal | TidelogError):
             why = cause.message if isinstance(cause, TidelogError) else str(cause)
             self._refused[log] = why

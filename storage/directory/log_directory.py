@@ -1,15 +1,15 @@
-"""One data folder: its logs, and what happens to all of them when its disk fails or runs full.
+"""One log directory: its logs, and what happens to all of them when its disk fails or runs full.
 
-    FOLDER/TOPIC-N/                     one log
+    DIRECTORY/TOPIC-N/                     one log
            TOPIC-N.HEX-stray/, -delete/ set aside; to be deleted
-           the other files              folder_identity.py, folder_claims.py
+           the other files              directory_identity.py, directory_claims.py
 
 Kept true:
-  1. What the folder's files claim is true of the disk: a truncation lowers them, durably, before it cuts.
-  2. After an error of the disk the folder is offline: nothing in it is written again in this process.
+  1. What the directory's files claim is true of the disk: a truncation lowers them, durably, before it cuts.
+  2. After an error of the disk the directory is offline: nothing in it is written again in this process.
   3. Nothing is deleted but what `delete_log` was told to delete; what cannot be loaded is set aside and reported.
-Left to others: several folders (log_manager.py), which logs there should be, and what a lost one means for the cluster
-(node/, replication/). Source: Kafka's LogManager; design section 4, rule 6.
+Left to others: several directories (log_manager.py), which logs there should be, and what a lost one means for the
+cluster (node/, replication/). Source: Kafka's LogManager; design section 4, rule 6.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from storage.checkpoints.checkpoint_file import LOG_FOLDER, read_partition_metadata
-from storage.checkpoints.folder_identity import FolderIdentity
+from storage.checkpoints.checkpoint_file import PARTITION_DIRECTORY, read_partition_metadata
+from storage.checkpoints.directory_identity import DirectoryIdentity
 from storage.config import INT64_MAX, LogConfig
-from storage.directory.folder_changes import FolderChanges, Retired, Started
-from storage.directory.folder_claims import FolderClaims
+from storage.directory.directory_changes import DirectoryChanges, Retired, Started
+from storage.directory.directory_claims import DirectoryClaims
 from storage.directory.group_commit import GroupCommit
 from storage.directory.new_log import NewLog, move_aside, run_ticket
 from storage.directory.reserve import Reserve
 from storage.directory.salvage import Salvage
 from storage.files.clock import WallClock
-from storage.files.deleted_files import Leaving, remove_files, remove_log_folder
+from storage.files.deleted_files import Leaving, remove_files, remove_log_directory
 from storage.files.executor import Executor, InlineExecutor
 from storage.files.file_system import Files, is_full
 from storage.log.log import Log
-from storage.log.log_folder import CutLog
+from storage.log.log_host import TruncateLog
 from storage.recovery.loaded import Damage, Progress
 from storage.recovery.loading import LogLoader
 from storage.segment.open_segments import OpenSegments
 from tidelog.errors import DiskFull, KafkaStorageError, TidelogError
 from tidelog.types import (
     METADATA_TOPIC,
+    DirectoryId,
     Durability,
-    FolderId,
     NodeId,
     Offset,
     PartitionIndex,
@@ -54,7 +54,7 @@ from tidelog.types import (
 _DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]+-delete")
 _RESERVED: Final = re.compile(r".+-\d+\.[0-9a-f]+-(stray|future)")
 _NAME_BYTES_MAX: Final = 255
-"""Longest name of a file or folder on Linux (NAME_MAX)."""
+"""Longest name of a file or directory on Linux (NAME_MAX)."""
 
 T = TypeVar("T")
 ConfigOf = Callable[[TopicPartition, TopicId], LogConfig]
@@ -62,9 +62,9 @@ ConfigOf = Callable[[TopicPartition, TopicId], LogConfig]
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a folder's logs are loaded. log: the last one that was. bytes: of all that were."""
+    """How far a directory's logs are loaded. log: the last one that was. bytes: of all that were."""
 
-    folder: str
+    directory: str
     log: str
     done: int
     total: int
@@ -76,7 +76,8 @@ class LoadProgress:
     def __str__(self) -> str:
         within = f" (segment {self.segment} of {self.segments})" if self.segment < self.segments else ""
         return (
-            f"{self.folder}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one {self.log}{within}"
+            f"{self.directory}: {self.done} of {self.total} logs, {self.bytes >> 20} MiB, the last one "
+            f"{self.log}{within}"
         )
 
 
@@ -98,15 +99,15 @@ def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress],
 def waits(log: Log) -> bool:
     """Is there something that only time, or another attempt, brings about: a flush, or the removal of files?"""
     unflushed = log.log_end_offset > log.recovery_point and log.config.flush_ms < INT64_MAX
-    return unflushed or log.held < log.log_end_offset or log.front.has_deleted
+    return unflushed or log.durable_offset < log.log_end_offset or log.front.has_deleted
 
 
-class DataFolder:
-    """A data folder in use by this process.
+class LogDirectory:
+    """A log directory in use by this process.
 
-    `on_held(log)`: a group commit has made more of the log durable. `on_offline(folder)`: the folder has failed,
-    `offline` says why. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no action.
-    All three are called on the owner's thread and may be set at any time.
+    `on_durable(log)`: a group commit has made more of the log durable. `on_offline(directory)`: the directory has
+    failed, `offline` says why. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no
+    action. All three are called on the owner's thread and may be set at any time.
     """
 
     def __init__(
@@ -121,11 +122,11 @@ class DataFolder:
         background: Executor,
         reader: Executor,
         syncs_at_once: int,
-        identity: FolderIdentity,
-        claims: FolderClaims,
+        identity: DirectoryIdentity,
+        claims: DirectoryClaims,
         reserve: Reserve,
     ) -> None:
-        """Use `DataFolder.open`."""
+        """Use `LogDirectory.open`."""
         self.path = path
         self.files = files
         self.clock = clock
@@ -139,11 +140,11 @@ class DataFolder:
         self.notes: list[str] = [*identity.notes, *claims.notes]
         """What loading cut, rebuilt or set aside, in sentences."""
         self.missing: dict[PartitionKey, Damage] = {}
-        """Logs that had held something, of which no folder was found (complete after `load_logs`)."""
-        self.on_held: Callable[[Log], None] = _ignore
-        self.on_offline: Callable[[DataFolder], None] = _ignore
+        """Logs that had held something, of which no directory was found (complete after `load_logs`)."""
+        self.on_durable: Callable[[Log], None] = _ignore
+        self.on_offline: Callable[[LogDirectory], None] = _ignore
         self.on_flush_failure: Callable[[BaseException], None] = _ignore
-        self.changes = FolderChanges(
+        self.changes = DirectoryChanges(
             path,
             files,
             claims,
@@ -154,9 +155,9 @@ class DataFolder:
             renamed=self._log_renamed,
         )
         """Logs that are deleted, set aside, or start elsewhere."""
-        self.commit = GroupCommit(syncer, self._log_held, self._flush_failed, at_once=syncs_at_once)
+        self.commit = GroupCommit(syncer, self._log_durable, self._flush_failed, at_once=syncs_at_once)
         self.executor = executor
-        """Where work of this folder that may wait for its disk runs, one piece after the other."""
+        """Where work of this directory that may wait for its disk runs, one piece after the other."""
         self.background = background
         """Where work runs that takes long and may be interrupted: cleaning and the scrub."""
         self.reader = reader
@@ -185,20 +186,20 @@ class DataFolder:
         syncs_at_once: int = 1,
         reserve_bytes: int = 0,
         boot_id: bytes = b"",
-    ) -> DataFolder:
-        """Take a data folder into use; an empty one, or none, becomes a new one with an id of its own.
+    ) -> LogDirectory:
+        """Take a log directory into use; an empty one, or none, becomes a new one with an id of its own.
 
         executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
         side by side; background: where they are cleaned and scrubbed; reader: where reads wait for the disk; without
         one, on `executor`. reserve_bytes: as Reserve's setting. boot_id: of the machine's present boot.
 
-        Raises KafkaStorageError where the disk fails or another process uses the folder, InvalidConfig where it is no
-        data folder.
+        Raises KafkaStorageError where the disk fails or another process uses the directory, InvalidConfig where it is
+        no log directory.
         """
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
         try:
-            identity = FolderIdentity.take(files, path, rng, boot_id)
+            identity = DirectoryIdentity.take(files, path, rng, boot_id)
             try:
                 return cls(
                     path,
@@ -211,30 +212,30 @@ class DataFolder:
                     reader=reader or executor,
                     syncs_at_once=syncs_at_once,
                     identity=identity,
-                    claims=FolderClaims(files, path),
+                    claims=DirectoryClaims(files, path),
                     reserve=Reserve(files, path, reserve_bytes),
                 )
             except BaseException:
                 identity.release()
                 raise
         except OSError as error:
-            raise KafkaStorageError(f"the data folder {path} cannot be opened: {error}; check the disk") from error
+            raise KafkaStorageError(f"the log directory {path} cannot be opened: {error}; check the disk") from error
 
     # --- identity -------------------------------------------------------------------------------------------------
 
     @property
-    def folder_id(self) -> FolderId:
-        """The folder's own id (KIP-858)."""
-        return self._identity.folder_id
+    def directory_id(self) -> DirectoryId:
+        """The directory's own id (KIP-858)."""
+        return self._identity.directory_id
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the folder belongs to, None before it belongs to one."""
+        """The cluster that the directory belongs to, None before it belongs to one."""
         return self._identity.cluster_id
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node that the folder belongs to."""
+        """The node that the directory belongs to."""
         return self._identity.node_id
 
     @property
@@ -249,11 +250,11 @@ class DataFolder:
 
     @property
     def last_registration(self) -> int:
-        """Number of the node's last registration that this folder knows of, -1 for none."""
+        """Number of the node's last registration that this directory knows of, -1 for none."""
         return self._identity.last_registration
 
     def adopt(self, cluster_id: str, node_id: NodeId) -> None:
-        """Let the folder belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
+        """Let the directory belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
         KafkaStorageError, DiskFull."""
         self._guard("writing meta.properties", lambda: self._identity.adopt(cluster_id, node_id))
 
@@ -270,7 +271,7 @@ class DataFolder:
         only: Callable[[TopicPartition], bool] | None = None,
         progress: Callable[[LoadProgress], None] = _ignore,
     ) -> dict[TopicPartition, Log]:
-        """Open all logs of the folder that are not open yet, recovering where needed; may take long. Returns all
+        """Open all logs of the directory that are not open yet, recovering where needed; may take long. Returns all
         open ones.
 
         config_of: the topic's settings. only: load just these now (the metadata log comes before all others); the call
@@ -292,15 +293,15 @@ class DataFolder:
         return dict(self.logs)
 
     def _find_logs(self) -> list[TopicPartition]:
-        """The logs in the folder that are not open. What was being deleted is deleted on."""
+        """The logs in the directory that are not open. What was being deleted is deleted on."""
         found = []
-        for name in self._guard("listing the folder", lambda: self.files.list(self.path)):
-            match = LOG_FOLDER.fullmatch(name)
+        for name in self._guard("listing the directory", lambda: self.files.list(self.path)):
+            match = PARTITION_DIRECTORY.fullmatch(name)
             if _DELETED.fullmatch(name):
                 self._delete_later(f"{self.path}/{name}")
             elif match is not None and not _RESERVED.fullmatch(name):
                 tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
-                if tp not in self.logs and self.files.is_folder(f"{self.path}/{name}"):
+                if tp not in self.logs and self.files.is_directory(f"{self.path}/{name}"):
                     found.append(tp)
         return found
 
@@ -333,8 +334,8 @@ class DataFolder:
         self.logs[tp] = log
         self.stirred(log)
         self._seen.add(key)
-        if log.damage is None and log.held > known.held:
-            self.note_held(log)
+        if log.damage is None and log.durable_offset > known.durable_offset:
+            self.note_durable(log)
         if known.foreign and log.config.compact:
             self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
 
@@ -345,12 +346,12 @@ class DataFolder:
                 self.missing[key] = gone
 
     def is_gone(self, key: PartitionKey) -> Damage | None:
-        """What is lost of a log that has held something here, where no folder of it was found; to be asked once logs
+        """What is lost of a log that has held something here, where no directory of it was found; to be asked once logs
         are loaded."""
-        held = self.claims.marks.get(key)
-        if key in self._seen or held <= 0:
+        durable_offset = self.claims.marks.get(key)
+        if key in self._seen or durable_offset <= 0:
             return None
-        return Damage(self.path, 0, Offset(0), held, "no folder of this log was found")
+        return Damage(self.path, 0, Offset(0), durable_offset, "no directory of this log was found")
 
     def damaged(self) -> dict[PartitionKey, Damage]:
         """All damage known: of open logs, and of logs that are gone. To be named at registration (design section 4)."""
@@ -409,7 +410,7 @@ class DataFolder:
         self._retire(self.logs[tp], self._name_aside(tp, "delete"), aside=False)
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
-        """Move a log's folder out of the way, in the background, keeping all that is in it. Returns its new path.
+        """Move a log's directory out of the way, in the background, keeping all that is in it. Returns its new path.
         Raises KafkaStorageError.
 
         What an open log held is no claim any more: whoever sets it aside has judged it. One that cannot be opened keeps
@@ -438,16 +439,18 @@ class DataFolder:
 
     def salvage(self, log: Log) -> Salvage:
         """What can be read of a damaged log: to be looked at anywhere."""
-        held = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
-        return Salvage(self.files, log.path, log.log_start_offset, held, log.epoch_entries(), holes=log.config.compact)
+        durable_offset = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
+        return Salvage(
+            self.files, log.path, log.log_start_offset, durable_offset, log.epoch_entries(), holes=log.config.compact
+        )
 
     def name_aside(self, tp: TopicPartition) -> str:
         """A name for what is kept of a log and is not used any more."""
         return self._name_aside(tp, "stray")
 
     def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
-        """A new name for a log's folder that is out of use; a long topic's is cut, as Kafka does, to what file systems
-        take."""
+        """A new name for a log's directory that is out of use; a long topic's is cut, as Kafka does, to what file
+        systems take."""
         tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
         return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
 
@@ -456,24 +459,24 @@ class DataFolder:
             if isinstance(result, OSError):
                 self._flush_failed(self.fail(f"deleting {path}", result))
 
-        self.background.submit(lambda: remove_log_folder(self.files, path), done)
+        self.background.submit(lambda: remove_log_directory(self.files, path), done)
 
     # --- what logs call -------------------------------------------------------------------------------------------
 
     def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Judge an error of the disk: a full one stays in use, anything else takes the folder offline. Returns what to
-        raise."""
+        """Judge an error of the disk: a full one stays in use, anything else takes the directory offline. Returns what
+        to raise."""
         if is_full(error):
             return DiskFull(
                 f"{doing}: the disk of {self.path} is full ({error.strerror}): make room; nothing was written"
             )
         self.give_up(f"{doing}: {error}")
         return KafkaStorageError(
-            f"{doing} failed: {error}. The data folder {self.path} is offline; check the disk, then restart the node"
+            f"{doing} failed: {error}. The log directory {self.path} is offline; check the disk, then restart the node"
         )
 
     def give_up(self, why: str) -> None:
-        """Use the folder no more in this process."""
+        """Use the directory no more in this process."""
         if self.offline is None:
             self.offline = why
             self.on_offline(self)
@@ -483,10 +486,10 @@ class DataFolder:
         self._stirred[log] = None
         self._unwritten = True
 
-    def note_held(self, log: Log) -> None:
+    def note_durable(self, log: Log) -> None:
         """Write the held mark of a log that has moved up."""
         try:
-            self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.held)
+            self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.durable_offset)
         except OSError as error:
             self._flush_failed(self.fail("writing held marks", error))
 
@@ -501,12 +504,12 @@ class DataFolder:
             except OSError as error:
                 raise self.fail(f"asking for the room of {self.path}", error) from error
 
-    def lowering_marks(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+    def lowering_marks(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
         """Before a truncation: the files are to claim nothing at or above `offset` any more. Returns what makes that
         durable, for any thread, which raises OSError. Raises OSError."""
         return self.claims.lowering(log, offset)
 
-    def moving_log_start(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+    def moving_log_start(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
         """A log of which nothing is left starts at `offset` now. Returns what makes that durable, as above."""
         return self.claims.starting(log.topic_partition, offset)
 
@@ -532,9 +535,9 @@ class DataFolder:
         """Flush the log with the next group commit."""
         self.commit.request(log)
 
-    def _log_held(self, log: Log) -> None:
+    def _log_durable(self, log: Log) -> None:
         self.stirred(log)
-        self.on_held(log)
+        self.on_durable(log)
 
     def _flush_failed(self, error: BaseException) -> None:
         self.on_flush_failure(error)
@@ -551,7 +554,7 @@ class DataFolder:
         for log in list(self._stirred):
             if log.closed or not waits(log):
                 del self._stirred[log]
-            elif log.flush_overdue(now) or log.held < log.log_end_offset:
+            elif log.flush_overdue(now) or log.durable_offset < log.log_end_offset:
                 self.commit.request(log)
 
     def remove_deleted_files(self) -> None:
@@ -588,7 +591,7 @@ class DataFolder:
         self, log: Log, offset: Offset, done: Started = _ignore, *, first: Callable[[], None] | None = None
     ) -> None:
         """Let a log start at `offset`, which is not above its high watermark, and take the segments before that out of
-        it, in the background. first: as FolderChanges'. `done` follows, when they are out of the log."""
+        it, in the background. first: as DirectoryChanges'. `done` follows, when they are out of the log."""
 
         def started(failure: TidelogError | None) -> None:
             leaving = None
@@ -662,7 +665,7 @@ class DataFolder:
             self._ensure_online()
             for log in self.logs.values():
                 log.close()
-            self._guard("closing the folder", self._write_closing_files)
+            self._guard("closing the directory", self._write_closing_files)
         finally:
             self.close()
 
@@ -683,7 +686,7 @@ class DataFolder:
 
     def _ensure_online(self) -> None:
         if self.offline is not None:
-            raise KafkaStorageError(f"the data folder {self.path} is offline: {self.offline}")
+            raise KafkaStorageError(f"the log directory {self.path} is offline: {self.offline}")
 
     def _guard(self, doing: str, work: Callable[[], T]) -> T:
         try:

@@ -1,15 +1,14 @@
-"""All data folders of one node: opened, loaded and closed side by side, and the logs in them by name.
+"""All log directories of one node: opened, loaded and closed side by side, and the logs in them by name.
 
 Kept true:
-  1. A folder that cannot be opened, belongs to somebody else or fails while it is loaded is left out, with the error
+  1. A directory that cannot be opened, belongs to somebody else or fails while it is loaded is left out, with the error
      that says why; the others serve.
   2. A log is used only for the topic id that it was made for.
-  3. A new log lies in a folder that works and is above its reserve, if there is one: the one with the fewest logs, of
-     several the one with the most room.
-Left to others: one folder (log_directory.py), what is done from time to time (maintenance.py), which logs there should
-be (node/).
-Everything is for the owner's thread; what waits for a disk runs on each folder's executor and reports back through a
-`done`. Source: Kafka's LogManager.
+  3. A new log lies in a directory that works and is above its reserve, if there is one: the one with the fewest logs,
+     of several the one with the most room.
+Left to others: one directory (log_directory.py), what is done from time to time (maintenance.py), which logs there
+should be (node/). Everything is for the owner's thread; what waits for a disk runs on each directory's executor and
+reports back through a `done`. Source: Kafka's LogManager.
 """
 
 from __future__ import annotations
@@ -17,93 +16,95 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from storage.config import LogConfig
-from storage.directory.log_directory import ConfigOf, DataFolder, LoadProgress
+from storage.directory.log_directory import ConfigOf, LoadProgress, LogDirectory
 from storage.files.executor import Executor
 from storage.log.log import Log
 from storage.recovery.loading import Damage
 from tidelog.errors import InconsistentTopicId, KafkaStorageError, TidelogError
-from tidelog.types import FolderId, NodeId, PartitionKey, TopicId, TopicPartition
+from tidelog.types import DirectoryId, NodeId, PartitionKey, TopicId, TopicPartition
 
 Done = Callable[[], None]
 
 
 class LogManager:
-    """The data folders of one node, in the order in which they were named."""
+    """The log directories of one node, in the order in which they were named."""
 
-    def __init__(self, folders: Iterable[DataFolder] = ()) -> None:
-        """folders: open already, for tools and tests; a node calls `open`."""
-        self.folders: list[DataFolder] = list(folders)
+    def __init__(self, directories: Iterable[LogDirectory] = ()) -> None:
+        """directories: open already, for tools and tests; a node calls `open`."""
+        self.directories: list[LogDirectory] = list(directories)
         self.failed: dict[str, TidelogError] = {}
-        """Folders that were left out, by path, and why."""
+        """Directories that were left out, by path, and why."""
         self.progress: dict[str, LoadProgress] = {}
-        """By path, of folders that are being loaded or were; written by the loading threads, whole."""
+        """By path, of directories that are being loaded or were; written by the loading threads, whole."""
 
     # --- starting -------------------------------------------------------------------------------------------------
 
     def open(
         self,
         paths: Sequence[str],
-        open_folder: Callable[[str], DataFolder],
+        open_directory: Callable[[str], LogDirectory],
         executor_of: Callable[[str], Executor],
         done: Done,
     ) -> None:
-        """Take folders into use, side by side, then call `done`. open_folder: run on the folder's executor."""
-        opened: dict[str, DataFolder] = {}
+        """Take directories into use, side by side, then call `done`. open_directory: run on the directory's
+        executor."""
+        opened: dict[str, LogDirectory] = {}
 
         def finish() -> None:
-            self.folders += [opened[path] for path in paths if path in opened]
+            self.directories += [opened[path] for path in paths if path in opened]
             done()
 
         pending = _Pending(len(paths), finish)
         for path in paths:
 
-            def one(result: DataFolder | BaseException, path: str = path) -> None:
-                if isinstance(result, DataFolder):
+            def one(result: LogDirectory | BaseException, path: str = path) -> None:
+                if isinstance(result, LogDirectory):
                     opened[path] = result
                 else:
                     self._leave_out(path, result)
                 pending.one_less()
 
-            executor_of(path).submit(lambda path=path: open_folder(path), one)  # type: ignore[misc]
+            executor_of(path).submit(lambda path=path: open_directory(path), one)  # type: ignore[misc]
 
     def adopt(self, cluster_id: str, node_id: NodeId, done: Done) -> None:
-        """Let all folders belong to the cluster and to this node, durably; those that belong elsewhere are left out."""
-        self._each(lambda folder: folder.adopt(cluster_id, node_id), self._drop, done)
+        """Let all directories belong to the cluster and to this node, durably; those that belong elsewhere are left
+        out."""
+        self._each(lambda directory: directory.adopt(cluster_id, node_id), self._drop, done)
 
     def load(self, config_of: ConfigOf, done: Done) -> None:
-        """Open all logs of all folders that are not open yet, recovering where needed; may take long. A folder that
-        fails meanwhile stays, offline, with the logs it had loaded."""
+        """Open all logs of all directories that are not open yet, recovering where needed; may take long. A directory
+        that fails meanwhile stays, offline, with the logs it had loaded."""
 
-        def load(folder: DataFolder) -> None:
-            folder.load_logs(config_of, progress=lambda progress: self.progress.update({folder.path: progress}))
+        def load(directory: LogDirectory) -> None:
+            directory.load_logs(config_of, progress=lambda progress: self.progress.update({directory.path: progress}))
 
-        def failed(folder: DataFolder, error: BaseException) -> None:
-            self._leave_out(folder.path, error)
-            if folder.offline is None:
-                folder.give_up(f"it could not be loaded: {error}")
+        def failed(directory: LogDirectory, error: BaseException) -> None:
+            self._leave_out(directory.path, error)
+            if directory.offline is None:
+                directory.give_up(f"it could not be loaded: {error}")
 
         self._each(load, failed, done)
 
     def _each(
         self,
-        work: Callable[[DataFolder], object],
-        failed: Callable[[DataFolder, BaseException], None],
+        work: Callable[[LogDirectory], object],
+        failed: Callable[[LogDirectory, BaseException], None],
         done: Done,
     ) -> None:
-        pending = _Pending(len(self.folders), done)
-        for folder in list(self.folders):
+        pending = _Pending(len(self.directories), done)
+        for directory in list(self.directories):
 
-            def one(result: object, folder: DataFolder = folder) -> None:
+            def one(result: object, directory: LogDirectory = directory) -> None:
                 if isinstance(result, BaseException):
-                    failed(folder, result)
+                    failed(directory, result)
                 pending.one_less()
 
-            folder.executor.submit(lambda folder=folder: work(folder), one)  # type: ignore[misc]
+            directory.executor.submit(lambda directory=directory: work(directory), one)  # type: ignore[misc]
 
-    def _drop(self, folder: DataFolder, error: BaseException) -> None:
-        self._leave_out(folder.path, error)
-        self.folders.remove(folder)
-        folder.close()
+    def _drop(self, directory: LogDirectory, error: BaseException) -> None:
+        self._leave_out(directory.path, error)
+        self.directories.remove(directory)
+        directory.close()
 
     def _leave_out(self, path: str, error: BaseException) -> None:
         """Anything but an error of ours is a defect, and nobody's to keep quiet."""
@@ -115,31 +116,31 @@ class LogManager:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the folders belong to; None where they belong to none yet."""
-        return next((folder.cluster_id for folder in self.folders if folder.cluster_id is not None), None)
+        """The cluster that the directories belong to; None where they belong to none yet."""
+        return next((directory.cluster_id for directory in self.directories if directory.cluster_id is not None), None)
 
     @property
-    def working(self) -> list[DataFolder]:
-        """The folders that are not offline."""
-        return [folder for folder in self.folders if folder.offline is None]
+    def working(self) -> list[LogDirectory]:
+        """The directories that are not offline."""
+        return [directory for directory in self.directories if directory.offline is None]
 
-    def logs(self) -> Iterator[tuple[DataFolder, Log]]:
-        """Every open log of the folders that work."""
-        for folder in self.working:
-            for log in list(folder.logs.values()):
-                yield folder, log
+    def logs(self) -> Iterator[tuple[LogDirectory, Log]]:
+        """Every open log of the directories that work."""
+        for directory in self.working:
+            for log in list(directory.logs.values()):
+                yield directory, log
 
     def damaged(self) -> dict[PartitionKey, Damage]:
         """All damage known: of open logs, and of logs that are gone (design section 4, rule 6)."""
-        return {key: damage for folder in self.folders for key, damage in folder.damaged().items()}
+        return {key: damage for directory in self.directories for key, damage in directory.damaged().items()}
 
     def is_missing(self, key: PartitionKey) -> bool:
-        """Had a log of this partition held something in a folder here, of which nothing was found?"""
-        return any(key in folder.missing for folder in self.folders)
+        """Had a log of this partition held something in a directory here, of which nothing was found?"""
+        return any(key in directory.missing for directory in self.directories)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
-    def use(self, folder: DataFolder, log: Log, topic_id: TopicId, config: LogConfig) -> Log:
+    def use(self, directory: LogDirectory, log: Log, topic_id: TopicId, config: LogConfig) -> Log:
         """A loaded log for its partition, under its topic's settings. One that was loaded as if it promised something
         else, before its topic was known here, is loaded again.
 
@@ -153,29 +154,31 @@ class LogManager:
         if log.config.durability is config.durability:
             log.reconfigure(config)
             return log
-        folder.commit.forget(log)
+        directory.commit.forget(log)
         log.release()
-        del folder.logs[name]
-        again = folder.load_logs(lambda _name, _id: config, only=lambda other: other == name).get(name)
+        del directory.logs[name]
+        again = directory.load_logs(lambda _name, _id: config, only=lambda other: other == name).get(name)
         if again is None:
-            raise KafkaStorageError(f"{name} was not loaded again from {folder.path}: {'; '.join(folder.notes[-1:])}")
+            raise KafkaStorageError(
+                f"{name} was not loaded again from {directory.path}: {'; '.join(directory.notes[-1:])}"
+            )
         return again
 
-    def home_of(self, name: TopicPartition, home: FolderId | None) -> DataFolder:
-        """The folder for a new log. home: the only one for it, None for any. Raises KafkaStorageError."""
-        folder = self.place(home)
-        if folder is None:
-            where = "every data folder is offline" if home is None else f"data folder {home} is offline or gone"
+    def home_of(self, name: TopicPartition, home: DirectoryId | None) -> LogDirectory:
+        """The directory for a new log. home: the only one for it, None for any. Raises KafkaStorageError."""
+        directory = self.place(home)
+        if directory is None:
+            where = "every log directory is offline" if home is None else f"log directory {home} is offline or gone"
             raise KafkaStorageError(f"{name} was not made: {where}; check the disks, then restart the node")
-        return folder
+        return directory
 
-    def place(self, home: FolderId | None) -> DataFolder | None:
-        """The folder for a new log, None where there is none."""
+    def place(self, home: DirectoryId | None) -> LogDirectory | None:
+        """The directory for a new log, None where there is none."""
         if home is not None:
-            return next((folder for folder in self.working if folder.folder_id == home), None)
+            return next((directory for directory in self.working if directory.directory_id == home), None)
         return min(
             self.working,
-            key=lambda folder: (folder.reserve.low, len(folder.logs), -folder.reserve.free),
+            key=lambda directory: (directory.reserve.low, len(directory.logs), -directory.reserve.free),
             default=None,
         )
 
@@ -183,8 +186,8 @@ class LogManager:
 
     def close(self) -> None:
         """Let go of everything as it is: no flush, no marker."""
-        for folder in self.folders:
-            folder.close()
+        for directory in self.directories:
+            directory.close()
 
 
 class _Pending:

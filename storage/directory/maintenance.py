@@ -5,11 +5,11 @@
     retention                                      retention.check.interval.ms
     expiry of producers                            producer.id.expiration.check.interval.ms
     the number of producers                        flush.scheduler.interval.ms (producer_limit.py)
-    compaction                                     cleaner.backoff.ms (folder_cleaning.py)
+    compaction                                     cleaner.backoff.ms (directory_cleaning.py)
     the scrub                                      with every tick, as slowly as it is told to (scrub.py)
 
 Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
-and goes on with the next one; trouble with one log or folder does not keep the others waiting.
+and goes on with the next one; trouble with one log or directory does not keep the others waiting.
 Left to others: calling `tick` (node/replicas/log_maintenance.py), the work itself (log.py, log_directory.py).
 """
 
@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from storage.directory.folder_cleaning import FolderCleaning
+from storage.directory.directory_cleaning import DirectoryCleaning
 from storage.directory.log_cleaner import Cleaned
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.directory.producer_limit import limit_producers
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import Finding
@@ -36,7 +36,7 @@ _ROUND_MS_MAX: Final = 10
 """A tick goes on to the next log only within so many milliseconds: moving a log's start is an fsync."""
 
 
-class UpkeepOwner(Protocol):
+class MaintenanceOwner(Protocol):
     """Who is told what upkeep meets, on the owner's thread."""
 
     def producers_counted(self, count: int, forgotten: int) -> None:
@@ -44,22 +44,22 @@ class UpkeepOwner(Protocol):
         ...
 
     def trouble(self, error: TidelogError) -> None:
-        """Something failed; a broken disk has taken its folder offline by then, the other errors pass."""
+        """Something failed; a broken disk has taken its directory offline by then, the other errors pass."""
         ...
 
-    def room_changed(self, folder: DataFolder) -> None:
-        """A folder has fallen below its reserve, or is above it again."""
+    def room_changed(self, directory: LogDirectory) -> None:
+        """A directory has fallen below its reserve, or is above it again."""
         ...
 
     def log_start_moved(self, log: Log) -> None:
         """Retention has taken records from the beginning of a log."""
         ...
 
-    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+    def cleaned(self, directory: LogDirectory, round_: Cleaned) -> None:
         """A log has been compacted."""
         ...
 
-    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+    def found(self, directory: LogDirectory, log: Log, finding: Finding) -> None:
         """The scrub found something."""
         ...
 
@@ -68,13 +68,13 @@ class _Rounds:
     """Some work on every log, a few logs with each tick, beginning anew when it is due (monotonic milliseconds)."""
 
     def __init__(
-        self, work: Callable[[DataFolder, Log], object], every_ms: int, monotonic_ms: Callable[[], Millis]
+        self, work: Callable[[LogDirectory, Log], object], every_ms: int, monotonic_ms: Callable[[], Millis]
     ) -> None:
         self._work, self._every_ms, self._monotonic_ms = work, every_ms, monotonic_ms
         self._due = Millis(monotonic_ms() + every_ms)
-        self._rest: Iterator[tuple[DataFolder, Log]] | None = None
+        self._rest: Iterator[tuple[LogDirectory, Log]] | None = None
 
-    def tick(self, now: Millis, logs: LogManager, owner: UpkeepOwner) -> None:
+    def tick(self, now: Millis, logs: LogManager, owner: MaintenanceOwner) -> None:
         """Begin, or go on."""
         if self._rest is None and now >= self._due:
             self._due = Millis(now + self._every_ms)
@@ -87,86 +87,91 @@ class _Rounds:
             if entry is None:
                 self._rest = None
                 return
-            folder, log = entry
-            if folder.offline is None and not log.closed and log.damage is None and log.cut is None:
+            directory, log = entry
+            if directory.offline is None and not log.closed and log.damage is None and log.cut is None:
                 try:
-                    self._work(folder, log)
+                    self._work(directory, log)
                 except TidelogError as error:
                     owner.trouble(error)
 
 
-class Upkeep:
-    """The periodic work over all data folders. All on the owner's thread."""
+class Maintenance:
+    """The periodic work over all log directories. All on the owner's thread."""
 
     def __init__(
-        self, logs: LogManager, config: UpkeepConfig, owner: UpkeepOwner, *, monotonic_ms: Callable[[], Millis]
+        self,
+        logs: LogManager,
+        config: MaintenanceConfig,
+        owner: MaintenanceOwner,
+        *,
+        monotonic_ms: Callable[[], Millis],
     ) -> None:
         """logs: loaded."""
         now = monotonic_ms()
         self._logs, self._owner, self._config = logs, owner, config
-        self._low: set[DataFolder] = set()
+        self._low: set[LogDirectory] = set()
         self._next_look, self._next_checkpoint = now, Millis(now + config.checkpoint_ms)
         self._retention = _Rounds(self._delete_old, config.retention_check_ms, monotonic_ms)
         self._expiry = _Rounds(_expire_producers, config.producer_check_ms, monotonic_ms)
-        self.cleanings = {folder: self._cleaning(folder, monotonic_ms) for folder in logs.folders}
+        self.cleanings = {directory: self._cleaning(directory, monotonic_ms) for directory in logs.directories}
         self.scrubs = {
-            folder: Scrub(
-                folder,
-                folder.background,
+            directory: Scrub(
+                directory,
+                directory.background,
                 rate_max=config.scrub_rate_max,
                 interval_ms=config.scrub_interval_ms,
                 monotonic_ms=monotonic_ms,
                 on_finding=owner.found,
                 on_trouble=owner.trouble,
             )
-            for folder in logs.folders
+            for directory in logs.directories
         }
 
     def tick(self, now: Millis) -> None:
         """Do what is due. now: monotonic milliseconds."""
         if now >= self._next_look:
             self._next_look = Millis(now + self._config.flush_check_ms)
-            for folder in self._logs.working:
-                self._look_after(folder)
+            for directory in self._logs.working:
+                self._look_after(directory)
             self._owner.producers_counted(*limit_producers(self._logs, self._config.producers_max))
         if now >= self._next_checkpoint:
             self._next_checkpoint = Millis(now + self._config.checkpoint_ms)
-            for folder in self._logs.working:
-                folder.write_checkpoints()
+            for directory in self._logs.working:
+                directory.write_checkpoints()
         for rounds in (self._retention, self._expiry):
             rounds.tick(now, self._logs, self._owner)
-        for folder, cleaning in self.cleanings.items():
+        for directory, cleaning in self.cleanings.items():
             cleaning.tick(now)
-            self.scrubs[folder].tick(now)
+            self.scrubs[directory].tick(now)
 
     def stop(self) -> None:
         """Begin nothing more: the logs are going to be closed."""
-        for folder, cleaning in self.cleanings.items():
+        for directory, cleaning in self.cleanings.items():
             cleaning.stop()
-            self.scrubs[folder].stop()
+            self.scrubs[directory].stop()
 
-    def _cleaning(self, folder: DataFolder, monotonic_ms: Callable[[], Millis]) -> FolderCleaning:
-        return FolderCleaning(
-            folder,
+    def _cleaning(self, directory: LogDirectory, monotonic_ms: Callable[[], Millis]) -> DirectoryCleaning:
+        return DirectoryCleaning(
+            directory,
             self._config,
             monotonic_ms=monotonic_ms,
             on_trouble=self._owner.trouble,
-            on_cleaned=lambda round_: self._owner.cleaned(folder, round_),
+            on_cleaned=lambda round_: self._owner.cleaned(directory, round_),
         )
 
-    def _look_after(self, folder: DataFolder) -> None:
+    def _look_after(self, directory: LogDirectory) -> None:
         try:
-            folder.look_for_room()
+            directory.look_for_room()
         except TidelogError as error:
             self._owner.trouble(error)
             return
-        if folder.reserve.low != (folder in self._low):
-            self._low ^= {folder}
-            self._owner.room_changed(folder)
-        folder.request_flushes()
-        folder.remove_deleted_files()
+        if directory.reserve.low != (directory in self._low):
+            self._low ^= {directory}
+            self._owner.room_changed(directory)
+        directory.request_flushes()
+        directory.remove_deleted_files()
 
-    def _delete_old(self, folder: DataFolder, log: Log) -> None:
+    def _delete_old(self, directory: LogDirectory, log: Log) -> None:
         """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
         rules."""
         if log.topic_partition.topic == METADATA_TOPIC:
@@ -178,8 +183,8 @@ class Upkeep:
             else:
                 self._owner.trouble(failure)
 
-        folder.drop_expired(log, done)
+        directory.drop_expired(log, done)
 
 
-def _expire_producers(folder: DataFolder, log: Log) -> None:
-    log.producers.expire(folder.clock.wall_ms())
+def _expire_producers(directory: LogDirectory, log: Log) -> None:
+    log.producers.expire(directory.clock.wall_ms())

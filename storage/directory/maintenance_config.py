@@ -16,17 +16,17 @@ from tidelog.errors import InvalidConfig
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepConfig:
+class MaintenanceConfig:
     """Times in milliseconds, sizes in bytes, rates in bytes per second."""
 
     reserve_bytes: int = AUTOMATIC
-    """Room that appends leave on each folder's file system; -1: a tenth of it, at most 64 MiB."""
+    """Room that appends leave on each directory's file system; -1: a tenth of it, at most 64 MiB."""
 
     checkpoint_ms: int = 5_000
     """Between two writings of recovery points, high watermarks and log starts."""
 
     flush_check_ms: int = 1_000
-    """How exact `flush.ms` is, and how soon a folder with room again is seen."""
+    """How exact `flush.ms` is, and how soon a directory with room again is seen."""
 
     retention_check_ms: int = 300_000
     """Between two looks for segments that may go."""
@@ -41,7 +41,7 @@ class UpkeepConfig:
     """Are logs compacted on this node?"""
 
     cleaner_backoff_ms: int = 15_000
-    """How long a folder's cleaner waits when no log is worth cleaning."""
+    """How long a directory's cleaner waits when no log is worth cleaning."""
 
     cleaner_rate_max: int = INT64_MAX
     """What it reads and writes."""
@@ -50,13 +50,13 @@ class UpkeepConfig:
     """Memory for the offset map of one cleaning."""
 
     scrub_rate_max: int = 8 << 20
-    """What is read again of closed segments, per folder; 0: nothing."""
+    """What is read again of closed segments, per directory; 0: nothing."""
 
     scrub_interval_ms: int = 604_800_000
     """A segment that was found sound is not read again before."""
 
     @classmethod
-    def from_node(cls, settings: Mapping[str, str]) -> UpkeepConfig:
+    def from_node(cls, settings: Mapping[str, str]) -> MaintenanceConfig:
         """The configuration by the names in SETTINGS. Raises InvalidConfig (naming key, value and what is allowed)."""
         changes: dict[str, object] = {}
         for key, value in settings.items():

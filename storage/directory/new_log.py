@@ -1,7 +1,7 @@
-"""A new log of a data folder, made on any thread; and a folder that is in its way.
+"""A new log of a log directory, made on any thread; and a directory that is in its way.
 
-Kept true: before anything is made it is durable that no file claims anything about the log; what fails leaves no folder
-behind. Left to others: asking for it and taking it into use (log_directory.py).
+Kept true: before anything is made it is durable that no file claims anything about the log; what fails leaves no
+directory behind. Left to others: asking for it and taking it into use (log_directory.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from storage.checkpoints.checkpoint_file import write_partition_metadata
 from storage.config import LogConfig
-from storage.files.deleted_files import remove_log_folder
+from storage.files.deleted_files import remove_log_directory
 from storage.files.file_system import Files
 from storage.log.log import Log
 from storage.recovery.loaded import Known
@@ -19,7 +19,7 @@ from storage.recovery.loading import LogLoader
 from tidelog.types import TopicId, TopicPartition
 
 if TYPE_CHECKING:
-    from storage.directory.log_directory import DataFolder
+    from storage.directory.log_directory import LogDirectory
 
 T = TypeVar("T")
 
@@ -29,42 +29,42 @@ class NewLog:
 
     def __init__(
         self,
-        folder: DataFolder,
+        directory: LogDirectory,
         tp: TopicPartition,
         topic_id: TopicId,
         config: LogConfig,
         aside: str,
         forget: Callable[[], None],
     ) -> None:
-        """aside: the new path of a folder that is in the way. forget: makes durable that nothing is claimed."""
+        """aside: the new path of a directory that is in the way. forget: makes durable that nothing is claimed."""
         self.tp, self.topic_id, self.aside = tp, topic_id, aside
-        self.path = f"{folder.path}/{tp}"
+        self.path = f"{directory.path}/{tp}"
         self.set_aside = False
         """Was something in the way?"""
-        self._folder, self._config, self._forget = folder, config, forget
+        self._directory, self._config, self._forget = directory, config, forget
 
     def run(self) -> Log:
-        """Make it. On the folder's executor. Raises OSError."""
-        folder, files, path = self._folder, self._folder.files, self.path
-        folder.changes.ensure_free(path)
-        if files.is_folder(path):
+        """Make it. On the directory's executor. Raises OSError."""
+        directory, files, path = self._directory, self._directory.files, self.path
+        directory.changes.ensure_free(path)
+        if files.is_directory(path):
             move_aside(files, path, self.aside)
             self.set_aside = True
         self._forget()
-        files.make_folder(path)
+        files.make_directory(path)
         try:
             write_partition_metadata(files, path, self.topic_id, sync=False)
-            loaded = LogLoader(files, path, self._config, folder.clock, folder.rng, Known()).load()
+            loaded = LogLoader(files, path, self._config, directory.clock, directory.rng, Known()).load()
         except OSError:
-            remove_log_folder(files, path)
+            remove_log_directory(files, path)
             raise
-        return Log(folder, path, self.tp, self.topic_id, self._config, loaded)
+        return Log(directory, path, self.tp, self.topic_id, self._config, loaded)
 
 
 def move_aside(files: Files, path: str, aside: str) -> None:
-    """Give a log's folder another name, durably. Raises OSError."""
+    """Give a log's directory another name, durably. Raises OSError."""
     files.rename(path, aside)
-    files.sync_folder(aside.rpartition("/")[0])
+    files.sync_directory(aside.rpartition("/")[0])
 
 
 def run_ticket(run: Callable[[], T]) -> T | OSError:

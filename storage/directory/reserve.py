@@ -1,9 +1,9 @@
-"""The room of a data folder's file system that appends leave alone: for checkpoints, deletions, and the metadata log.
+"""The room of a log directory's file system that appends leave alone: for checkpoints, deletions, and the metadata log.
 
 Kept true:
   1. Below the reserve, appends and new logs are refused by name and whole; a write of what makes room is never refused.
-  2. They are taken again only once a quarter of the reserve more is free than that, so that a folder at its limit does
-     not flap.
+  2. They are taken again only once a quarter of the reserve more is free than that, so that a directory at its limit
+     does not flap.
   3. An append costs an addition and a comparison: the file system is asked when half of the room seen last has been
      appended, for each append that would be refused, and whenever the owner finds it time (`look`).
 Left to others: the error's way to the producer (log.py), when to look (log_manager.py).
@@ -27,7 +27,7 @@ _LOOK_BYTES_MIN: Final = 64 << 10
 
 
 class Reserve:
-    """The watermark of one data folder. `low`: is it below? `free`, `wanted`: bytes, as of the last look."""
+    """The watermark of one log directory. `low`: is it below? `free`, `wanted`: bytes, as of the last look."""
 
     __slots__ = ("_files", "_path", "_setting", "_spent", "_until", "free", "low", "wanted")
 

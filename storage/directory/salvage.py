@@ -61,9 +61,9 @@ class Salvage:
     may be missing though nothing is lost (compaction)."""
 
     files: Files
-    folder: str
+    directory: str
     start: Offset
-    held: Offset
+    durable_offset: Offset
     epochs: Sequence[EpochStart]
     holes: bool
     end: Offset = Offset(0)
@@ -82,7 +82,7 @@ class Salvage:
     def prepare(self, copy: str) -> None:
         """Keep a copy, and write again what has damage. Any thread. Raises OSError."""
         bases = self._bases()
-        keep_copy(self.files, self.folder, copy, names_of(bases[-1]) if bases else ())
+        keep_copy(self.files, self.directory, copy, names_of(bases[-1]) if bases else ())
         for base, sound in self._look():
             if base in self._damaged:
                 self._write(base, sound)
@@ -93,17 +93,17 @@ class Salvage:
         """Give the new segments their names. Any thread. Raises OSError."""
         for base in self._damaged:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-                path = segment_path(self.folder, base, suffix)
+                path = segment_path(self.directory, base, suffix)
                 if self.files.size(path) is not None:
                     self.files.remove(path)
-            path = segment_path(self.folder, base, LOG_SUFFIX)
+            path = segment_path(self.directory, base, LOG_SUFFIX)
             self.files.rename(path + SALVAGED, path)
             if base in self._empty:
                 self.files.remove(path)
-        self.files.sync_folder(self.folder)
+        self.files.sync_directory(self.directory)
 
     def _bases(self) -> list[int]:
-        names = map(_LOG_FILE.fullmatch, self.files.list(self.folder))
+        names = map(_LOG_FILE.fullmatch, self.files.list(self.directory))
         return sorted(int(match[1]) for match in names if match is not None)
 
     def _look(self) -> Iterator[tuple[int, list[_Sound]]]:
@@ -111,7 +111,7 @@ class Salvage:
         self.lost, self._damaged, self._empty = [], [], set()
         next_offset = int(self.start)
         for base, behind in pairwise([*self._bases(), INT64_MAX]):
-            file = self.files.open(segment_path(self.folder, base, LOG_SUFFIX), read_only=True)
+            file = self.files.open(segment_path(self.directory, base, LOG_SUFFIX), read_only=True)
             try:
                 sound, whole = self._sound(file, max(base, 0), behind)
             finally:
@@ -124,8 +124,8 @@ class Salvage:
                 next_offset = max(next_offset, batch.last + 1)
             yield base, sound
         self.end = Offset(next_offset)
-        if self.held > next_offset:
-            self.lost.append(Lost(Offset(next_offset), self.held))
+        if self.durable_offset > next_offset:
+            self.lost.append(Lost(Offset(next_offset), self.durable_offset))
 
     def _sound(self, file: File, base: int, behind: int) -> tuple[list[_Sound], bool]:
         """The batches of a segment that stay, and whether that is all of it."""
@@ -163,7 +163,7 @@ class Salvage:
         return epoch <= self.epochs[0].epoch
 
     def _write(self, base: int, sound: Sequence[_Sound]) -> None:
-        path = segment_path(self.folder, base, LOG_SUFFIX)
+        path = segment_path(self.directory, base, LOG_SUFFIX)
         source = self.files.open(path, read_only=True)
         try:
             target = self.files.open(path + SALVAGED, create=True)

@@ -1,4 +1,4 @@
-"""The scrub of one data folder: closed segments are read again, the longest unread first, slowly, for ever.
+"""The scrub of one log directory: closed segments are read again, the longest unread first, slowly, for ever.
 
 Kept true:
   1. No more bytes than the rate allows, and no more of one processor's time than a tenth.
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub_segment import Finding, FindingKind, SegmentCheck
 from storage.files.executor import Executor
 from storage.log.log import Log
@@ -38,18 +38,18 @@ class Scrub:
 
     def __init__(
         self,
-        folder: DataFolder,
+        directory: LogDirectory,
         executor: Executor,
         *,
         rate_max: int,
         interval_ms: int,
         monotonic_ms: Callable[[], Millis],
-        on_finding: Callable[[DataFolder, Log, Finding], None],
+        on_finding: Callable[[LogDirectory, Log, Finding], None],
         on_trouble: Callable[[TidelogError], None],
     ) -> None:
         """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a finding of kind
         LOG or HEADER is damage of that log."""
-        self._folder, self._executor = folder, executor
+        self._directory, self._executor = directory, executor
         self._rate_max, self._interval_ms, self._monotonic_ms = rate_max, interval_ms, monotonic_ms
         self._on_finding, self._on_trouble = on_finding, on_trouble
         self._checked: dict[LogSegment, Millis] = {}
@@ -84,7 +84,7 @@ class Scrub:
         self._stopped = True
 
     def _go_on(self) -> None:
-        if self._stopped or self._bytes_left <= 0 or self._ms_left <= 0 or self._folder.offline is not None:
+        if self._stopped or self._bytes_left <= 0 or self._ms_left <= 0 or self._directory.offline is not None:
             return
         if self._check is None:
             self._check = self._next()
@@ -123,21 +123,21 @@ class Scrub:
                 continue
             try:
                 return log, SegmentCheck(
-                    self._folder.files,
+                    self._directory.files,
                     segment,
                     log.epoch_entries(),
                     log.config,
                     end_offset=end_offset,
-                    now=self._folder.clock.wall_ms(),
+                    now=self._directory.clock.wall_ms(),
                 )
             except OSError as error:
-                self._on_trouble(self._folder.fail(f"opening {segment.path}", error))
+                self._on_trouble(self._directory.fail(f"opening {segment.path}", error))
                 return None
         return None
 
     def _begin_round(self, now: Millis) -> None:
         """The segments that are due, the longest unread first."""
-        closed = [(log, segment) for log in self._folder.logs.values() for segment in log.segments[:-1]]
+        closed = [(log, segment) for log in self._directory.logs.values() for segment in log.segments[:-1]]
         self._checked = {segment: self._checked.get(segment, _NEVER) for _, segment in closed}
         due = [
             entry
@@ -160,7 +160,7 @@ class Scrub:
             elif check.rebuilt is not None:
                 check.rebuilt.remove()
         except OSError as error:
-            self._on_trouble(self._folder.fail(f"checking {check.segment.path}", error))
+            self._on_trouble(self._directory.fail(f"checking {check.segment.path}", error))
         finally:
             check.close()
 
@@ -171,7 +171,7 @@ class Scrub:
         for finding in check.findings:
             if finding.repaired or check.confirms(finding):
                 self.findings[finding.kind] += 1
-                self._on_finding(self._folder, log, finding)
+                self._on_finding(self._directory, log, finding)
 
     def _give_up(self, log: Log, check: SegmentCheck, error: BaseException) -> None:
         self._check = None
@@ -179,7 +179,7 @@ class Scrub:
         if not isinstance(error, OSError):
             raise error
         if not log.closed and _end_of(log, check.segment) is not None:
-            self._on_trouble(self._folder.fail(f"reading {check.segment.path} again", error))
+            self._on_trouble(self._directory.fail(f"reading {check.segment.path} again", error))
 
 
 def _end_of(log: Log, segment: LogSegment) -> Offset | None:

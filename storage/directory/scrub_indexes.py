@@ -29,7 +29,7 @@ class TransactionCheck:
     def __init__(self, files: Files, segment: LogSegment, end_offset: Offset, *, cleaned: bool) -> None:
         """end_offset: where the next segment begins. cleaned: the log may have lost markers to compaction. Raises
         OSError."""
-        path = segment_path(segment.folder, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+        path = segment_path(segment.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
         index = TransactionIndex(files, path, segment.base_offset)
         self._base, self._end, self._cleaned = segment.base_offset, end_offset, cleaned
         self._markers: set[tuple[int, int]] = set()
@@ -70,9 +70,9 @@ class IndexCheck:
     """Both index files of a segment, compared with its batches as they go by."""
 
     def __init__(self, files: Files, segment: LogSegment, size: int) -> None:
-        base, folder = segment.base_offset, segment.folder
-        offsets = read_file(files, segment_path(folder, base, INDEX_SUFFIX)) or b""
-        times = read_file(files, segment_path(folder, base, TIME_INDEX_SUFFIX)) or b""
+        base, directory = segment.base_offset, segment.directory
+        offsets = read_file(files, segment_path(directory, base, INDEX_SUFFIX)) or b""
+        times = read_file(files, segment_path(directory, base, TIME_INDEX_SUFFIX)) or b""
         self._base, self._size = base, size
         self._offsets = list(OffsetIndex.ENTRY.iter_unpack(offsets[: len(offsets) // 8 * 8]))
         self._times = list(TimeIndex.ENTRY.iter_unpack(times[: len(times) // 12 * 12]))

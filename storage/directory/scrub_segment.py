@@ -184,12 +184,12 @@ class SegmentCheck:
         base = self.segment.base_offset
         for suffix, (reason, position) in indexes.wrong():
             kind = FindingKind.OFFSET_INDEX if suffix == INDEX_SUFFIX else FindingKind.TIME_INDEX
-            path = segment_path(self.segment.folder, base, suffix)
+            path = segment_path(self.segment.directory, base, suffix)
             self._rebuild()
             self.findings.append(Finding(kind, path, position, base, self.end_offset, reason, repaired=True))
         wrong = None if self._transactions is None else self._transactions.wrong()
         if wrong is not None:
-            path = segment_path(self.segment.folder, base, TRANSACTION_INDEX_SUFFIX)
+            path = segment_path(self.segment.directory, base, TRANSACTION_INDEX_SUFFIX)
             kind = FindingKind.TRANSACTION_INDEX
             self.findings.append(Finding(kind, path, 0, base, self.end_offset, wrong, repaired=False))
 
@@ -200,7 +200,7 @@ class SegmentCheck:
         segment = self.segment
         rebuilt = LogSegment(
             self._files,
-            segment.folder,
+            segment.directory,
             segment.base_offset,
             self._config,
             created_ms=self._now,

@@ -24,13 +24,14 @@ class Known:
     """What other files say of the log; None where none does.
 
     vouched: recovery point or held mark, the larger one: everything below was durable. log_start: of the checkpoint.
-    cleaned_to: of the cleaner's checkpoint: holes below it are normal. in_data_folder: the log lies in a data folder.
+    cleaned_to: of the cleaner's checkpoint: holes below it are normal. in_log_directory: the log lies in a log
+    directory.
     """
 
     vouched: int | None = None
     log_start: int | None = None
     cleaned_to: int | None = None
-    in_data_folder: bool = False
+    in_log_directory: bool = False
 
 
 class LogChain:
@@ -62,7 +63,7 @@ class LogChain:
         """The next .log file, by its name."""
         if self._begun and base > self.next_offset and not self._may_lack(base):
             cause = f"offsets {self.next_offset} to {base - 1} are missing between the segment before and this one"
-            if self.known.in_data_folder:
+            if self.known.in_log_directory:
                 yield damage(path, f"{cause}: a segment is lost", RESTORE, first=self.next_offset, last=base - 1)
             else:
                 step = "look for the missing files; in a compacted log this is normal"
@@ -263,12 +264,12 @@ class LogChain:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def end(self, folder: str) -> Iterator[Finding]:
+    def end(self, directory: str) -> Iterator[Finding]:
         """The log has ended."""
         vouched = self.known.vouched
         if vouched is not None and self.next_offset < vouched:
             yield damage(
-                folder,
+                directory,
                 f"the log ends at offset {self.next_offset}, but everything below {vouched} was durable once",
                 REFETCH,
                 first=self.next_offset,
@@ -277,7 +278,7 @@ class LogChain:
         start = self.known.log_start
         if start is not None and start > self.next_offset:
             yield damage(
-                folder,
+                directory,
                 f"by the checkpoint the log starts at offset {start}, but it ends at {self.next_offset}",
                 REFETCH,
                 first=self.next_offset,

@@ -1,8 +1,8 @@
 """`python -m storage.dump PATH...`: what lies in a log's files, whether it can be believed, and what is wrong with it.
 
-A path is a file, a partition folder or a whole data folder. Everything is opened read-only and nothing is locked, so
-that it may be the folder of a running node: what that writes meanwhile shows as a torn tail, at worst.
-Exit code: 0 where nothing is damaged, 1 where something is, 2 for a path or an option that is none.
+A path is a file, a partition directory or a whole log directory. Everything is opened read-only and nothing is locked,
+so that it may be the directory of a running node: what that writes meanwhile shows as a torn tail, at worst. Exit code:
+0 where nothing is damaged, 1 where something is, 2 for a path or an option that is none.
 """
 
 from __future__ import annotations
@@ -54,13 +54,18 @@ def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = 
     return found[Severity.DAMAGE]
 
 
-def main(arguments: Sequence[str] | None = None, write: Callable[[str], object] = sys.stdout.write) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    write: Callable[[str], object] = sys.stdout.write,
+    *,
+    prog: str = "python -m storage.dump",
+) -> int:
     """The command. Returns its exit code; SystemExit(2) for arguments that are none."""
     parser = argparse.ArgumentParser(
-        prog="python -m storage.dump",
+        prog=prog,
         description="Show and check the files of logs: Tidelog's and Apache Kafka's. Opens everything read-only.",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="a file, a partition folder or a data folder")
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="a file, a partition directory or a log directory")
     parser.add_argument("--records", action="store_true", help="show every record too")
     parser.add_argument("--findings", action="store_true", help="show only findings and sums")
     parser.add_argument("--json", action="store_true", help="one JSON object per line, bytes in hex")

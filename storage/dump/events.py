@@ -167,7 +167,7 @@ class MarkFound:
     path: str
     topic_id: str
     partition: int
-    held: int
+    durable_offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,8 @@ class TransactionIndexCheck:
                 f"the transaction of producer {batch.producer_id} from offset {aborts_from} on was aborted at offset "
                 f"{batch.last_offset}, but {lost}: a Kafka broker would show aborted records to readers of committed "
                 "ones",
-                "nothing here: it is rebuilt from the log before it is used; before a Kafka broker opens the folder, "
+                "nothing here: it is rebuilt from the log before it is used; before a Kafka broker opens the "
+                "directory, "
                 "open and close it with a node",
                 first=aborts_from,
                 last=batch.last_offset,

@@ -40,7 +40,7 @@ _CUT: Final = "nothing: the next start cuts the log before it, and the index wit
 
 
 def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, records: bool) -> Events:
-    """A .log file and its indexes. names: of all files in the folder. records: tell them too. Raises OSError."""
+    """A .log file and its indexes. names: of all files in the directory. records: tell them too. Raises OSError."""
     base = int(path[-24:-4])
     checks = SegmentChecks(files, path.removesuffix(LOG_SUFFIX), base, names)
     file = files.open(path, read_only=True)
@@ -124,7 +124,7 @@ class SegmentChecks:
     """The three indexes of one segment, checked along with its batches and told behind them."""
 
     def __init__(self, files: Files, stem: str, base: int, names: Sequence[str]) -> None:
-        """stem: the path without a suffix. names: of the folder's files. Raises OSError."""
+        """stem: the path without a suffix. names: of the directory's files. Raises OSError."""
         self._files = files
         self._stem = stem
         name = stem.rpartition("/")[2]

@@ -17,8 +17,8 @@ from storage.checkpoints.checkpoint_file import (
     read_offsets,
     read_partition_metadata,
 )
-from storage.checkpoints.folder_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
-from storage.checkpoints.held_marks import HELD_MARKS, parse_marks
+from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN, META_PROPERTIES, REGISTRATION, parse_properties
+from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.events import (
     AbortedFound,
     EpochFound,
@@ -77,7 +77,7 @@ def dump_small(files: Files, path: str) -> Events:
     kind = kind_of(name)
     size = files.size(path)
     if size is None:
-        return  # it was there when the folder was listed
+        return  # it was there when the directory was listed
     yield FileFound(path, kind, size)
     if kind == "snapshot":
         yield from _snapshot(files, path)
@@ -90,7 +90,7 @@ def dump_small(files: Files, path: str) -> Events:
     elif kind == "properties":
         yield from _properties(files, path, name)
     elif kind == "other":
-        yield note(path, "no file of a log or a data folder has this name", "nothing: it is not used")
+        yield note(path, "no file of a log or a log directory has this name", "nothing: it is not used")
 
 
 def aborted(files: Files, path: str, base: int) -> tuple[tuple[AbortedFound, ...], Events]:
@@ -169,8 +169,8 @@ def _offsets(files: Files, path: str) -> Events:
 def _marks(files: Files, path: str) -> Events:
     for mark in parse_marks(read_file(files, path) or b""):
         if mark is not None:
-            key, held = mark
-            yield MarkFound(path, encode_topic_id(key.topic_id), key.partition, held)
+            key, durable_offset = mark
+            yield MarkFound(path, encode_topic_id(key.topic_id), key.partition, durable_offset)
 
 
 def _properties(files: Files, path: str, name: str) -> Events:
@@ -178,7 +178,7 @@ def _properties(files: Files, path: str, name: str) -> Events:
     if name == PARTITION_METADATA:
         topic_id = read_partition_metadata(files, path.rpartition("/")[0] or ".")
         if topic_id is None:
-            step = "write it anew with the topic's id, or the node sets the whole folder aside"
+            step = "write it anew with the topic's id, or the node sets the whole directory aside"
             yield damage(path, "it names no topic id: the file is damaged", step)
             return
         yield PropertyFound(path, "topic_id", encode_topic_id(topic_id))

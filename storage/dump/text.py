@@ -173,7 +173,7 @@ def _row(event: Event) -> Sequence[str]:
         case OffsetFound():
             return event.topic, str(event.partition), str(event.offset)
         case MarkFound():
-            return event.topic_id, str(event.partition), str(event.held)
+            return event.topic_id, str(event.partition), str(event.durable_offset)
         case PropertyFound():
             return event.name, event.value
         case _:

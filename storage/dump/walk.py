@@ -1,4 +1,5 @@
-"""Goes through files, partition folders and data folders, and has everything in them read and checked against the rest.
+"""Goes through files, partition directories and log directories, and has everything in them read and checked against
+the rest.
 
 Kept true: nothing is opened for writing, nothing is locked; what vanishes while it is looked at, as a live node's files
 do, is passed over.
@@ -22,8 +23,8 @@ from storage.checkpoints.checkpoint_file import (
     read_offsets,
     read_partition_metadata,
 )
-from storage.checkpoints.folder_identity import META_PROPERTIES
-from storage.checkpoints.held_marks import HELD_MARKS, parse_marks
+from storage.checkpoints.directory_identity import META_PROPERTIES
+from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.dump.chain import Known, LogChain
 from storage.dump.events import Events, Finding, LogSummed, Severity, damage, note
 from storage.dump.segment_files import LOG_SUFFIX, dump_index_alone, dump_log_alone, dump_segment
@@ -38,7 +39,7 @@ FINDINGS_MAX: Final = 20
 """Findings told of one file; the others are counted."""
 
 _SEGMENT_FILE: Final = re.compile(r"(?P<base>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)")
-_LOG_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _OUT_OF_USE: Final = re.compile(r".+-\d+\.[0-9a-f]+-(?P<why>stray|delete|future)")
 _LOOK: Final = "look into one by naming it"
 _INTERRUPTED: Final = ("left of an operation that a stop interrupted", "nothing: the next start completes or undoes it")
@@ -50,19 +51,19 @@ class NotFound(Exception):
 
 
 def dump(files: Files, path: str, *, records: bool) -> Events:
-    """Everything about a file, a partition folder or a data folder. records: those of the batches too.
+    """Everything about a file, a partition directory or a log directory. records: those of the batches too.
 
     Raises NotFound, OSError.
     """
     path = path.rstrip("/") or "/"
-    if files.is_folder(path):
+    if files.is_directory(path):
         names = files.list(path)
         if _is_log(names):
-            yield from dump_log_folder(files, path, records=records)
+            yield from dump_log_directory(files, path, records=records)
         else:
-            yield from _data_folder(files, path, names, records=records)
+            yield from _log_directory(files, path, names, records=records)
     elif files.size(path) is None:
-        raise NotFound(f"there is no file or folder {path}")
+        raise NotFound(f"there is no file or directory {path}")
     else:
         yield from _file(files, path, records=records)
 
@@ -73,73 +74,76 @@ def _is_log(names: Sequence[str]) -> bool:
     return PARTITION_METADATA in names or any(name.endswith(LOG_SUFFIX) for name in names)
 
 
-# --- data folders ---------------------------------------------------------------------------------------------------
+# --- log directories
+# ---------------------------------------------------------------------------------------------------
 
 
-def _data_folder(files: Files, path: str, names: Sequence[str], *, records: bool) -> Events:
-    folders = [name for name in names if files.is_folder(f"{path}/{name}")]
+def _log_directory(files: Files, path: str, names: Sequence[str], *, records: bool) -> Events:
+    directories = [name for name in names if files.is_directory(f"{path}/{name}")]
     for name in names:
-        if name not in folders and name != ".lock" and not name.endswith(ASIDE):
+        if name not in directories and name != ".lock" and not name.endswith(ASIDE):
             yield from _unless_gone(_file(files, f"{path}/{name}", records=records))
     yield from _out_of_use(files, path, names)
-    for name in folders:
+    for name in directories:
         out_of_use = _OUT_OF_USE.fullmatch(name)
         if out_of_use is not None:
             cause = "set aside" if out_of_use["why"] == "stray" else f"in its name: {out_of_use['why']}"
-            yield note(f"{path}/{name}", f"the folder is out of use ({cause})", "look into it by naming it")
-        elif _LOG_FOLDER.fullmatch(name):
-            yield from _unless_gone(dump_log_folder(files, f"{path}/{name}", records=records))
-    yield from _missing(files, path, folders)
+            yield note(f"{path}/{name}", f"the directory is out of use ({cause})", "look into it by naming it")
+        elif _PARTITION_DIRECTORY.fullmatch(name):
+            yield from _unless_gone(dump_log_directory(files, f"{path}/{name}", records=records))
+    yield from _missing(files, path, directories)
 
 
 def _unless_gone(events: Events) -> Events:
-    """The events of a file or folder, up to where it is gone: a node at work deletes, and puts new files in place."""
+    """The events of a file or directory, up to where it is gone: a node at work deletes, and puts new files in
+    place."""
     try:
         yield from events
     except FileNotFoundError:
         return
 
 
-def _missing(files: Files, path: str, folders: Sequence[str]) -> Events:
-    """Logs that had reported something as held, and have no folder."""
+def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
+    """Logs that had reported something as held, and have no directory."""
     here = {
         (read_partition_metadata(files, f"{path}/{name}"), int(match["partition"]))
-        for name in folders
-        if (match := _LOG_FOLDER.fullmatch(name))
+        for name in directories
+        if (match := _PARTITION_DIRECTORY.fullmatch(name))
     }
-    for key, held in filter(None, parse_marks(read_file(files, f"{path}/{HELD_MARKS}") or b"")):
+    for key, durable_offset in filter(None, parse_marks(read_file(files, f"{path}/{HELD_MARKS}") or b"")):
         if (key.topic_id, key.partition) not in here:
             yield damage(
                 path,
-                f"partition {key.partition} of the topic with id {encode_topic_id(key.topic_id)} has no folder, but "
-                f"everything below offset {held} of it was reported as held",
-                "look for it among the folders that were set aside, and on other disks; else it is fetched anew from "
+                f"partition {key.partition} of the topic with id {encode_topic_id(key.topic_id)} has no directory, but "
+                f"everything below offset {durable_offset} of it was reported as held",
+                "look for it among the directories that were set aside, and on other disks; else it is fetched "
+                "anew from "
                 "another replica",
                 first=0,
-                last=held - 1,
+                last=durable_offset - 1,
             )
 
 
-def known_of(files: Files, folder: str) -> Known:
-    """What the data folder around a partition folder says of its log."""
-    outer, _, name = folder.rpartition("/")
-    match = _LOG_FOLDER.fullmatch(name)
+def known_of(files: Files, directory: str) -> Known:
+    """What the log directory around a partition directory says of its log."""
+    outer, _, name = directory.rpartition("/")
+    match = _PARTITION_DIRECTORY.fullmatch(name)
     outer = outer or "."
     if match is None:
         return Known()
     tp = TopicPartition(match["topic"], PartitionIndex(int(match["partition"])))
     recovery_points = _offsets_of(files, f"{outer}/{RECOVERY_POINT_CHECKPOINT}")
     vouched: list[int] = [] if recovery_points is None else [recovery_points.get(tp, Offset(0))]
-    topic_id = read_partition_metadata(files, folder)
+    topic_id = read_partition_metadata(files, directory)
     marks = read_file(files, f"{outer}/{HELD_MARKS}")
     if topic_id is not None and marks is not None:
-        held = dict(mark for mark in parse_marks(marks) if mark is not None)
-        vouched.append(held.get(PartitionKey(topic_id, tp.partition), Offset(0)))
+        durable_offset = dict(mark for mark in parse_marks(marks) if mark is not None)
+        vouched.append(durable_offset.get(PartitionKey(topic_id, tp.partition), Offset(0)))
     return Known(
         vouched=max(vouched) if vouched else None,
         log_start=(_offsets_of(files, f"{outer}/{LOG_START_CHECKPOINT}") or {}).get(tp),
         cleaned_to=(_offsets_of(files, f"{outer}/{CLEANER_CHECKPOINT}") or {}).get(tp),
-        in_data_folder=files.size(f"{outer}/{META_PROPERTIES}") is not None,
+        in_log_directory=files.size(f"{outer}/{META_PROPERTIES}") is not None,
     )
 
 
@@ -155,40 +159,40 @@ def _offsets_of(files: Files, path: str) -> dict[TopicPartition, Offset] | None:
 # --- logs -----------------------------------------------------------------------------------------------------------
 
 
-def dump_log_folder(files: Files, folder: str, *, records: bool) -> Events:
-    """A partition folder: its small files, then segment by segment, checked against each other."""
-    known = known_of(files, folder)  # before the log: on a live node the log can only be further
-    names = files.list(folder)
+def dump_log_directory(files: Files, directory: str, *, records: bool) -> Events:
+    """A partition directory: its small files, then segment by segment, checked against each other."""
+    known = known_of(files, directory)  # before the log: on a live node the log can only be further
+    names = files.list(directory)
     segments = sorted(name for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
-    epochs_path = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
+    epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     chain = LogChain(known, _epochs_of(files, epochs_path), epochs_path)
     tally = _Tally()
     for name in names:
         if not _SEGMENT_FILE.fullmatch(name) and not name.endswith(ASIDE) and snapshot_offset(name) is None:
-            yield from tally.told(_unless_gone(_file(files, f"{folder}/{name}", records=records)))
-    yield from tally.told(_out_of_use(files, folder, names))
+            yield from tally.told(_unless_gone(_file(files, f"{directory}/{name}", records=records)))
+    yield from tally.told(_out_of_use(files, directory, names))
     for name in segments:
-        yield from tally.told(_segment(files, f"{folder}/{name}", names, chain, records=records))
+        yield from tally.told(_segment(files, f"{directory}/{name}", names, chain, records=records))
     for name in names:
         match = _SEGMENT_FILE.fullmatch(name)
         if match and f"{match['base']}{LOG_SUFFIX}" not in segments:
             yield from tally.told(
-                iter((note(f"{folder}/{name}", "it has no .log file beside it", "nothing: it is not used"),))
+                iter((note(f"{directory}/{name}", "it has no .log file beside it", "nothing: it is not used"),))
             )
-    yield from tally.told(_snapshots(files, folder, names, chain.next_offset if segments else None))
-    yield from tally.told(chain.end(folder) if segments else iter(()))
-    yield _sum(files, folder, segments, chain, tally)
+    yield from tally.told(_snapshots(files, directory, names, chain.next_offset if segments else None))
+    yield from tally.told(chain.end(directory) if segments else iter(()))
+    yield _sum(files, directory, segments, chain, tally)
 
 
-def _out_of_use(files: Files, folder: str, names: Sequence[str]) -> Events:
+def _out_of_use(files: Files, directory: str, names: Sequence[str]) -> Events:
     """Files of operations that wait, were interrupted, or put something aside: told together."""
     for suffix in ASIDE:
         found = [name for name in names if name.endswith(suffix)]
         if found:
-            size = sum(files.size(f"{folder}/{name}") or 0 for name in found)
+            size = sum(files.size(f"{directory}/{name}") or 0 for name in found)
             some = ", ".join(found[:3]) + (f" … {found[-1]}" if len(found) > 3 else "")
             what, step = _ASIDE_MEANS.get(suffix, _INTERRUPTED)
-            yield note(folder, f"{len(found)} {suffix} file(s), {size} bytes, {what}: {some}", step)
+            yield note(directory, f"{len(found)} {suffix} file(s), {size} bytes, {what}: {some}", step)
 
 
 def _segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, records: bool) -> Events:
@@ -198,32 +202,32 @@ def _segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, 
         chain.segment_went()
 
 
-def _snapshots(files: Files, folder: str, names: Sequence[str], log_end: int | None) -> Events:
+def _snapshots(files: Files, directory: str, names: Sequence[str], log_end: int | None) -> Events:
     for name in names:
         offset = snapshot_offset(name)
         if offset is None:
             continue
-        yield from _unless_gone(dump_small(files, f"{folder}/{name}"))
+        yield from _unless_gone(dump_small(files, f"{directory}/{name}"))
         if log_end is not None and offset > log_end:
             yield note(
-                f"{folder}/{name}",
+                f"{directory}/{name}",
                 f"it tells the producers at offset {offset}, but the log ends at {log_end}",
                 "nothing: it is not believed, and removed when the log is next opened",
                 first=log_end,
             )
 
 
-def _sum(files: Files, folder: str, segments: Sequence[str], chain: LogChain, tally: _Tally) -> LogSummed:
+def _sum(files: Files, directory: str, segments: Sequence[str], chain: LogChain, tally: _Tally) -> LogSummed:
     first = int(segments[0][:20]) if segments else None
     start = first if chain.known.log_start is None or first is None else max(first, chain.known.log_start)
     return LogSummed(
-        path=folder,
+        path=directory,
         segments=len(segments),
         log_start_offset=start,
         log_end_offset=chain.next_offset,
         batches=chain.batches,
         records=chain.records,
-        size=sum(files.size(f"{folder}/{name}") or 0 for name in segments),
+        size=sum(files.size(f"{directory}/{name}") or 0 for name in segments),
         damage=tally.damage,
         notes=tally.notes,
     )
@@ -289,14 +293,15 @@ def _file(files: Files, path: str, *, records: bool) -> Events:
 
 
 def _chain_around(files: Files, path: str) -> LogChain:
-    """For a .log file named alone: what its folder says, and that everything before another segment is vouched for."""
-    folder, _, name = path.rpartition("/")
-    folder = folder or "."
-    epochs_path = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
+    """For a .log file named alone: what its directory says, and that everything before another segment is vouched
+    for."""
+    directory, _, name = path.rpartition("/")
+    directory = directory or "."
+    epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     if not _SEGMENT_FILE.fullmatch(name):
         return LogChain(Known(), None, epochs_path)
-    known = known_of(files, folder)
-    later = [other for other in files.list(folder) if _SEGMENT_FILE.fullmatch(other) and other > name]
+    known = known_of(files, directory)
+    later = [other for other in files.list(directory) if _SEGMENT_FILE.fullmatch(other) and other > name]
     later = [other for other in later if other.endswith(LOG_SUFFIX)]
     if later:
         known = replace(known, vouched=int(later[0][:20]))

@@ -70,8 +70,8 @@ class DeletedFiles:
 
 
 def remove_files(files: Files, paths: Iterable[str]) -> None:
-    """Remove files, those that are gone already left out: their log's folder may have another name by now. Any thread.
-    Raises OSError."""
+    """Remove files, those that are gone already left out: their log's directory may have another name by now. Any
+    thread. Raises OSError."""
     for path in paths:
         try:
             files.remove(path)
@@ -79,10 +79,10 @@ def remove_files(files: Files, paths: Iterable[str]) -> None:
             continue
 
 
-def remove_log_folder(files: Files, path: str) -> None:
-    """Remove a log's folder and all that is in it; nothing where it is gone: it is asked for twice when a loading finds
-    what is being deleted. Any thread. Raises OSError."""
-    if files.is_folder(path):
+def remove_log_directory(files: Files, path: str) -> None:
+    """Remove a log's directory and all that is in it; nothing where it is gone: it is asked for twice when a loading
+    finds what is being deleted. Any thread. Raises OSError."""
+    if files.is_directory(path):
         for name in files.list(path):
             files.remove(f"{path}/{name}")
-        files.remove_folder(path)
+        files.remove_directory(path)

@@ -1,12 +1,12 @@
 """The disk, as much of it as the log needs: small enough to be faked, exact enough to say what survives a crash.
 
 Kept true by every implementation (tests/storage/test_files_contract.py runs against each):
-  1. `File.sync` makes the file's bytes and size durable, not its name; `Files.sync_folder` makes names durable.
+  1. `File.sync` makes the file's bytes and size durable, not its name; `Files.sync_directory` makes names durable.
   2. `Files.rename` replaces the target in one step: a crash leaves the old file or the new one under that name.
   3. A write that fails may have written a part; a failed `sync` says nothing about the bytes, and a later one that
      succeeds does not make up for it (the kernel may have dropped the dirty pages).
   4. Errors are OSError with an errno; nothing else is raised, but for WouldBlock, which is no error of the disk.
-Left to others: what an error means for the data folder (log_directory.py), file formats (everyone else).
+Left to others: what an error means for the log directory (log_directory.py), file formats (everyone else).
 Paths are plain strings with "/", as the operating system takes them.
 """
 
@@ -109,8 +109,8 @@ class Room(NamedTuple):
     total: int
 
 
-class FolderLock(Protocol):
-    """Held as long as this process works on a data folder."""
+class DirectoryLock(Protocol):
+    """Held as long as this process works on a log directory."""
 
     def release(self) -> None:
         """Let others have it."""
@@ -118,7 +118,7 @@ class FolderLock(Protocol):
 
 
 class Files(Protocol):
-    """Names: folders and files."""
+    """Names: directories and files."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing, or for reading only. create: make an empty file where there is none."""
@@ -133,20 +133,21 @@ class Files(Protocol):
         """Length in bytes of the file of this name, None where there is none."""
         ...
 
-    def is_folder(self, path: str) -> bool:
-        """Is there a folder of this name?"""
+    def is_directory(self, path: str) -> bool:
+        """Is there a directory of this name?"""
         ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder, sorted."""
+        """Names in a directory, sorted."""
         ...
 
-    def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it, where missing."""
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it, where missing."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or folder another name within its folder; a file of the new name is replaced in one step."""
+        """Give a file or directory another name within its directory; a file of the new name is replaced in one
+        step."""
         ...
 
     def link(self, path: str, name: str) -> None:
@@ -157,19 +158,19 @@ class Files(Protocol):
         """Remove a file's name; its bytes go with the last one."""
         ...
 
-    def remove_folder(self, path: str) -> None:
-        """Remove an empty folder."""
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
         ...
 
-    def sync_folder(self, path: str) -> None:
-        """Make the names in a folder durable."""
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
         ...
 
     def room(self, path: str) -> Room:
-        """How much room the file system of a folder has."""
+        """How much room the file system of a directory has."""
         ...
 
-    def lock(self, path: str) -> FolderLock:
+    def lock(self, path: str) -> DirectoryLock:
         """Take the lock file `path`, made where missing. Raises BlockingIOError where another process has it."""
         ...
 
@@ -229,10 +230,10 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> No
         file.close()
     files.rename(temporary, path)
     if sync:
-        files.sync_folder(folder_of(path))
+        files.sync_directory(directory_of(path))
 
 
-def folder_of(path: str) -> str:
-    """The folder that a path lies in."""
-    folder, slash, _ = path.rpartition("/")
-    return folder or ("/" if slash else ".")
+def directory_of(path: str) -> str:
+    """The directory that a path lies in."""
+    directory, slash, _ = path.rpartition("/")
+    return directory or ("/" if slash else ".")

@@ -1,6 +1,6 @@
 """The operating system's disk behind the `Files` protocol. The only module of storage that touches the machine.
 
-Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a folder its names, rename is
+Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a directory its names, rename is
 atomic; writes and mappings of a file share one page cache (Linux). preadv2 with RWF_NOWAIT says EAGAIN, or gives less
 than was asked for, where pages are missing; file systems that do not know it say EOPNOTSUPP.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import guard
-from storage.files.file_system import Buffer, File, FolderLock, Mapping, Room, WouldBlock
+from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Room, WouldBlock
 
 _RESERVE_BYTES: Final = 4096
 """Room for a mapping is taken by the page, so that a sparse index costs no more than it holds."""
@@ -213,7 +213,7 @@ class OsLock:
 
 
 class OsFiles:
-    """Files and folders of this machine."""
+    """Files and directories of this machine."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         flags = os.O_RDONLY if read_only else os.O_RDWR
@@ -228,13 +228,13 @@ class OsFiles:
         except FileNotFoundError:
             return None
 
-    def is_folder(self, path: str) -> bool:
+    def is_directory(self, path: str) -> bool:
         return Path(path).is_dir()
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))  # noqa: PTH208 - as above
 
-    def make_folder(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
@@ -246,10 +246,10 @@ class OsFiles:
     def remove(self, path: str) -> None:
         Path(path).unlink()
 
-    def remove_folder(self, path: str) -> None:
+    def remove_directory(self, path: str) -> None:
         Path(path).rmdir()
 
-    def sync_folder(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -260,5 +260,5 @@ class OsFiles:
         found = os.statvfs(path)
         return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
-    def lock(self, path: str) -> FolderLock:
+    def lock(self, path: str) -> DirectoryLock:
         return OsLock(path)

@@ -59,7 +59,7 @@ class BytesRead:
         self.data: Buffer = b""
         self._files, self._path, self._size, self._max_bytes = files, segment.path, segment.size, max_bytes
         self._base, self._entries = segment.base_offset, segment.index_entries
-        self._index_path = segment_path(segment.folder, segment.base_offset, INDEX_SUFFIX)
+        self._index_path = segment_path(segment.directory, segment.base_offset, INDEX_SUFFIX)
         self._behind = None if behind is None else (behind, behind.path, behind.size)
 
     def run(self) -> None:
@@ -123,21 +123,21 @@ class TransactionsRead:
     then (`recalled`)."""
 
     def __init__(
-        self, files: Files, folder: str, segments: Sequence[LogSegment], segment: LogSegment, generation: int
+        self, files: Files, directory: str, segments: Sequence[LogSegment], segment: LogSegment, generation: int
     ) -> None:
         """segments: the log's, up to this one."""
         self.segment, self.size, self.generation = segment, segment.size, generation
         self.told: Told | None = None
         self.end = segment.base_offset
         """Behind the last batch of the segment."""
-        self._files, self._folder = files, folder
+        self._files, self._directory = files, directory
         self._segments = [SegmentBytes(files, each) for each in segments]
 
     def run(self) -> None:
         own = self._segments[-1]
         try:
-            if not AbortedTransactions(self._files, self._folder).recall(own):
-                self.told = tell(self._files, self._folder, self._segments, own)
+            if not AbortedTransactions(self._files, self._directory).recall(own):
+                self.told = tell(self._files, self._directory, self._segments, own)
                 self.end = own.reached
         finally:
             for segment in self._segments:

@@ -4,7 +4,7 @@ A round is taken on the owner's thread, run anywhere, and finished on the owner'
 
 Kept true:
   1. A ticket syncs everything below `up_to` that was not durable when it was taken: bytes of every segment, indexes of
-     closed segments, names in the folder, epoch entries.
+     closed segments, names in the directory, epoch entries.
   2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
   3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
   4. Of a page-cache log less than `flush.messages` records count that are not flushed: the append that would make it
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from storage.checkpoints.checkpoint_file import PARTITION_METADATA
-from storage.files.file_system import File, Files, folder_of, is_full, sync_all
+from storage.files.file_system import File, Files, directory_of, is_full, sync_all
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
 from tidelog.types import EpochStart, Offset
@@ -54,7 +54,7 @@ class SyncOrder:
 class FlushTicket:
     """What to sync, and up to where that makes the log durable.
 
-    handles: files, each with a user more for as long as this ticket lives. folders: whose names to sync, innermost
+    handles: files, each with a user more for as long as this ticket lives. directories: whose names to sync, innermost
     first.
     """
 
@@ -65,22 +65,22 @@ class FlushTicket:
     epochs: tuple[EpochStart, ...]
     order: SyncOrder
     handles: list[File] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
     closed: list[LogSegment] = field(default_factory=list)
     """Closed segments whose indexes this ticket syncs."""
     new_names: bool = False
-    """Does it sync names that were new in the log's folder?"""
-    new_folder: bool = False
-    """Does it sync the name of the folder itself, and its partition.metadata?"""
+    """Does it sync names that were new in the log's directory?"""
+    new_directory: bool = False
+    """Does it sync the name of the directory itself, and its partition.metadata?"""
 
     def run(self) -> None:
-        """Sync. May run on another thread: touches handles and folder names only. Raises OSError."""
+        """Sync. May run on another thread: touches handles and directory names only. Raises OSError."""
         self.order.run(self._sync)
 
     def _sync(self) -> None:
         sync_all(self.handles)
-        for folder in self.folders:
-            self.files.sync_folder(folder)
+        for directory in self.directories:
+            self.files.sync_directory(directory)
         self.epoch_file.write(self.epoch_version, self.epochs)
 
     def release(self) -> None:
@@ -91,8 +91,8 @@ class FlushTicket:
 
 
 class FlushState:
-    """How far one log is durable. `new_names`: files were made or removed in its folder since names were last synced;
-    `new_folder`: the folder itself is new."""
+    """How far one log is durable. `new_names`: files were made or removed in its directory since names were last
+    synced; `new_directory`: the directory itself is new."""
 
     __slots__ = (
         "_files",
@@ -100,7 +100,7 @@ class FlushState:
         "_path",
         "counted",
         "epoch_file",
-        "new_folder",
+        "new_directory",
         "new_names",
         "recovery_point",
         "rolled",
@@ -134,7 +134,7 @@ class FlushState:
         """Page-cache logs: everything below counts as held."""
         self.target = Offset(0)
         """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
-        self.new_folder = fresh
+        self.new_directory = fresh
         self.new_names = fresh or new_names
         self.rolled: list[LogSegment] = list(rebuilt)
         """Closed segments whose trimmed indexes are not durable yet."""
@@ -172,11 +172,11 @@ class FlushState:
             ticket.release()
             raise
         self.tickets.append(ticket)
-        self.new_names = self.new_folder = False
+        self.new_names = self.new_directory = False
         return ticket
 
     def _names_or_epochs(self, epochs: LeaderEpochCache) -> bool:
-        return self.new_names or self.new_folder or epochs.version > self.epoch_file.written
+        return self.new_names or self.new_directory or epochs.version > self.epoch_file.written
 
     def _fill(self, ticket: FlushTicket, segments: Sequence[LogSegment], up_to: Offset) -> None:
         for segment in segments:
@@ -190,16 +190,16 @@ class FlushState:
                 ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
         ticket.closed = list(self.rolled)
         # A ticket relies on no other: what one under way syncs is synced by this one too, which may end before it.
-        new_names, new_folder = self.new_names, self.new_folder
+        new_names, new_directory = self.new_names, self.new_directory
         for other in self.tickets:
             new_names |= other.new_names
-            new_folder |= other.new_folder
-        if new_folder:
+            new_directory |= other.new_directory
+        if new_directory:
             ticket.handles.append(self._files.open(f"{self._path}/{PARTITION_METADATA}"))
-            ticket.folders = [self._path, folder_of(self._path)]
+            ticket.directories = [self._path, directory_of(self._path)]
         elif new_names:
-            ticket.folders = [self._path]
-        ticket.new_names, ticket.new_folder = new_names, new_folder
+            ticket.directories = [self._path]
+        ticket.new_names, ticket.new_directory = new_names, new_directory
 
     def finish(self, ticket: FlushTicket) -> bool:
         """The ticket has run. Returns whether more is durable than before."""
@@ -217,7 +217,7 @@ class FlushState:
         self.tickets.remove(ticket)
         ticket.release()
         self.new_names |= ticket.new_names
-        self.new_folder |= ticket.new_folder
+        self.new_directory |= ticket.new_directory
 
     def lower(self, offset: Offset) -> None:
         """Nothing at or above `offset` is durable any more, whatever tickets under way have synced."""
@@ -228,7 +228,7 @@ class FlushState:
         self.counted = min(self.counted, offset)
         self.target = min(self.target, offset)
 
-    def note_cut(self, last: LogSegment) -> None:
+    def note_truncation(self, last: LogSegment) -> None:
         """Segments behind `last` were removed, and that one takes appends again."""
         self.rolled = [segment for segment in self.rolled if segment.base_offset < last.base_offset]
         for ticket in self.tickets:

@@ -5,7 +5,7 @@ Kept true:
   2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries
      below it are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
   3. While it is cut (`cut`, log_truncation.py) it is neither appended to nor flushed.
-  4. Every method is for the owner's thread; only `FlushTicket.run` and `CutTicket.run` may run elsewhere.
+  4. Every method is for the owner's thread; only `FlushTicket.run` and `TruncationTicket.run` may run elsewhere.
 Left to others: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
 Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
 """
@@ -22,11 +22,11 @@ from storage.isolation import FetchIsolation
 from storage.log.cold_read import BytesRead, ReadTicket, TransactionsRead
 from storage.log.flush import FlushState, FlushTicket
 from storage.log.log_damage import LogDamage
-from storage.log.log_folder import LogFolder
+from storage.log.log_host import LogHost
 from storage.log.log_producers import LogProducers, first_result
 from storage.log.log_reader import LogRead, LogReader
 from storage.log.log_start import LogStart
-from storage.log.log_truncation import CutTicket, Emptying, LogCutter, as_judged, run_here
+from storage.log.log_truncation import Emptying, LogTruncator, TruncationTicket, as_judged, run_here
 from storage.log.log_writer import LogWriter
 from storage.log.validation import Prepared, append_rules, prepare_follower, prepare_leader
 from storage.producers.aborted_transactions import Unbelieved
@@ -75,11 +75,11 @@ _INTERNAL: Final = "__"
 
 
 class Log:
-    """The log of one partition in one data folder."""
+    """The log of one partition in one log directory."""
 
     def __init__(
         self,
-        folder: LogFolder,
+        directory: LogHost,
         path: str,
         topic_partition: TopicPartition,
         topic_id: TopicId,
@@ -89,7 +89,7 @@ class Log:
     ) -> None:
         """loaded: from LogLoader. high_watermark: as the checkpoint has it. Loads the producers' state: may wait for
         the disk, and raises OSError."""
-        self.folder = folder
+        self.directory = directory
         self.path = path
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -101,27 +101,27 @@ class Log:
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
         self.bytes_rejected = 0
         """Bytes of appends refused for their size, as they came."""
-        self.last_flush_ms = folder.clock.wall_ms()
-        self._segments = LogSegments(folder.files, path, folder.rng, loaded.segments, folder.open_segments)
+        self.last_flush_ms = directory.clock.wall_ms()
+        self._segments = LogSegments(directory.files, path, directory.rng, loaded.segments, directory.open_segments)
         self.producers = LogProducers(
-            folder.files,
+            directory.files,
             path,
             self._segments,
             loaded,
             config,
             high_watermark=self.high_watermark,
-            now=folder.clock.wall_ms(),
+            now=directory.clock.wall_ms(),
         )
         self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
         self.lost = LogDamage(loaded.damage, self.producers.damage)
         """What of it is lost, and what that forbids."""
         self._epochs = loaded.epochs
         self._flush = FlushState(
-            folder.files,
+            directory.files,
             path,
             loaded.epoch_file,
             loaded.recovery_point,
-            loaded.held,
+            loaded.durable_offset,
             fresh=loaded.fresh,
             new_names=loaded.new_names,
             rebuilt=loaded.rebuilt,
@@ -132,8 +132,8 @@ class Log:
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
         self.front = LogStart(self, self._segments, self._epochs, self._flush, self.producers)
         """Where the log starts; its deleted files, and the cleaning under way."""
-        self._cutter = LogCutter(self, self._segments, self._epochs, self._flush, self.producers)
-        self.cut: CutTicket | None = None
+        self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush, self.producers)
+        self.cut: TruncationTicket | None = None
         """The cut under way."""
         self._closed = False
 
@@ -145,7 +145,7 @@ class Log:
     @property
     def files(self) -> Files:
         """The disk that it lies on."""
-        return self.folder.files
+        return self.directory.files
 
     @property
     def closed(self) -> bool:
@@ -158,7 +158,7 @@ class Log:
         return self.lost.damage
 
     @property
-    def held(self) -> Offset:
+    def durable_offset(self) -> Offset:
         """Every offset below this one is held as durably as the topic promises."""
         return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
 
@@ -203,7 +203,7 @@ class Log:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self.folder.stirred(self)
+        self.directory.stirred(self)
         self.producers.high_watermark_moved(offset)
         return True
 
@@ -214,7 +214,7 @@ class Log:
             self._reader.holes_below = INT64_MAX if config.compact else self.log_end_offset
         self.config = config
         self.rules = append_rules(config)
-        self.folder.stirred(self)
+        self.directory.stirred(self)
 
     # --- append ---------------------------------------------------------------------------------------------------
 
@@ -239,12 +239,12 @@ class Log:
         InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
         OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced,
         OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its
-        folder is offline, or has just gone).
+        directory is offline, or has just gone).
         """
         self._ensure_usable()
         assert self.cut is None, "what is being cut takes no appends"
         self.lost.ensure_takes_appends(self.topic_partition)
-        now = self.folder.clock.wall_ms()
+        now = self.directory.clock.wall_ms()
         try:
             prepared = self._prepare(records, assign_offsets, leader_epoch, origin, now, inspected)
         except RecordTooLarge:
@@ -263,7 +263,7 @@ class Log:
         if isinstance(batches, Duplicate):
             first = first_result(prepared, batches, self.config)  # a batch lies here already: what it was answered
             return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
-        self.folder.take_room(self.topic_partition, info.valid_bytes)
+        self.directory.take_room(self.topic_partition, info.valid_bytes)
         try:
             if self.lost.take_break():
                 self._writer.roll(self.log_end_offset, now)
@@ -272,9 +272,9 @@ class Log:
             self.lost.takes_appends = False
             raise self._damaged(broken, self.log_end_offset) from broken
         except OSError as error:
-            raise self.folder.fail(f"appending to {self.path}", error) from error
+            raise self.directory.fail(f"appending to {self.path}", error) from error
         if self._flush.target == self.log_end_offset:
-            self.folder.request_flush(self)
+            self.directory.request_flush(self)
         if info.last_leader_epoch == NO_LEADER_EPOCH:
             return info._replace(last_leader_epoch=self.last_epoch)
         return info
@@ -312,7 +312,7 @@ class Log:
             inspected=inspected,
         )
         if prepared is not None and prepared.info.stats.converted_records:
-            stats = prepared.info.stats._replace(conversion_ms=max(0, self.folder.clock.wall_ms() - now))
+            stats = prepared.info.stats._replace(conversion_ms=max(0, self.directory.clock.wall_ms() - now))
             prepared = prepared._replace(info=prepared.info._replace(stats=stats))
         return prepared
 
@@ -326,7 +326,7 @@ class Log:
         """For `LogWriter`: another segment was begun."""
         self.notes += tuple(notes)
         self._flush.want(self.log_end_offset)
-        self.folder.request_flush(self)
+        self.directory.request_flush(self)
 
     # --- read -----------------------------------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class Log:
         except BrokenChain as broken:
             raise self._damaged(broken, offset, asked=True) from broken
         except OSError as error:
-            raise self.folder.fail(f"reading {self.path}", error) from error
+            raise self.directory.fail(f"reading {self.path}", error) from error
 
     def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
         """As `read`, up to where a reader of this isolation may see; with the last stable offset, the aborted
@@ -487,7 +487,7 @@ class Log:
         except BrokenChain as broken:
             raise self._damaged(broken, self.log_start_offset) from broken
         except OSError as error:
-            raise self.folder.fail(f"{doing} {self.path}", error) from error
+            raise self.directory.fail(f"{doing} {self.path}", error) from error
 
     # --- epochs ---------------------------------------------------------------------------------------------------
 
@@ -522,7 +522,7 @@ class Log:
         try:
             return self._flush.begin(self._segments.from_offset(self.recovery_point), up_to, self._epochs)
         except OSError as error:
-            raise self.folder.fail(f"flushing {self.path}", error) from error
+            raise self.directory.fail(f"flushing {self.path}", error) from error
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The ticket has run: what it covers, up to any cut made since, is durable."""
@@ -531,9 +531,9 @@ class Log:
             self._flush.count(self.log_end_offset, self.config.flush_messages)
         if not self._closed:
             self._segments.keep_open(ticket.closed)
-        self.last_flush_ms = self.folder.clock.wall_ms()
+        self.last_flush_ms = self.directory.clock.wall_ms()
         if moved and self._fsync and not self._closed:
-            self.folder.note_held(self)
+            self.directory.note_durable(self)
 
     def abandon_flush(self, ticket: FlushTicket) -> None:
         """The ticket failed, or will not run: nothing of it counts."""
@@ -549,7 +549,7 @@ class Log:
             ticket.run()
         except OSError as error:
             self.abandon_flush(ticket)
-            raise self.folder.fail(f"flushing {self.path}", error) from error
+            raise self.directory.fail(f"flushing {self.path}", error) from error
         self.finish_flush(ticket)
 
     def flush_overdue(self, now: Millis) -> bool:
@@ -566,33 +566,33 @@ class Log:
 
         The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes
         whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
-        (then nothing was cut: a disk that is full later takes the folder offline), CorruptLog.
+        (then nothing was cut: a disk that is full later takes the directory offline), CorruptLog.
         """
-        run_here(self, self.begin_cut(offset))
+        run_here(self, self.begin_truncation(offset))
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Empty the log and let it start at `offset`, durably, before returning. Raises KafkaStorageError, DiskFull
         (nothing was done).
 
-        Once segments are gone there is no way back: a disk that is full by then takes the folder offline like a broken
-        one, and the next start finds an empty log.
+        Once segments are gone there is no way back: a disk that is full by then takes the directory offline like a
+        broken one, and the next start finds an empty log.
         """
-        run_here(self, self.begin_cut(offset, anew=True))
+        run_here(self, self.begin_truncation(offset, anew=True))
 
-    def begin_cut(self, offset: Offset, *, anew: bool = False) -> CutTicket | None:
+    def begin_truncation(self, offset: Offset, *, anew: bool = False) -> TruncationTicket | None:
         """Begin to do what `truncate_to` does, or `truncate_fully_and_start_at` (`anew`): the ticket is to be run, on
-        any thread, and then `cut_ran` told, until that returns True. Until then the log must not be appended to,
+        any thread, and then `truncation_ran` told, until that returns True. Until then the log must not be appended to,
         flushed, read or closed. Returns None where there is nothing to do. Raises as those two."""
         self._ensure_usable()
         try:
-            self.cut = self._cutter.begin_anew(offset) if anew else self._cutter.begin(offset)
+            self.cut = self._truncator.begin_anew(offset) if anew else self._truncator.begin(offset)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
-            raise self.folder.fail(f"cutting {self.path} at offset {offset}", error) from error
+            raise self.directory.fail(f"cutting {self.path} at offset {offset}", error) from error
         return self.cut
 
-    def cut_ran(self, ticket: CutTicket, error: BaseException | None) -> bool:
+    def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool:
         """The ticket has run, or raised that. Returns whether it has ended; else it is to be run again. Raises as
         `truncate_to`; then it has ended too."""
         assert ticket is self.cut, "one cut at a time"
@@ -602,25 +602,27 @@ class Log:
                 raise error
             if not self._closed:
                 self._ensure_usable()
-                ended = self._cutter.go_on(ticket)
+                ended = self._truncator.go_on(ticket)
         except BrokenChain as broken:
             raise self._damaged(broken, ticket.end) from broken
         except OSError as failed:
-            raise self.folder.fail(f"cutting {self.path} at offset {ticket.end}", as_judged(ticket, failed)) from failed
+            raise self.directory.fail(
+                f"cutting {self.path} at offset {ticket.end}", as_judged(ticket, failed)
+            ) from failed
         finally:
             if ended:
                 self.cut = None
                 self._reader.forget()
                 ticket.release()
-                self.folder.stirred(self)
+                self.directory.stirred(self)
         if ended and isinstance(ticket, Emptying) and self._fsync and not self._closed:
-            self.folder.note_held(self)
+            self.directory.note_durable(self)
         return ended
 
     def lowered(self, offset: Offset) -> None:
-        """For `LogCutter`: nothing at or above `offset` is durable any more, here and in tickets under way, and readers
-        look everything up again."""
-        self.folder.stirred(self)
+        """For `LogTruncator`: nothing at or above `offset` is durable any more, here and in tickets under way, and
+        readers look everything up again."""
+        self.directory.stirred(self)
         self._flush.lower(offset)
         self._reader.forget()
         self.front.stop_cleaning()
@@ -653,11 +655,11 @@ class Log:
 
     def log_start_moved(self) -> None:
         """For `LogStart`: make durable where the log starts now. Raises OSError."""
-        self.folder.note_log_start(self)
+        self.directory.note_log_start(self)
 
     def allow_holes(self, end: Offset) -> None:
         """For `LogStart`: make durable that segments below `end` may be emptied. Raises OSError."""
-        self.folder.allow_holes(self, end)
+        self.directory.allow_holes(self, end)
 
     def segments_went(self) -> None:
         """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
@@ -669,7 +671,7 @@ class Log:
         """Make everything durable, cut the indexes to size, let go of the files. Raises KafkaStorageError, DiskFull."""
         if self._closed:
             return
-        if self.folder.offline is None:
+        if self.directory.offline is None:
             self.flush()
             self.guard("closing", self._close_indexes)
             self.guard("closing", lambda: self.producers.closing(self.log_end_offset))
@@ -689,7 +691,7 @@ class Log:
         self._segments.close()
 
     def _ensure_usable(self) -> None:
-        if self.folder.offline is not None:
-            raise KafkaStorageError(f"{self.topic_partition}: its data folder is offline: {self.folder.offline}")
+        if self.directory.offline is not None:
+            raise KafkaStorageError(f"{self.topic_partition}: its log directory is offline: {self.directory.offline}")
         if self._closed:
             raise KafkaStorageError(f"{self.topic_partition} is closed: look up which node holds it now")

@@ -4,8 +4,8 @@ cuts and a moving log start mean for the state.
 Kept true:
   1. Nothing changes before the batches are in the log; a duplicate changes nothing at all.
   2. A snapshot at a segment's base holds exactly what lies below it: it is taken before the segment is begun.
-  3. Behind a cut, snapshots above it are removed before the folder is synced, and the state is what the log now says,
-     before anything is appended or answered: no state outlives a cut.
+  3. Behind a cut, snapshots above it are removed before the directory is synced, and the state is what the log now
+     says, before anything is appended or answered: no state outlives a cut.
 Left to others: the state itself (producer_state.py), how it is rebuilt (producer_recovery.py), the order of the steps
 of an append or a cut (log.py).
 Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, UnifiedLog.truncateTo.
@@ -25,7 +25,7 @@ from storage.producers.aborted_transactions import HoleRule, Told
 from storage.producers.producer_entry import ProducerBatch, ProducerState, read_marker
 from storage.producers.producer_recovery import Replayed, load_producers
 from storage.producers.producer_state import Duplicate, ProducerChanges
-from storage.producers.producers_after_truncation import ProducersAfterCut
+from storage.producers.producers_after_truncation import ProducersAfterTruncation
 from storage.recovery.loading import Damage, LoadedLog
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
@@ -223,17 +223,17 @@ class LogProducers:
 
     # --- cuts -----------------------------------------------------------------------------------------------------
 
-    def cutting(self, log_end: Offset) -> bool:
-        """The log is to end at `log_end`. Returns whether the folder must be synced before anything is appended."""
+    def truncating(self, log_end: Offset) -> bool:
+        """The log is to end at `log_end`. Returns whether the directory must be synced before anything is appended."""
         stale = self._state.remove_snapshots_above(log_end)
-        return self._aborted.cutting() or stale
+        return self._aborted.truncating() or stale
 
-    def cut(self, after: ProducersAfterCut) -> Damage | None:
+    def cut(self, after: ProducersAfterTruncation) -> Damage | None:
         """The log was cut, and this is what producers had done by there. Returns what of it cannot be read, None for
         nothing."""
         assert after.state is not None, "it has been read"
         self._state, self._checked = after.state, None
-        self._aborted.cutting()
+        self._aborted.truncating()
         self._aborted.truncate_to(after.last_base, after.log_end)
         return _damage(after.replayed, after.log_end)
 

@@ -153,7 +153,7 @@ class LogStart:
 
         def keep() -> None:
             if rolled:
-                files.sync_folder(path)
+                files.sync_directory(path)
             keep_snapshot()
 
         return Expired(base, keep)

@@ -12,7 +12,7 @@ Kept true:
   2. `run` touches files only, by handles and objects of its own: what the owner has in memory is as it was until the
      end. Bytes below the new end are not touched at all.
   3. What files claim falls before anything goes, and bytes go before epochs (design section 3). A disk that was full
-     when the claims were to fall has cut nothing; any failure after that takes the folder offline.
+     when the claims were to fall has cut nothing; any failure after that takes the directory offline.
 Left to others: where to cut (replication/), keeping everybody else away meanwhile (node/replicas/partition.py,
 group_commit.py).
 Source: design section 3; Kafka's UnifiedLog.truncateTo and truncateFullyAndStartAt.
@@ -29,11 +29,11 @@ from storage.config import LogConfig
 from storage.files.file_system import File, Files, sync_all
 from storage.log.flush import FlushState
 from storage.log.log_damage import LogDamage
-from storage.log.log_folder import LogFolder
+from storage.log.log_host import LogHost
 from storage.log.log_producers import LogProducers
 from storage.log.log_start import LogStart
 from storage.producers.producer_snapshot import snapshot_path
-from storage.producers.producers_after_truncation import ProducersAfterCut
+from storage.producers.producers_after_truncation import ProducersAfterTruncation
 from storage.segment.agreed_indexes import remove_agreements
 from storage.segment.batch_walk import BrokenChain, Hole
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
@@ -63,7 +63,7 @@ class OwnLog(Protocol):
     @property
     def files(self) -> Files: ...
     @property
-    def folder(self) -> LogFolder: ...
+    def directory(self) -> LogHost: ...
     @property
     def path(self) -> str: ...
 
@@ -73,12 +73,12 @@ class OwnLog(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class CutTicket:
+class TruncationTicket:
     """A cut under way. `end`: where the log will end."""
 
     end: Offset
     files: Files
-    folder: str
+    directory: str
     lower_claims: Callable[[], None]
     doomed: list[str]
     """Files that go, in this order, where they are there."""
@@ -98,19 +98,19 @@ class CutTicket:
         self.free_names()
         self.lower_claims()
         self.begun = True
-        gone = remove_agreements(self.files, self.folder)
+        gone = remove_agreements(self.files, self.directory)
         for path in (*self.doomed, *self._leftovers()):
             if self.files.size(path) is not None:
                 self.files.remove(path)
                 gone = True
         if gone:
-            self.files.sync_folder(self.folder)
+            self.files.sync_directory(self.directory)
         self._cut()
 
     def _leftovers(self) -> list[str]:
         if self.leftovers_but is None:
             return []
-        paths = (f"{self.folder}/{name}" for name in self.files.list(self.folder) if name.endswith(ALL_SUFFIXES))
+        paths = (f"{self.directory}/{name}" for name in self.files.list(self.directory) if name.endswith(ALL_SUFFIXES))
         return [path for path in paths if path not in self.leftovers_but]
 
     def _cut(self) -> None:
@@ -121,13 +121,13 @@ class CutTicket:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Shortening(CutTicket):
+class Shortening(TruncationTicket):
     """The log goes on behind `last`, cut at byte `position`; `handle`: of its file, with one user more."""
 
     last: LogSegment
     position: int
     handle: File
-    producers: ProducersAfterCut
+    producers: ProducersAfterTruncation
 
     def _cut(self) -> None:
         self.handle.truncate(self.position)
@@ -141,24 +141,24 @@ class Shortening(CutTicket):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Emptying(CutTicket):
+class Emptying(TruncationTicket):
     """The log is emptied, and starts and ends at `end`. move_start: makes that durable, once nothing is left."""
 
     move_start: Callable[[], None] | None = None
 
     def run(self) -> None:
         if self.move_start is None:
-            CutTicket.run(self)
+            TruncationTicket.run(self)
             return
         self.move_start()
-        self.files.open(segment_path(self.folder, self.end, LOG_SUFFIX), create=True).close()
-        self.files.sync_folder(self.folder)
+        self.files.open(segment_path(self.directory, self.end, LOG_SUFFIX), create=True).close()
+        self.files.sync_directory(self.directory)
 
     def _cut(self) -> None:
         self.epoch_file.write(self.epoch_version, ())
 
 
-class LogCutter:
+class LogTruncator:
     """Cuts of one log. For the owner's thread; methods raise OSError and BrokenChain."""
 
     __slots__ = ("_epochs", "_flush", "_log", "_producers", "_segments")
@@ -174,7 +174,7 @@ class LogCutter:
         self._log, self._segments, self._epochs = log, segments, epochs
         self._flush, self._producers = flush, producers
 
-    def begin(self, offset: Offset) -> CutTicket | None:
+    def begin(self, offset: Offset) -> TruncationTicket | None:
         """Cut everything at and above `offset`; None where there is nothing. Raises CorruptLog."""
         log, damage = self._log, self._log.lost.damage
         if damage is not None and offset > damage.first_offset:
@@ -185,12 +185,12 @@ class LogCutter:
             return self.begin_anew(min(offset, log.log_end_offset))
         last = self._segments.last_below(offset)
         end = last.end_below(offset)
-        kept, position = self._epochs.below(end), last.cut_position(end)
+        kept, position = self._epochs.below(end), last.truncation_position(end)
         if end < offset and damage is None:
             self._check_reach(last, position, end, offset)
         if end < log.log_start_offset:  # the log starts within the batch that goes
             return self.begin_anew(log.log_start_offset)
-        producers = ProducersAfterCut(
+        producers = ProducersAfterTruncation(
             log.files,
             log.path,
             log.config.producer_id_expiration_ms,
@@ -232,7 +232,7 @@ class LogCutter:
         if not sound:
             raise Hole(position, end, offset)
 
-    def begin_anew(self, offset: Offset) -> CutTicket:
+    def begin_anew(self, offset: Offset) -> TruncationTicket:
         """Empty the log and let it start at `offset`."""
         log = self._log
         assert offset >= 0, f"{log.path} was to start at {offset}"
@@ -249,11 +249,11 @@ class LogCutter:
             log.front.free_names,
         )
 
-    def _lower(self, claimed: Offset, held: Offset) -> Callable[[], None]:
+    def _lower(self, claimed: Offset, durable_offset: Offset) -> Callable[[], None]:
         """Nothing at or above `held` is durable any more: here, and in tickets under way. Returns what makes the
-        folder's files claim nothing at or above `claimed`."""
-        self._log.lowered(held)
-        return self._log.folder.lowering_marks(self._log, claimed)
+        directory's files claim nothing at or above `claimed`."""
+        self._log.lowered(durable_offset)
+        return self._log.directory.lowering_marks(self._log, claimed)
 
     def _files_behind(self, last: LogSegment | None) -> list[str]:
         """The files of the segments behind this one, the youngest first; of all of them for None."""
@@ -278,16 +278,16 @@ class LogCutter:
         return [snapshot_path(self._log.path, offset) for offset in self._producers.snapshots if offset > end]
 
     def _now(self) -> Millis:
-        return self._log.folder.clock.wall_ms()
+        return self._log.directory.clock.wall_ms()
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def go_on(self, ticket: CutTicket) -> bool:
+    def go_on(self, ticket: TruncationTicket) -> bool:
         """The ticket has run. Returns whether that was all, and the log is what is left; else it has more to run."""
         if isinstance(ticket, Shortening):
             self._shorten(ticket)
         elif isinstance(ticket, Emptying) and ticket.move_start is None:
-            ticket.move_start = self._log.folder.moving_log_start(self._log, ticket.end)
+            ticket.move_start = self._log.directory.moving_log_start(self._log, ticket.end)
             return False
         else:
             self._empty(ticket.end)
@@ -296,8 +296,8 @@ class LogCutter:
     def _shorten(self, ticket: Shortening) -> None:
         log, last, end = self._log, ticket.last, ticket.end
         self._segments.drop_behind(last)
-        self._flush.note_cut(last)
-        last.was_cut(end, ticket.position)
+        self._flush.note_truncation(last)
+        last.was_truncated(end, ticket.position)
         if ticket.epochs is not None:
             self._epochs.truncate_from_end(end)
         log.lost.reset(self._producers.cut(ticket.producers))
@@ -321,25 +321,25 @@ class LogCutter:
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
 
 
-class CutLog(Protocol):
+class TruncateLog(Protocol):
     """A log of which a cut has begun."""
 
-    def cut_ran(self, ticket: CutTicket, error: BaseException | None) -> bool: ...
+    def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool: ...
 
 
-def run_here(log: CutLog, ticket: CutTicket | None) -> None:
+def run_here(log: TruncateLog, ticket: TruncationTicket | None) -> None:
     """Run a cut to its end on the owner's thread. Raises as `Log.truncate_to`."""
     ended = ticket is None
     while ticket is not None and not ended:
         try:
             ticket.run()
         except OSError as error:
-            ended = log.cut_ran(ticket, error)
+            ended = log.truncation_ran(ticket, error)
         else:
-            ended = log.cut_ran(ticket, None)
+            ended = log.truncation_ran(ticket, None)
 
 
-def as_judged(ticket: CutTicket, error: OSError) -> OSError:
+def as_judged(ticket: TruncationTicket, error: OSError) -> OSError:
     """How an error of `run` or `go_on` is to be judged: a disk that is full once something may be gone is no better
     than a broken one."""
     if not ticket.begun:

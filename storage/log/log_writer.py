@@ -119,10 +119,10 @@ class LogWriter:
         """A segment was begun behind a hole, and nothing could be written to it: the log goes on where it ended, or the
         next segment would begin below this one. Raises OSError."""
         log, before = self._log, self._segments.last_below(segment.base_offset)
-        self._producers.cutting(log.log_end_offset)
+        self._producers.truncating(log.log_end_offset)
         self._segments.remove_behind(before)
-        self._flush.note_cut(before)
-        log.files.sync_folder(log.path)
+        self._flush.note_truncation(before)
+        log.files.sync_directory(log.path)
 
     def _write_apart(
         self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]

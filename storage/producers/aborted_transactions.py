@@ -76,10 +76,10 @@ class SizedSegment(Protocol):
 class AbortedTransactions:
     """See the module's words. For the owner's thread."""
 
-    __slots__ = ("_agreed", "_believed", "_files", "_folder", "_open_behind")
+    __slots__ = ("_agreed", "_believed", "_directory", "_files", "_open_behind")
 
-    def __init__(self, files: Files, folder: str) -> None:
-        self._files, self._folder = files, folder
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files, self._directory = files, directory
         self._believed: dict[Offset, TransactionIndex] = {}
         """By base offset, the indexes that agree with their segments."""
         self._open_behind: dict[Offset, Offset | None] = {}
@@ -88,7 +88,7 @@ class AbortedTransactions:
         """What the file says of earlier lives; None: not looked at."""
 
     def _index(self, base_offset: Offset) -> TransactionIndex:
-        path = segment_path(self._folder, base_offset, TRANSACTION_INDEX_SUFFIX)
+        path = segment_path(self._directory, base_offset, TRANSACTION_INDEX_SUFFIX)
         return TransactionIndex(self._files, path, base_offset)
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -132,15 +132,15 @@ class AbortedTransactions:
 
     def forget(self) -> bool:
         """Segments are being cut, emptied or replaced: what is read of them is checked again. Returns whether the
-        folder must be synced before anything is appended. Raises OSError."""
+        directory must be synced before anything is appended. Raises OSError."""
         self._believed.clear()
         self._open_behind.clear()
-        return self.cutting()
+        return self.truncating()
 
-    def cutting(self) -> bool:
+    def truncating(self) -> bool:
         """The log is about to be cut: what earlier lives have found holds no more. Returns as `forget`."""
         self._agreed = {}
-        return remove_agreements(self._files, self._folder)
+        return remove_agreements(self._files, self._directory)
 
     def recovered(self, read_from: Offset) -> None:
         """Recovery has read the segments from there on: what was known of them in earlier lives goes, durably. Raises
@@ -148,7 +148,7 @@ class AbortedTransactions:
         before = self._earlier()
         self._agreed = {base: agreement for base, agreement in before.items() if base < read_from}
         if len(self._agreed) < len(before):
-            write_agreements(self._files, self._folder, self._agreed, sync=True)
+            write_agreements(self._files, self._directory, self._agreed, sync=True)
 
     def note_agreements(self, segments: LogSegments, open_since: Offset | None) -> None:
         """Write down which segments agree, for later lives. open_since: where the oldest transaction begins that is
@@ -162,12 +162,12 @@ class AbortedTransactions:
             elif base in before:
                 now[base] = before[base]
         if now != before:
-            write_agreements(self._files, self._folder, now)
+            write_agreements(self._files, self._directory, now)
             self._agreed = now
 
     def _earlier(self) -> dict[Offset, Agreement]:
         if self._agreed is None:
-            self._agreed = read_agreements(self._files, self._folder)
+            self._agreed = read_agreements(self._files, self._directory)
         return self._agreed
 
     def recall(self, segment: SizedSegment) -> bool:
@@ -240,7 +240,7 @@ class AbortedTransactions:
             return index
         if closed and self.recall(segment):
             return self._believed[base]
-        told = tell(self._files, self._folder, segments.all, segment)
+        told = tell(self._files, self._directory, segments.all, segment)
         end = None if behind is None or not is_hole(segment, behind.base_offset) else behind.base_offset
         if end is not None and segment.end_below(end) < end:
             told = told._replace(aborted=self._joined(base, told.aborted))
@@ -295,11 +295,11 @@ class AbortedTransactions:
             self._open_behind[base_offset] = open_since
 
 
-def tell(files: Files, folder: str, segments: Sequence[Batches], segment: Batches) -> Told:
+def tell(files: Files, directory: str, segments: Sequence[Batches], segment: Batches) -> Told:
     """What the batches of a segment say of transactions. segments: the log's, at least those before it. On any thread,
     if these are the caller's own. Raises BrokenChain, OSError."""
     base = segment.base_offset
-    state = ProducerStateManager(files, folder, INT64_MAX)
+    state = ProducerStateManager(files, directory, INT64_MAX)
     known, _ = state.load(base)
     replay(state, segments, segments[0].base_offset if known is None else known, base)
     aborted: list[AbortedTransaction] = []

@@ -47,7 +47,7 @@ class LoadedProducers(NamedTuple):
 
 def load_producers(
     files: Files,
-    folder: str,
+    directory: str,
     segments: Sequence[Batches],
     *,
     log_start: Offset,
@@ -64,13 +64,13 @@ def load_producers(
     high_watermark: as the checkpoint has it, not below the log start.
     Reads a snapshot, and the batch headers behind it; after a clean stop one snapshot is all. Raises OSError.
     """
-    state = ProducerStateManager(files, folder, expiration_ms)
-    aborted = AbortedTransactions(files, folder)
+    state = ProducerStateManager(files, directory, expiration_ms)
+    aborted = AbortedTransactions(files, directory)
     read_from = min(trusted, log_end)
     removed = state.remove_snapshots_above(max(read_from, log_start))
     state.remove_strays([segment.base_offset for segment in segments])
     if removed:
-        files.sync_folder(folder)
+        files.sync_directory(directory)
     replayed = rebuild(
         state,
         segments,

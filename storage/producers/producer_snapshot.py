@@ -51,9 +51,9 @@ class ProducerSnapshot(NamedTuple):
     transaction_start: Offset
 
 
-def snapshot_path(folder: str, offset: int) -> str:
+def snapshot_path(directory: str, offset: int) -> str:
     """Where the state below `offset` is kept."""
-    return f"{folder}/{offset:020d}{SNAPSHOT_SUFFIX}"
+    return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
 def snapshot_offset(name: str) -> Offset | None:

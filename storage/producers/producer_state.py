@@ -57,8 +57,8 @@ class ProducerStateManager:
 
     __slots__ = (
         "_appended_at",
+        "_directory",
         "_files",
-        "_folder",
         "_ongoing",
         "_producers",
         "_snapshots",
@@ -66,9 +66,9 @@ class ProducerStateManager:
         "expiration_ms",
     )
 
-    def __init__(self, files: Files, folder: str, expiration_ms: int) -> None:
-        """folder: of the partition; its snapshots are listed. Raises OSError."""
-        self._files, self._folder = files, folder
+    def __init__(self, files: Files, directory: str, expiration_ms: int) -> None:
+        """directory: of the partition; its snapshots are listed. Raises OSError."""
+        self._files, self._directory = files, directory
         self.expiration_ms = expiration_ms
         self._producers: dict[ProducerId, ProducerState] = {}
         self._appended_at: dict[ProducerId, Millis] = {}
@@ -225,7 +225,7 @@ class ProducerStateManager:
 
     def find_snapshots(self) -> None:
         """List the snapshot files anew. Raises OSError."""
-        found = (snapshot_offset(name) for name in self._files.list(self._folder))
+        found = (snapshot_offset(name) for name in self._files.list(self._directory))
         self._snapshots = sorted(offset for offset in found if offset is not None)
 
     def decided_below(self, offset: Offset) -> Offset:
@@ -234,7 +234,7 @@ class ProducerStateManager:
         older = self._snapshots[: bisect_right(self._snapshots, offset)]
         if not older:
             return Offset(0)
-        path = snapshot_path(self._folder, older[-1])
+        path = snapshot_path(self._directory, older[-1])
         try:
             entries = decode_snapshot(read_file(self._files, path) or b"", path)
         except CorruptLog:
@@ -247,14 +247,14 @@ class ProducerStateManager:
         if offset <= 0 or self._has_snapshot(offset):
             return
         data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
-        write_file(self._files, snapshot_path(self._folder, offset), data, sync=False)
+        write_file(self._files, snapshot_path(self._directory, offset), data, sync=False)
         insort(self._snapshots, offset)
 
     def keeping(self, base: Offset) -> Callable[[], None]:
         """Returns what makes the first snapshot at or above `base` durable, for any thread, which raises OSError: what
         lies below goes, and could not say it again. One that is removed meanwhile leaves that to the next one."""
         at = bisect_left(self._snapshots, base)
-        paths = [snapshot_path(self._folder, offset) for offset in self._snapshots[at:]]
+        paths = [snapshot_path(self._directory, offset) for offset in self._snapshots[at:]]
 
         def make_durable() -> None:
             for path in paths:
@@ -262,7 +262,7 @@ class ProducerStateManager:
                     sync_paths(self._files, [path])
                 except FileNotFoundError:
                     continue
-                self._files.sync_folder(self._folder)
+                self._files.sync_directory(self._directory)
                 return
 
         return make_durable
@@ -280,7 +280,7 @@ class ProducerStateManager:
         self.clear()
         notes = []
         for offset in reversed(self._snapshots[: bisect_right(self._snapshots, up_to)]):
-            path = snapshot_path(self._folder, offset)
+            path = snapshot_path(self._directory, offset)
             try:
                 entries = decode_snapshot(read_file(self._files, path) or b"", path)
             except CorruptLog as error:
@@ -306,13 +306,13 @@ class ProducerStateManager:
         if not self._has_snapshot(offset):
             return False
         self._snapshots.remove(offset)
-        path = snapshot_path(self._folder, offset)
+        path = snapshot_path(self._directory, offset)
         if self._files.size(path) is not None:
             self._files.remove(path)
         return True
 
     def remove_snapshots_above(self, offset: Offset) -> bool:
-        """Remove those of states that reach beyond `offset`; the caller syncs the folder. Returns whether there were
+        """Remove those of states that reach beyond `offset`; the caller syncs the directory. Returns whether there were
         any. Raises OSError."""
         above = self._snapshots[bisect_right(self._snapshots, offset) :]
         for stale in above:
@@ -334,4 +334,4 @@ class ProducerStateManager:
             clean_stop = offset == self._snapshots[-1] and bool(bases) and offset > bases[-1]
             (kept if offset in of_segments or clean_stop else strays).append(offset)
         self._snapshots[:] = kept
-        return [snapshot_path(self._folder, offset) for offset in strays]
+        return [snapshot_path(self._directory, offset) for offset in strays]

@@ -17,13 +17,13 @@ from storage.segment.segment_bytes import SegmentBytes
 from tidelog.types import Millis, Offset
 
 
-class ProducersAfterCut:
+class ProducersAfterTruncation:
     """Made on the owner's thread, read on any, then taken over by the log (`state`, `replayed`)."""
 
     def __init__(
         self,
         files: Files,
-        folder: str,
+        directory: str,
         expiration_ms: int,
         segments: Sequence[LogSegment],
         *,
@@ -36,7 +36,7 @@ class ProducersAfterCut:
     ) -> None:
         """segments: those that stay, the last one cut to `last_size` bytes. snapshots: where the reading may begin.
         high_watermark: not above `log_end`. Raises BrokenChain, OSError."""
-        self._files, self._folder, self._expiration_ms = files, folder, expiration_ms
+        self._files, self._directory, self._expiration_ms = files, directory, expiration_ms
         self._segments = [SegmentBytes(files, each) for each in segments]
         self._segments[-1].size = last_size
         bases = [segment.base_offset for segment in segments]
@@ -52,7 +52,7 @@ class ProducersAfterCut:
 
     def read(self) -> None:
         """The log ends at `log_end` now, its snapshots not above. Raises OSError."""
-        self.state = ProducerStateManager(self._files, self._folder, self._expiration_ms)
+        self.state = ProducerStateManager(self._files, self._directory, self._expiration_ms)
         try:
             self.replayed = rebuild(
                 self.state,

@@ -34,20 +34,21 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
         entries = _epochs(site, active)
         problem = _snapshot_problem(site, segments, log_end)
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
-        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {error}")
+        site.note(f"{site.directory}: the clean-shutdown marker is not believed: {error}")
         return None
     if problem is not None:
-        site.note(f"{site.folder}: the clean-shutdown marker is not believed: {problem}")
+        site.note(f"{site.directory}: the clean-shutdown marker is not believed: {problem}")
         return None
     if log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start or entries is None:
         site.note(
-            f"{site.folder}: the clean-shutdown marker is not believed: the log ends at {log_end}, the recovery point "
-            f"is {known.recovery_point}, the held mark {known.held}, leader epochs "
+            f"{site.directory}: the clean-shutdown marker is not believed: the log ends at {log_end}, the "
+            f"recovery point "
+            f"is {known.recovery_point}, the held mark {known.durable_offset}, leader epochs "
             f"{'are not' if entries is None else 'are'} there"
         )
         return None
     if site.lost_front(segments[0].base_offset, entries) is not None:
-        site.note(f"{site.folder}: the clean-shutdown marker is not believed: the first segment is missing")
+        site.note(f"{site.directory}: the clean-shutdown marker is not believed: the first segment is missing")
         return None
     for segment in segments[:-1]:
         site.ensure_indexes(segment)
@@ -63,7 +64,7 @@ def _snapshot_problem(site: LoadingSite, segments: Sequence[LogSegment], log_end
     """What the names of the producer snapshots say against the marker, None where nothing: a clean stop leaves one at
     the log end, and each other one stands where a segment begins, or where a recovery has found the log's end. Raises
     BrokenChain, CorruptIndex, OSError."""
-    names = site.files.list(site.folder)
+    names = site.files.list(site.directory)
     found = {offset for name in names if (offset := snapshot_offset(name)) is not None}
     if log_end > 0 and log_end not in found:
         return f"there is no producer snapshot at the log end {log_end}"

@@ -3,7 +3,8 @@
 Kept true:
   1. A file that is missing or damaged is rebuilt from the batches of format v2. Messages of v0 and v1 hold no epoch:
      where such a log lost its file, that is damage (design section 4, rule 2), and no epoch is made up for it.
-  2. Kafka keeps no such file for a log of v0 or v1 until the format is raised: a folder of Kafka's gets an empty one.
+  2. Kafka keeps no such file for a log of v0 or v1 until the format is raised: a directory of Kafka's gets an empty
+  one.
 Left to others: which batches there are (recovery.py).
 Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
 """
@@ -121,7 +122,7 @@ class EpochRecovery:
         known = self._site.known
         if known.foreign:
             self.file.write(self.cache.version, ())
-        elif max(known.recovery_point, known.held) > 0:
+        elif max(known.recovery_point, known.durable_offset) > 0:
             reason = "the leader epochs of its records of format v0 or v1 are gone, nothing else holds them"
             self.file.written = self.cache.version  # a file that says "none" would be believed at the next start
             self._site.join(

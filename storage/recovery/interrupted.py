@@ -1,4 +1,4 @@
-"""What a stop in the middle of a cleaning or a deletion has left in a log's folder: finished, or undone.
+"""What a stop in the middle of a cleaning or a deletion has left in a log's directory: finished, or undone.
 
     .cleaned    a segment that cleaning was writing: nothing depends on it, it goes
     .swap       a cleaned segment, whole and durable, on its way into the log: what it replaces goes, it takes its name
@@ -28,10 +28,10 @@ _KINDS: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
 _NAME: Final = re.compile(r"(?P<base>\d{20})(?P<kind>\.[a-z]+)(?P<state>\.[a-z]+)?")
 
 
-def finish_interrupted(files: Files, folder: str) -> list[str]:
-    """Finish or undo what was interrupted, before the folder's segments are looked for. Returns what was done, in
+def finish_interrupted(files: Files, directory: str) -> list[str]:
+    """Finish or undo what was interrupted, before the directory's segments are looked for. Returns what was done, in
     sentences. Raises OSError."""
-    names = files.list(folder)
+    names = files.list(directory)
     if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)) for name in names):
         return []
     found = [match for match in map(_NAME.fullmatch, names) if match is not None]
@@ -45,36 +45,37 @@ def finish_interrupted(files: Files, folder: str) -> list[str]:
     halves = [match[0] for match in found if match["state"] == SWAP_SUFFIX and int(match["base"]) not in whole]
     notes = []
     if halves:
-        _remove(files, folder, halves)
-        files.sync_folder(folder)
+        _remove(files, directory, halves)
+        files.sync_directory(directory)
     if whole:
-        notes.append(_swap_in(files, folder, whole))
+        notes.append(_swap_in(files, directory, whole))
     if cleaned:
-        _remove(files, folder, (match[0] for match in cleaned))
-        notes.append(f"{folder}: a cleaning was interrupted; {len(cleaned)} files that it was writing are removed")
-    _remove(files, folder, dead)
+        _remove(files, directory, (match[0] for match in cleaned))
+        notes.append(f"{directory}: a cleaning was interrupted; {len(cleaned)} files that it was writing are removed")
+    _remove(files, directory, dead)
     return notes
 
 
-def _swap_in(files: Files, folder: str, bases: list[int]) -> str:
+def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
     """Let cleaned segments take the place of those that they were made of."""
-    end = max(_next_offset(files, f"{folder}/{_name(base, LOG_SUFFIX)}{SWAP_SUFFIX}", base) for base in bases)
+    end = max(_next_offset(files, f"{directory}/{_name(base, LOG_SUFFIX)}{SWAP_SUFFIX}", base) for base in bases)
     replaced = range(bases[0], max(end, bases[-1] + 1))
     old = []
-    for name in files.list(folder):
+    for name in files.list(directory):
         match = _NAME.fullmatch(name)
         if match is not None and match["state"] is None and match["kind"] in _KINDS and int(match["base"]) in replaced:
             old.append(name)
-    _remove(files, folder, sorted(old, key=lambda name: name.endswith(LOG_SUFFIX)))
-    files.sync_folder(folder)
+    _remove(files, directory, sorted(old, key=lambda name: name.endswith(LOG_SUFFIX)))
+    files.sync_directory(directory)
     for base in bases:
         for kind in _KINDS:
-            path = f"{folder}/{_name(base, kind)}"
+            path = f"{directory}/{_name(base, kind)}"
             if files.size(path + SWAP_SUFFIX) is not None:
                 files.rename(path + SWAP_SUFFIX, path)
-    files.sync_folder(folder)
+    files.sync_directory(directory)
     return (
-        f"{folder}: an interrupted cleaning is finished: offsets {replaced.start} to {replaced.stop - 1} are replaced"
+        f"{directory}: an interrupted cleaning is finished: offsets {replaced.start} to {replaced.stop - 1} "
+        f"are replaced"
     )
 
 
@@ -96,6 +97,6 @@ def _name(base: int, kind: str) -> str:
     return f"{base:020d}{kind}"
 
 
-def _remove(files: Files, folder: str, names: Iterable[str]) -> None:
+def _remove(files: Files, directory: str, names: Iterable[str]) -> None:
     for name in names:
-        files.remove(f"{folder}/{name}")
+        files.remove(f"{directory}/{name}")

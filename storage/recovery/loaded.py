@@ -63,13 +63,13 @@ class Known:
     marker."""
 
     recovery_point: Offset = Offset(0)
-    held: Offset = Offset(0)
+    durable_offset: Offset = Offset(0)
     log_start: Offset = Offset(0)
     clean: bool = False
     cleaned: Offset = Offset(0)
     """Below it the cleaner has been: offsets may be missing between two segments."""
     foreign: bool = False
-    """The folder comes from Kafka and is opened here for the first time."""
+    """The directory comes from Kafka and is opened here for the first time."""
 
 
 class Progress(Protocol):
@@ -88,12 +88,12 @@ class LoadedLog:
     log_start: Offset
     log_end: Offset
     recovery_point: Offset
-    held: Offset
+    durable_offset: Offset
     damage: Damage | None = None
     notes: list[str] = field(default_factory=list)
     """What was cut, rebuilt or set aside, in sentences for the node's log."""
     fresh: bool = False
-    """The folder may have been made just now: neither its names nor its own need be durable yet."""
+    """The directory may have been made just now: neither its names nor its own need be durable yet."""
     new_names: bool = False
     """Names in it may be neither durable nor durably gone."""
     rebuilt: list[LogSegment] = field(default_factory=list)

@@ -1,11 +1,11 @@
-"""Opening a partition's folder: believe a clean stop after a look, else recover what the disk has.
+"""Opening a partition's directory: believe a clean stop after a look, else recover what the disk has.
 
 In this order: interrupted cleanings and deletions are finished, segments are found, a clean stop is believed or the log
 is recovered, with indexes and epochs.
 
 Kept true: nothing is removed here but what a truncation, a roll, a cleaning or a deletion had not finished; files that
 fit nowhere are set aside.
-Left to others: which folders are logs, and which marks there are (log_directory.py); how much of a clean stop is
+Left to others: which directories are logs, and which marks there are (log_directory.py); how much of a clean stop is
 believed (clean_start.py); what is torn and what is damage (recovery.py); producer state (log_producers.py).
 Source: Kafka's LogLoader; design section 3.
 """
@@ -35,12 +35,12 @@ _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txninde
 
 
 class LogLoader:
-    """Loads one partition folder; used once. Runs where it may wait for the disk."""
+    """Loads one partition directory; used once. Runs where it may wait for the disk."""
 
     def __init__(
         self,
         files: Files,
-        folder: str,
+        directory: str,
         config: LogConfig,
         clock: WallClock,
         rng: random.Random,
@@ -48,13 +48,13 @@ class LogLoader:
         progress: Progress | None = None,
     ) -> None:
         """progress: told after each segment."""
-        self._site = LoadingSite(files, folder, config, known, progress)
+        self._site = LoadingSite(files, directory, config, known, progress)
         self._clock, self._rng = clock, rng
 
     def load(self) -> LoadedLog:
         """Raises OSError where the disk fails, and nothing else."""
         site = self._site
-        site.notes.extend(finish_interrupted(site.files, site.folder))
+        site.notes.extend(finish_interrupted(site.files, site.directory))
         segments = self._find_segments()
         loaded = believe_clean(site, segments) if segments and site.known.clean else None
         if loaded is None and segments:
@@ -67,11 +67,11 @@ class LogLoader:
 
     def _segment(self, base: Offset, *, fresh: bool = False) -> LogSegment:
         site, now = self._site, self._clock.wall_ms()
-        return make_segment(site.files, site.folder, base, site.config, self._rng, now, fresh=fresh)
+        return make_segment(site.files, site.directory, base, site.config, self._rng, now, fresh=fresh)
 
     def _find_segments(self) -> list[LogSegment]:
         found: dict[int, set[str]] = {}
-        for name in self._site.files.list(self._site.folder):
+        for name in self._site.files.list(self._site.directory):
             match = _SEGMENT_FILE.fullmatch(name)
             if match is not None:
                 found.setdefault(int(match[1]), set()).add(match[2])

@@ -1,4 +1,4 @@
-"""What every step of loading a log works with: its folder, what was known before, and what has been found so far.
+"""What every step of loading a log works with: its directory, what was known before, and what has been found so far.
 
 Left to others: the steps (loading.py, clean_start.py, recovery.py).
 """
@@ -22,27 +22,27 @@ def _silent(done: int, total: int, size: int) -> None:
 
 
 class LoadingSite:
-    """One partition's folder while it is loaded.
+    """One partition's directory while it is loaded.
 
     notes: what was cut, rebuilt or set aside, in sentences. damage: what is lost, so far. changed: was anything cut,
     set aside or put right?
     """
 
     def __init__(
-        self, files: Files, folder: str, config: LogConfig, known: Known, progress: Progress | None = None
+        self, files: Files, directory: str, config: LogConfig, known: Known, progress: Progress | None = None
     ) -> None:
-        self.files, self.folder, self.config, self.known = files, folder, config, known
+        self.files, self.directory, self.config, self.known = files, directory, config, known
         self.progress: Progress = progress or _silent
         self.notes: list[str] = []
         self.damage: Damage | None = None
         self.changed = False
-        self.epoch_path = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
+        self.epoch_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
 
     @property
     def protected(self) -> Offset:
         """Every offset below this one had been durable: what is wrong there is damage."""
         if self.config.durability is Durability.FSYNC:
-            return max(self.known.recovery_point, self.known.held)
+            return max(self.known.recovery_point, self.known.durable_offset)
         return self.known.recovery_point
 
     def may_lack(self, end: Offset) -> bool:
@@ -82,7 +82,7 @@ class LoadingSite:
     def set_aside(self, base: int, suffixes: Iterable[str], why: str) -> None:
         """Give the files of a segment names under which nothing looks for them. Raises OSError."""
         for suffix in suffixes:
-            path = segment_path(self.folder, base, suffix)
+            path = segment_path(self.directory, base, suffix)
             if self.files.size(path) is not None:
                 self.note(f"{path} was set aside as {set_aside(self.files, path)}: {why}")
 
@@ -97,7 +97,7 @@ class LoadingSite:
         """Rebuild the indexes of a closed segment where one is missing; a wrong one is found when it is used. Raises
         OSError."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            path = segment_path(self.folder, segment.base_offset, suffix)
+            path = segment_path(self.directory, segment.base_offset, suffix)
             if self.files.size(path) is None:
                 self.rebuild_indexes(segment, f"{path} is missing")
                 return

@@ -23,7 +23,7 @@ from typing import Final
 
 from storage.checkpoints.checkpoint_file import PARTITION_METADATA
 from storage.config import INT32_MAX
-from storage.files.file_system import folder_of, read_file, sync_all, write_file
+from storage.files.file_system import directory_of, read_file, sync_all, write_file
 from storage.recovery.epoch_recovery import EpochRecovery
 from storage.recovery.loaded import Damage, LoadedLog
 from storage.recovery.loading_site import LoadingSite
@@ -364,21 +364,21 @@ class Recovery:
 
     def _make_durable(self, loaded: LoadedLog, first: int, rewrite_from: int) -> None:
         """Write what was kept above the recovery point again, and sync it, its names and its epochs."""
-        files, folder = self._site.files, self._site.folder
+        files, directory = self._site.files, self._site.directory
         self._rewrite(loaded.segments[first:], rewrite_from)
         for segment in loaded.segments[first:]:
             sync_all([segment.file])
             if segment is not loaded.segments[-1]:
                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                    index = files.open(segment_path(folder, segment.base_offset, suffix))
+                    index = files.open(segment_path(directory, segment.base_offset, suffix))
                     index.sync()
                     index.close()
         if self._known.recovery_point == 0:
             self._rewrite_metadata()
-        files.sync_folder(folder)
+        files.sync_directory(directory)
         loaded.epoch_file.write(loaded.epochs.version, loaded.epochs.entries)
         sound = loaded.log_end if loaded.damage is None else min(loaded.log_end, loaded.damage.first_offset)
-        loaded.recovery_point = loaded.held = sound
+        loaded.recovery_point = loaded.durable_offset = sound
 
     @staticmethod
     def _rewrite(segments: Sequence[LogSegment], rewrite_from: int) -> None:
@@ -402,13 +402,13 @@ class Recovery:
         loaded.fresh = self._known.recovery_point == 0
         if self._site.config.magic < 2:
             sync_all([loaded.segments[-1].file])
-            self._site.files.sync_folder(self._site.folder)
+            self._site.files.sync_directory(self._site.directory)
 
     def _rewrite_metadata(self) -> None:
-        """No flush of this log may ever have ended: neither its metadata nor its folder's name need be durable."""
-        files, folder = self._site.files, self._site.folder
-        path = f"{folder}/{PARTITION_METADATA}"
+        """No flush of this log may ever have ended: neither its metadata nor its directory's name need be durable."""
+        files, directory = self._site.files, self._site.directory
+        path = f"{directory}/{PARTITION_METADATA}"
         data = read_file(files, path)
         if data is not None:
             write_file(files, path, data)
-        files.sync_folder(folder_of(folder))
+        files.sync_directory(directory_of(directory))

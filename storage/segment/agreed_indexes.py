@@ -34,17 +34,19 @@ class Agreement(NamedTuple):
     open_since: Offset
 
 
-def write_agreements(files: Files, folder: str, agreements: Mapping[Offset, Agreement], *, sync: bool = False) -> None:
+def write_agreements(
+    files: Files, directory: str, agreements: Mapping[Offset, Agreement], *, sync: bool = False
+) -> None:
     """Put these into the file. Raises OSError."""
     lines = [_VERSION, str(len(agreements))]
     lines += [" ".join(map(str, (base, *agreement))) for base, agreement in sorted(agreements.items())]
     text = "".join(f"{line}\n" for line in lines).encode()
-    write_file(files, f"{folder}/{AGREEMENT_FILE}", text + b"crc %d\n" % crc32c(text), sync=sync)
+    write_file(files, f"{directory}/{AGREEMENT_FILE}", text + b"crc %d\n" % crc32c(text), sync=sync)
 
 
-def read_agreements(files: Files, folder: str) -> dict[Offset, Agreement]:
+def read_agreements(files: Files, directory: str) -> dict[Offset, Agreement]:
     """By base offset; nothing where the file is missing or not whole. Raises OSError."""
-    data = read_file(files, f"{folder}/{AGREEMENT_FILE}") or b""
+    data = read_file(files, f"{directory}/{AGREEMENT_FILE}") or b""
     text, found, checksum = data.rpartition(b"crc ")
     if not found or checksum != b"%d\n" % crc32c(text):
         return {}
@@ -55,9 +57,10 @@ def read_agreements(files: Files, folder: str) -> dict[Offset, Agreement]:
     return {Offset(base): Agreement(log, index, crc, Offset(since)) for base, log, index, crc, since in rows}
 
 
-def remove_agreements(files: Files, folder: str) -> bool:
-    """Believe none of them any more; the caller syncs the folder. Returns whether there was a file. Raises OSError."""
-    path = f"{folder}/{AGREEMENT_FILE}"
+def remove_agreements(files: Files, directory: str) -> bool:
+    """Believe none of them any more; the caller syncs the directory. Returns whether there was a file. Raises
+    OSError."""
+    path = f"{directory}/{AGREEMENT_FILE}"
     if files.size(path) is None:
         return False
     files.remove(path)

@@ -1,4 +1,4 @@
-"""Which closed segments of a data folder have files open: a bounded number, the least recently used one goes.
+"""Which closed segments of a log directory have files open: a bounded number, the least recently used one goes.
 
 A segment that nobody reads needs no descriptor and no mapping; one that is read again opens them again, some 50 µs.
 Kept true: at most `most` closed segments are open, those apart whose bytes are not durable yet: an fsync through a new
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from storage.segment.segment import LogSegment
 
 OPEN_SEGMENTS_MAX: Final = 1_000
-"""Per data folder: one descriptor and two mappings each, well below what Linux gives a process (65,530 mappings)."""
+"""Per log directory: one descriptor and two mappings each, well below what Linux gives a process (65,530 mappings)."""
 
 
 class OpenSegments:

@@ -41,9 +41,9 @@ ALL_SUFFIXES: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
 """What it may have."""
 
 
-def segment_path(folder: str, base_offset: int, suffix: str) -> str:
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     """Kafka's name: the base offset in 20 digits."""
-    return f"{folder}/{base_offset:020d}{suffix}"
+    return f"{directory}/{base_offset:020d}{suffix}"
 
 
 class SegmentRead(NamedTuple):
@@ -90,8 +90,8 @@ class LogSegment:
         "_unconfirmed",
         "base_offset",
         "created_ms",
+        "directory",
         "first_timestamp",
-        "folder",
         "jitter_ms",
         "size",
         "suffix",
@@ -100,7 +100,7 @@ class LogSegment:
     def __init__(
         self,
         files: Files,
-        folder: str,
+        directory: str,
         base_offset: Offset,
         config: LogConfig,
         *,
@@ -113,7 +113,7 @@ class LogSegment:
         are no part of the log. Raises OSError."""
         self._files = files
         self.suffix = suffix
-        self.folder = folder
+        self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
@@ -144,7 +144,7 @@ class LogSegment:
         return self._path(LOG_SUFFIX)
 
     def _path(self, kind: str) -> str:
-        return segment_path(self.folder, self.base_offset, kind) + self.suffix
+        return segment_path(self.directory, self.base_offset, kind) + self.suffix
 
     @property
     def file(self) -> File:
@@ -426,14 +426,14 @@ class LogSegment:
 
     # --- cut and repair -------------------------------------------------------------------------------------------
 
-    def cut_position(self, offset: Offset) -> int:
+    def truncation_position(self, offset: Offset) -> int:
         """At which byte the file is to be cut, so that no batch reaches to `offset`, and nothing is left that recovery
         found damaged behind the last one. Raises OSError, BrokenChain."""
         cut = self.find(offset)
         return self.size if cut is None else cut.position
 
-    def was_cut(self, offset: Offset, position: int) -> None:
-        """The file was cut there (`cut_position`). Raises OSError, BrokenChain."""
+    def was_truncated(self, offset: Offset, position: int) -> None:
+        """The file was cut there (`truncation_position`). Raises OSError, BrokenChain."""
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.size = position
@@ -554,7 +554,7 @@ class LogSegment:
         self.close()
         renamed = []
         for kind in ALL_SUFFIXES if suffix == "" else reversed(ALL_SUFFIXES):
-            path = segment_path(self.folder, self.base_offset, kind)
+            path = segment_path(self.directory, self.base_offset, kind)
             if self._files.size(path + self.suffix) is not None:
                 self._files.rename(path + self.suffix, path + suffix)
                 renamed.append(path + suffix)

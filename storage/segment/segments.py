@@ -1,7 +1,7 @@
 """The segments of one log, by base offset: which one holds an offset, the next one's birth, removal from the end.
 
-Kept true: the list and the folder name the same segments; a new segment is there whole or not at all; files that are in
-the way of a new one are replaced where they are empty, and set aside where they are not.
+Kept true: the list and the directory name the same segments; a new segment is there whole or not at all; files that are
+in the way of a new one are replaced where they are empty, and set aside where they are not.
 Left to others: when to roll (log.py), syncing names (flush.py). Source: Kafka's LogSegments and LocalLog.roll.
 """
 
@@ -29,12 +29,19 @@ DELETED_SUFFIX: Final = ".deleted"
 
 
 def make_segment(
-    files: Files, folder: str, base: Offset, config: LogConfig, rng: random.Random, now: Millis, *, fresh: bool = False
+    files: Files,
+    directory: str,
+    base: Offset,
+    config: LogConfig,
+    rng: random.Random,
+    now: Millis,
+    *,
+    fresh: bool = False,
 ) -> LogSegment:
     """A segment with its own jitter. fresh: make its files. Raises OSError."""
     span = min(config.segment_jitter_ms, config.segment_ms)
     jitter = rng.randrange(span) if span else 0
-    return LogSegment(files, folder, base, config, created_ms=now, jitter_ms=jitter, fresh=fresh)
+    return LogSegment(files, directory, base, config, created_ms=now, jitter_ms=jitter, fresh=fresh)
 
 
 def set_aside(files: Files, path: str) -> str:
@@ -47,13 +54,13 @@ def set_aside(files: Files, path: str) -> str:
 class LogSegments:
     """An ordered collection of at least one segment, but for moments while a log is emptied."""
 
-    __slots__ = ("_bases", "_files", "_folder", "_keeper", "_rng", "_segments")
+    __slots__ = ("_bases", "_directory", "_files", "_keeper", "_rng", "_segments")
 
     def __init__(
-        self, files: Files, folder: str, rng: random.Random, segments: Sequence[LogSegment], keeper: OpenSegments
+        self, files: Files, directory: str, rng: random.Random, segments: Sequence[LogSegment], keeper: OpenSegments
     ) -> None:
         """keeper: decides which of the closed ones stay open."""
-        self._files, self._folder, self._rng, self._keeper = files, folder, rng, keeper
+        self._files, self._directory, self._rng, self._keeper = files, directory, rng, keeper
         self._segments = list(segments)
         self.keep_open(self._segments[:-1])
         self._bases: list[int] = [segment.base_offset for segment in segments]
@@ -94,7 +101,7 @@ class LogSegments:
         """
         notes = self._free_names(base)
         try:
-            segment = make_segment(self._files, self._folder, base, config, self._rng, now, fresh=True)
+            segment = make_segment(self._files, self._directory, base, config, self._rng, now, fresh=True)
             if self._segments:
                 self._segments[-1].become_inactive()
         except OSError:
@@ -113,7 +120,7 @@ class LogSegments:
     def _free_names(self, base: int) -> list[str]:
         notes = []
         for suffix in ALL_SUFFIXES:
-            path = segment_path(self._folder, base, suffix)
+            path = segment_path(self._directory, base, suffix)
             size = self._files.size(path)
             if size == 0:
                 self._files.remove(path)
@@ -123,7 +130,7 @@ class LogSegments:
 
     def _remove_files(self, base: int) -> None:
         for suffix in ALL_SUFFIXES:
-            path = segment_path(self._folder, base, suffix)
+            path = segment_path(self._directory, base, suffix)
             if self._files.size(path) is not None:
                 self._files.remove(path)
 
@@ -147,7 +154,7 @@ class LogSegments:
     def begin(self, base: Offset, config: LogConfig, now: Millis) -> None:
         """Make the only segment of a log that was emptied; its .log file may be there. Raises OSError."""
         assert not self._segments, "the log is not empty"
-        self._segments.append(make_segment(self._files, self._folder, base, config, self._rng, now, fresh=True))
+        self._segments.append(make_segment(self._files, self._directory, base, config, self._rng, now, fresh=True))
         self._bases.append(base)
 
     def remove_behind(self, segment: LogSegment) -> None:
@@ -170,17 +177,17 @@ class LogSegments:
         """Put a cleaned segment, durable as `.cleaned`, in the place of those that it was made of. Returns the new
         paths of their files. Raises OSError; what was begun by then, the next start finishes or undoes.
 
-        The folder is synced at each step: whatever order a crash lets names survive in, the old segments are there
+        The directory is synced at each step: whatever order a crash lets names survive in, the old segments are there
         until the new one is found whole.
         """
         first = self._segments.index(old[0])
         assert self._segments[first : first + len(old)] == list(old), "what was cleaned is not the log's any more"
         cleaned.rename(SWAP_SUFFIX)
-        self._files.sync_folder(self._folder)
+        self._files.sync_directory(self._directory)
         dropped = [path for segment in old for path in segment.rename(DELETED_SUFFIX)]
-        self._files.sync_folder(self._folder)
+        self._files.sync_directory(self._directory)
         cleaned.rename("")
-        self._files.sync_folder(self._folder)
+        self._files.sync_directory(self._directory)
         self._segments[first : first + len(old)] = [cleaned]
         self.keep_open([cleaned])
         self._bases[first : first + len(old)] = [cleaned.base_offset]

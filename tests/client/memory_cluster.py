@@ -368,7 +368,7 @@ class MemoryNode:
             topics=len(self.cluster.topics),
             controller_id=0 if self.cluster.controller_silence_ms == 0 else -1,
             controller_silence_ms=self.cluster.controller_silence_ms,
-            voters=[admin_pb2.QuorumVoter(node_id=node, folder_id=bytes(16)) for node in self.cluster.voters],
+            voters=[admin_pb2.QuorumVoter(node_id=node, directory_id=bytes(16)) for node in self.cluster.voters],
             **self.cluster.described,
         )
 

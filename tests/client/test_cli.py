@@ -414,7 +414,7 @@ def test_up_without_what_nodes_need_says_what_to_install(tidelog: Terminal, monk
     for name in [name for name in sys.modules if name == "node" or name.startswith("node.")]:
         monkeypatch.delitem(sys.modules, name)
     assert tidelog("up") == 1
-    assert tidelog.err == "tidelog: starting nodes needs prometheus_client: pip install 'tidelog[server]'\n"
+    assert tidelog.err == "tidelog: nodes and their files need prometheus_client: pip install 'tidelog[server]'\n"
 
 
 def test_a_lost_majority_is_told_instead_of_old_good_news(cluster: MemoryCluster, tidelog: Terminal) -> None:

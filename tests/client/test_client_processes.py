@@ -267,7 +267,7 @@ def test_an_interrupt_ends_produce_although_nobody_types(healed: LocalCluster) -
 
 def test_up_does_not_take_another_cluster_for_its_own(healed: LocalCluster, tmp_path: Path) -> None:
     port = healed.nodes[0].address.port
-    for data, wanted in ((tmp_path / "new", port), (healed.folder, 0)):
+    for data, wanted in ((tmp_path / "new", port), (healed.directory, 0)):
         refused = subprocess.run(
             [sys.executable, "-m", "tidelog.cli", "up", "--nodes", "1", "--data", str(data), "--port", str(wanted)],
             capture_output=True,

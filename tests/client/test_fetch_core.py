@@ -78,7 +78,7 @@ def batch(base: int, count: int = 3, epoch: int = 0, size: int = 10) -> RecordBa
     return RecordBatch(bytes(made))
 
 
-class Desk:
+class RequestSession:
     """A core with a clock, and the effects of the last event."""
 
     def __init__(self, policy: FetchPolicy = POLICY, partitions: int = 1, start: str = "earliest") -> None:
@@ -139,247 +139,251 @@ def opened(effects: list[Effect]) -> list[OpenFetch]:
 
 
 def test_a_new_partition_asks_for_its_leader_then_its_place_then_fetches() -> None:
-    desk = Desk(start="latest")
-    assert desk.tick() == [FindLeader(key())]
-    (place,) = desk.lead()
-    assert place == FindPlace(key(), desk.cursor().number, "latest")
-    effects = desk.handle(PlaceFound(key(), place.number, Offset(42), Millis(desk.now)))
+    session = RequestSession(start="latest")
+    assert session.tick() == [FindLeader(key())]
+    (place,) = session.lead()
+    assert place == FindPlace(key(), session.cursor().number, "latest")
+    effects = session.handle(PlaceFound(key(), place.number, Offset(42), Millis(session.now)))
     (fetch,) = opened(effects)
     assert (fetch.node, fetch.offset, fetch.topic_id) == (1, 42, TOPIC_ID)
-    assert desk.cursor().position == 42
+    assert session.cursor().position == 42
 
 
 def test_the_next_fetch_opens_while_data_wait_and_no_further_one_beyond_the_share() -> None:
-    desk = Desk()
-    desk.ready()
-    (fetch,) = opened(desk.fetched(batch(0, 10, size=20)))
+    session = RequestSession()
+    session.ready()
+    (fetch,) = opened(session.fetched(batch(0, 10, size=20)))
     assert fetch.offset == 10
-    assert desk.cursor().position == 0, "the user has not been given anything"
-    assert opened(desk.fetched(batch(10, 10, size=100))) == [], "more than the share waits"
-    assert opened(desk.consume(20)) != []
+    assert session.cursor().position == 0, "the user has not been given anything"
+    assert opened(session.fetched(batch(10, 10, size=100))) == [], "more than the share waits"
+    assert opened(session.consume(20)) != []
 
 
 def test_all_partitions_together_stay_within_the_budget() -> None:
-    desk = Desk(FetchPolicy(10_000, 1_000_000, 500, 5_000), partitions=5)
-    desk.tick()
+    session = RequestSession(FetchPolicy(10_000, 1_000_000, 500, 5_000), partitions=5)
+    session.tick()
     total = 0
     for index in range(5):
-        desk.lead(partition=index)
-        number = desk.cursor(index).number
-        (fetch,) = opened(desk.handle(PlaceFound(key(index), number, Offset(0), Millis(desk.now))))
+        session.lead(partition=index)
+        number = session.cursor(index).number
+        (fetch,) = opened(session.handle(PlaceFound(key(index), number, Offset(0), Millis(session.now))))
         total += fetch.max_bytes
     assert total == 5 * (10_000 // 10)
     for index in range(5):
-        desk.fetched(batch(0, 1, size=900), partition=index)
-    assert desk.core.used_bytes <= 10_000
+        session.fetched(batch(0, 1, size=900), partition=index)
+    assert session.core.used_bytes <= 10_000
 
 
 def test_records_below_the_position_are_not_counted_twice() -> None:
-    desk = Desk()
-    desk.ready(5)
-    desk.fetched(batch(0, 3), batch(3, 5))
-    assert [waiting.base_offset for waiting in desk.cursor().batches] == [3]
+    session = RequestSession()
+    session.ready(5)
+    session.fetched(batch(0, 3), batch(3, 5))
+    assert [waiting.base_offset for waiting in session.cursor().batches] == [3]
 
 
 def test_a_seek_makes_the_open_fetch_stale() -> None:
-    desk = Desk()
-    desk.ready()
-    stale = desk.cursor().number
-    (fetch,) = opened(desk.handle(Sought(key(), Offset(50), NO_LEADER_EPOCH, Millis(desk.now))))
+    session = RequestSession()
+    session.ready()
+    stale = session.cursor().number
+    (fetch,) = opened(session.handle(Sought(key(), Offset(50), NO_LEADER_EPOCH, Millis(session.now))))
     assert fetch.offset == 50
-    desk.handle(Fetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(0), Millis(desk.now)))
-    assert not desk.cursor().has_data
+    session.handle(Fetched(key(), stale, (batch(60),), LeaderEpoch(0), Offset(9), Offset(0), Millis(session.now)))
+    assert not session.cursor().has_data
 
 
 def test_a_new_leader_is_asked_whether_the_log_is_still_the_same() -> None:
-    desk = Desk()
-    desk.ready()
-    desk.fetched(batch(0, 10))
-    desk.consume(10)
-    (check,) = desk.lead(2, epoch=1)
+    session = RequestSession()
+    session.ready()
+    session.fetched(batch(0, 10))
+    session.consume(10)
+    (check,) = session.lead(2, epoch=1)
     assert isinstance(check, CheckEpoch)
     assert (check.node, check.leader_epoch, check.epoch) == (2, 1, 0)
     end = EpochEnd(LeaderEpoch(0), Offset(10))
-    (fetch,) = opened(desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now))))
+    (fetch,) = opened(session.handle(EpochChecked(key(), check.number, end, Millis(session.now))))
     assert (fetch.node, fetch.offset, fetch.leader_epoch) == (2, 10, 1)
 
 
 @pytest.mark.parametrize("end", [EpochEnd(LeaderEpoch(0), Offset(7)), EpochEnd(NO_LEADER_EPOCH, Offset(-1))])
 def test_what_was_read_and_is_gone_is_said_aloud(end: EpochEnd) -> None:
     """KIP-320: the log was cut below what the user has been given."""
-    desk = Desk()
-    desk.ready()
-    desk.fetched(batch(0, 10))
-    desk.consume(10)
-    (check,) = desk.lead(2, epoch=1)
+    session = RequestSession()
+    session.ready()
+    session.fetched(batch(0, 10))
+    session.consume(10)
+    (check,) = session.lead(2, epoch=1)
     assert isinstance(check, CheckEpoch)
-    effects = desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now)))
+    effects = session.handle(EpochChecked(key(), check.number, end, Millis(session.now)))
     assert opened(effects) == []
-    error = desk.cursor().error
+    error = session.cursor().error
     assert isinstance(error, LogTruncated)
     assert error.diverging == end
-    assert opened(desk.handle(Sought(key(), Offset(7), LeaderEpoch(0), Millis(desk.now)))) == [], "checked first"
-    assert desk.cursor().doing is Doing.CHECKING
+    assert opened(session.handle(Sought(key(), Offset(7), LeaderEpoch(0), Millis(session.now)))) == [], "checked first"
+    assert session.cursor().doing is Doing.CHECKING
 
 
-def read_in_epochs(desk: Desk) -> None:
+def read_in_epochs(session: RequestSession) -> None:
     """The user has 80 records of epoch 1 and 20 of epoch 2; the next fetch is open."""
-    desk.ready(epoch=2)
-    desk.fetched(batch(0, 80, epoch=1), batch(80, 20, epoch=2), epoch=2)
-    desk.consume(100, epoch=2)
+    session.ready(epoch=2)
+    session.fetched(batch(0, 80, epoch=1), batch(80, 20, epoch=2), epoch=2)
+    session.consume(100, epoch=2)
 
 
 def test_an_older_epoch_that_ends_behind_the_position_is_no_agreement() -> None:
     """After an unclean election the new leader never had epoch 2, and epoch 1 up to offset 120: its records from 80 on
     are others than those that were read."""
-    desk = Desk()
-    read_in_epochs(desk)
-    (check,) = desk.lead(2, epoch=3)
+    session = RequestSession()
+    read_in_epochs(session)
+    (check,) = session.lead(2, epoch=3)
     assert isinstance(check, CheckEpoch)
     assert check.epoch == 2
-    effects = desk.handle(EpochChecked(key(), check.number, EpochEnd(LeaderEpoch(1), Offset(120)), Millis(desk.now)))
+    effects = session.handle(
+        EpochChecked(key(), check.number, EpochEnd(LeaderEpoch(1), Offset(120)), Millis(session.now))
+    )
     assert opened(effects) == []
-    error = desk.cursor().error
+    error = session.cursor().error
     assert isinstance(error, LogTruncated)
     assert error.diverging == EpochEnd(LeaderEpoch(1), Offset(80)), "from there on the records are others"
 
 
 def test_each_fetch_names_the_epoch_before_its_offset() -> None:
-    desk = Desk()
-    (fetch,) = opened(desk.ready(epoch=2))
+    session = RequestSession()
+    (fetch,) = opened(session.ready(epoch=2))
     assert (fetch.offset, fetch.last_epoch) == (0, NO_LEADER_EPOCH)
-    (fetch,) = opened(desk.fetched(batch(0, 10, epoch=1), epoch=2))
+    (fetch,) = opened(session.fetched(batch(0, 10, epoch=1), epoch=2))
     assert (fetch.offset, fetch.last_epoch) == (10, 1)
 
 
 def test_a_fetch_that_diverges_is_a_truncation() -> None:
     """The leader compares the epoch of the fetch, also where no leader changed since the reader sought there."""
-    desk = Desk()
-    read_in_epochs(desk)
-    desk.diverged(EpochEnd(LeaderEpoch(1), Offset(120)))
-    error = desk.cursor().error
+    session = RequestSession()
+    read_in_epochs(session)
+    session.diverged(EpochEnd(LeaderEpoch(1), Offset(120)))
+    error = session.cursor().error
     assert isinstance(error, LogTruncated)
     assert error.diverging == EpochEnd(LeaderEpoch(1), Offset(80))
-    (fetch,) = opened(desk.handle(Sought(key(), Offset(80), LeaderEpoch(1), Millis(desk.now)))) or opened(
-        desk.handle(EpochChecked(key(), desk.cursor().number, EpochEnd(LeaderEpoch(1), Offset(120)), Millis(desk.now)))
+    (fetch,) = opened(session.handle(Sought(key(), Offset(80), LeaderEpoch(1), Millis(session.now)))) or opened(
+        session.handle(
+            EpochChecked(key(), session.cursor().number, EpochEnd(LeaderEpoch(1), Offset(120)), Millis(session.now))
+        )
     )
     assert (fetch.offset, fetch.last_epoch) == (80, 1)
 
 
 def test_a_fetch_that_diverges_behind_the_position_is_made_again_from_there() -> None:
-    desk = Desk()
-    desk.ready(epoch=2)
-    desk.fetched(batch(0, 80, epoch=1), epoch=2)
-    desk.consume(80, epoch=1)
-    desk.fetched(batch(80, 20, epoch=2), epoch=2)
-    (fetch,) = opened(desk.diverged(EpochEnd(LeaderEpoch(1), Offset(120))))
-    assert desk.cursor().error is None
+    session = RequestSession()
+    session.ready(epoch=2)
+    session.fetched(batch(0, 80, epoch=1), epoch=2)
+    session.consume(80, epoch=1)
+    session.fetched(batch(80, 20, epoch=2), epoch=2)
+    (fetch,) = opened(session.diverged(EpochEnd(LeaderEpoch(1), Offset(120))))
+    assert session.cursor().error is None
     assert (fetch.offset, fetch.last_epoch) == (80, 1)
 
 
 def test_a_fetch_behind_deleted_epochs_is_made_again_without_a_comparison() -> None:
-    desk = Desk()
-    read_in_epochs(desk)
-    (fetch,) = opened(desk.diverged(EpochEnd(NO_LEADER_EPOCH, Offset(100))))
-    assert desk.cursor().error is None
+    session = RequestSession()
+    read_in_epochs(session)
+    (fetch,) = opened(session.diverged(EpochEnd(NO_LEADER_EPOCH, Offset(100))))
+    assert session.cursor().error is None
     assert (fetch.offset, fetch.last_epoch) == (100, NO_LEADER_EPOCH)
 
 
 @pytest.mark.parametrize("epoch", [0, 3, 1 << 30])
 def test_an_epoch_that_cannot_be_is_not_compared(epoch: int) -> None:
     """The checksum of a batch does not cover its epoch: one that goes back, or lies above the leader's, is damaged."""
-    desk = Desk()
-    desk.ready(epoch=2)
-    desk.fetched(batch(0, 10, epoch=1), epoch=2)
-    (fetch,) = opened([*desk.consume(10, epoch=1), *desk.fetched(batch(10, 5, epoch=epoch), epoch=2)])
+    session = RequestSession()
+    session.ready(epoch=2)
+    session.fetched(batch(0, 10, epoch=1), epoch=2)
+    (fetch,) = opened([*session.consume(10, epoch=1), *session.fetched(batch(10, 5, epoch=epoch), epoch=2)])
     assert (fetch.offset, fetch.last_epoch) == (15, NO_LEADER_EPOCH)
-    desk.consume(15, epoch=1)
-    (fetch,) = opened(desk.fetched(batch(15, 5, epoch=2), epoch=2))
+    session.consume(15, epoch=1)
+    (fetch,) = opened(session.fetched(batch(15, 5, epoch=2), epoch=2))
     assert (fetch.offset, fetch.last_epoch) == (20, 2)
 
 
 def test_a_nearer_node_that_disagrees_leaves_the_decision_to_the_leader() -> None:
-    desk = Desk()
-    read_in_epochs(desk)
-    (fetch,) = opened(hinted(desk))
+    session = RequestSession()
+    read_in_epochs(session)
+    (fetch,) = opened(hinted(session))
     assert fetch.node == 3
-    (fetch,) = opened(desk.diverged(EpochEnd(LeaderEpoch(1), Offset(90))))
-    assert desk.cursor().error is None
+    (fetch,) = opened(session.diverged(EpochEnd(LeaderEpoch(1), Offset(90))))
+    assert session.cursor().error is None
     assert (fetch.node, fetch.offset, fetch.last_epoch, fetch.hint) == (1, 100, 2, False)
 
 
 @pytest.mark.parametrize("log_start", [10, 12])
 def test_what_was_read_and_is_deleted_by_now_is_no_truncation(log_start: int) -> None:
     """Retention took all that the reader was given, and the epochs with it."""
-    desk = Desk()
-    desk.ready()
-    desk.fetched(batch(0, 10))
-    desk.consume(10)
-    (check,) = desk.lead(2, epoch=1)
+    session = RequestSession()
+    session.ready()
+    session.fetched(batch(0, 10))
+    session.consume(10)
+    (check,) = session.lead(2, epoch=1)
     assert isinstance(check, CheckEpoch)
     end = EpochEnd(NO_LEADER_EPOCH, Offset(log_start))
-    (fetch,) = opened(desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now))))
+    (fetch,) = opened(session.handle(EpochChecked(key(), check.number, end, Millis(session.now))))
     assert fetch.offset == 10, "whether it is out of range is for the leader to say"
 
 
 def test_what_was_fetched_but_not_given_out_is_quietly_fetched_again() -> None:
-    desk = Desk()
-    desk.ready()
-    desk.fetched(batch(0, 5))
-    desk.consume(5)
-    desk.fetched(batch(5, 5))
-    (check,) = [effect for effect in desk.lead(2, epoch=1) if isinstance(effect, CheckEpoch)]
+    session = RequestSession()
+    session.ready()
+    session.fetched(batch(0, 5))
+    session.consume(5)
+    session.fetched(batch(5, 5))
+    (check,) = [effect for effect in session.lead(2, epoch=1) if isinstance(effect, CheckEpoch)]
     end = EpochEnd(LeaderEpoch(0), Offset(7))
-    again = desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now)))
-    assert desk.cursor().error is None
-    assert not desk.cursor().has_data
+    again = session.handle(EpochChecked(key(), check.number, end, Millis(session.now)))
+    assert session.cursor().error is None
+    assert not session.cursor().has_data
     (check,) = [effect for effect in again if isinstance(effect, CheckEpoch)]
-    (fetch,) = opened(desk.handle(EpochChecked(key(), check.number, end, Millis(desk.now))))
+    (fetch,) = opened(session.handle(EpochChecked(key(), check.number, end, Millis(session.now))))
     assert fetch.offset == 5
 
 
 def test_a_topic_created_again_is_another_topic() -> None:
-    desk = Desk()
-    desk.ready()
-    desk.lead(1, epoch=0, topic_id=TopicId(UUID(int=2)))
-    assert isinstance(desk.cursor().error, InconsistentTopicId)
+    session = RequestSession()
+    session.ready()
+    session.lead(1, epoch=0, topic_id=TopicId(UUID(int=2)))
+    assert isinstance(session.cursor().error, InconsistentTopicId)
 
 
 def test_an_unknown_topic_is_believed_after_a_while() -> None:
-    desk = Desk()
-    desk.tick()
+    session = RequestSession()
+    session.tick()
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
-    desk.lead(NO_NODE, topic_id=None, cause=gone)
-    assert desk.cursor().error is None
-    desk.tick(GONE_TOPIC_MS)
-    desk.lead(NO_NODE, topic_id=None, cause=gone)
-    assert desk.cursor().error is gone
+    session.lead(NO_NODE, topic_id=None, cause=gone)
+    assert session.cursor().error is None
+    session.tick(GONE_TOPIC_MS)
+    session.lead(NO_NODE, topic_id=None, cause=gone)
+    assert session.cursor().error is gone
 
 
 def test_silence_does_not_count_as_word_of_a_topic_that_is_gone() -> None:
     """A topic has just been made, and then no node answers for long: the first that does again may not know it yet."""
-    desk = Desk()
-    desk.tick()
+    session = RequestSession()
+    session.tick()
     gone = UnknownTopicOrPartition("there is no topic 'orders'")
-    desk.lead(NO_NODE, topic_id=None, cause=gone)
-    desk.tick(GONE_TOPIC_MS)
-    desk.lead(NO_NODE, topic_id=None, cause=ConnectionFailed("no node of the cluster answers"))
-    desk.lead(NO_NODE, topic_id=None, cause=gone)
-    assert desk.cursor().error is None
-    desk.tick(GONE_TOPIC_MS)
-    desk.lead(NO_NODE, topic_id=None, cause=gone)
-    assert desk.cursor().error is gone
+    session.lead(NO_NODE, topic_id=None, cause=gone)
+    session.tick(GONE_TOPIC_MS)
+    session.lead(NO_NODE, topic_id=None, cause=ConnectionFailed("no node of the cluster answers"))
+    session.lead(NO_NODE, topic_id=None, cause=gone)
+    assert session.cursor().error is None
+    session.tick(GONE_TOPIC_MS)
+    session.lead(NO_NODE, topic_id=None, cause=gone)
+    assert session.cursor().error is gone
 
 
 def test_out_of_range_is_an_error_unless_a_jump_was_asked_for() -> None:
-    desk = Desk()
-    desk.ready(5)
-    desk.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
-    error = desk.cursor().error
+    session = RequestSession()
+    session.ready(5)
+    session.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
+    error = session.cursor().error
     assert isinstance(error, OffsetOutOfRange)
     assert "on_out_of_range" in error.message
 
-    jumping = Desk(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="latest"))
+    jumping = RequestSession(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="latest"))
     jumping.ready(5)
     (place,) = jumping.failed(OffsetOutOfRange("offset 5 is below the log start 10"))
     assert isinstance(place, FindPlace)
@@ -390,103 +394,103 @@ def test_who_fell_behind_retention_is_not_sent_back() -> None:
     """A leader that is deposed has deleted more than the next one has heard of: what was read is not read again. Where
     the position lies above the log, which an unclean election has cut, it begins again as was asked for."""
     for log_start, position in ((Offset(10), 5), (Offset(0), 2), (None, 2)):
-        desk = Desk(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="earliest"))
-        desk.ready(5)
+        session = RequestSession(FetchPolicy(10_000, 1_000, 500, 5_000, on_out_of_range="earliest"))
+        session.ready(5)
         error = OffsetOutOfRange("offset 5 is not in the log")
         error.log_start = log_start
-        (place,) = desk.failed(error)
+        (place,) = session.failed(error)
         assert isinstance(place, FindPlace)
-        (fetch,) = opened(desk.handle(PlaceFound(key(), place.number, Offset(2), Millis(desk.now))))
+        (fetch,) = opened(session.handle(PlaceFound(key(), place.number, Offset(2), Millis(session.now))))
         assert fetch.offset == position
 
 
 def test_a_refusal_of_the_wrong_leader_with_a_hint_is_followed_at_once() -> None:
-    desk = Desk()
-    desk.ready()
+    session = RequestSession()
+    session.ready()
     hint = NodeAddress(NodeId(2), Endpoint("b", 2), "", LeaderEpoch(3))
-    (fetch,) = opened(desk.failed(NotLeaderOrFollower("node 2 leads", leader=hint)))
+    (fetch,) = opened(session.failed(NotLeaderOrFollower("node 2 leads", leader=hint)))
     assert (fetch.node, fetch.leader_epoch) == (2, 3)
 
 
 def test_after_a_broken_stream_the_leader_is_looked_up_and_the_fetch_opened_again_later() -> None:
-    desk = Desk()
-    desk.ready()
-    assert desk.failed(ConnectionLost("broke")) == [FindLeader(key())]
-    assert desk.lead() == []
-    assert len(opened(desk.tick(200))) == 1
+    session = RequestSession()
+    session.ready()
+    assert session.failed(ConnectionLost("broke")) == [FindLeader(key())]
+    assert session.lead() == []
+    assert len(opened(session.tick(200))) == 1
 
 
 def test_a_leader_that_does_not_know_yet_is_asked_again_without_a_lookup() -> None:
-    desk = Desk()
-    desk.ready()
-    assert desk.failed(OffsetNotAvailable("not yet")) == []
-    assert len(opened(desk.tick(200))) == 1
+    session = RequestSession()
+    session.ready()
+    assert session.failed(OffsetNotAvailable("not yet")) == []
+    assert len(opened(session.tick(200))) == 1
 
 
 def test_a_silent_node_makes_the_consumer_look_elsewhere() -> None:
-    desk = Desk()
-    desk.ready()
-    assert desk.tick(POLICY.max_wait_ms + SILENT_MS) == [FindLeader(key())]
-    (fetch,) = opened(desk.lead(2, epoch=1))
+    session = RequestSession()
+    session.ready()
+    assert session.tick(POLICY.max_wait_ms + SILENT_MS) == [FindLeader(key())]
+    (fetch,) = opened(session.lead(2, epoch=1))
     assert fetch.node == 2
 
 
 def test_damaged_bytes_stop_the_partition_until_the_user_seeks() -> None:
-    desk = Desk(partitions=2)
-    desk.ready()
-    desk.failed(CorruptRecord("no whole batch"))
-    (again,) = opened(desk.tick(200))
+    session = RequestSession(partitions=2)
+    session.ready()
+    session.failed(CorruptRecord("no whole batch"))
+    (again,) = opened(session.tick(200))
     assert (again.offset, again.refused) == (0, True), "the node is told, and checks its own bytes"
-    desk.tick(REFUSED_MS)
-    desk.failed(CorruptRecord("no whole batch"))
-    assert desk.cursor().doing is Doing.FAILED
-    assert desk.tick(10_000) == []
-    assert isinstance(desk.lead(partition=1)[0], FindPlace), "the other partition goes on"
-    assert len(opened(desk.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(desk.now))))) == 1
+    session.tick(REFUSED_MS)
+    session.failed(CorruptRecord("no whole batch"))
+    assert session.cursor().doing is Doing.FAILED
+    assert session.tick(10_000) == []
+    assert isinstance(session.lead(partition=1)[0], FindPlace), "the other partition goes on"
+    assert len(opened(session.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(session.now))))) == 1
 
 
 def test_damage_that_is_met_again_after_a_seek_is_asked_for_again_first() -> None:
     """The time that an earlier damage was given is over: it says nothing of this one."""
-    desk = Desk()
-    desk.ready()
-    desk.failed(CorruptRecord("no whole batch"))
-    desk.tick(REFUSED_MS + 200)
-    desk.failed(CorruptRecord("no whole batch"))
-    assert desk.cursor().doing is Doing.FAILED
-    (fetch,) = opened(desk.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(desk.now))))
+    session = RequestSession()
+    session.ready()
+    session.failed(CorruptRecord("no whole batch"))
+    session.tick(REFUSED_MS + 200)
+    session.failed(CorruptRecord("no whole batch"))
+    assert session.cursor().doing is Doing.FAILED
+    (fetch,) = opened(session.handle(Sought(key(), Offset(9), NO_LEADER_EPOCH, Millis(session.now))))
     assert not fetch.refused, "nothing from there on was found damaged"
-    desk.failed(CorruptRecord("no whole batch"))
-    (again,) = opened(desk.tick(500))
+    session.failed(CorruptRecord("no whole batch"))
+    (again,) = opened(session.tick(500))
     assert (again.offset, again.refused) == (9, True)
 
 
 def test_partitions_assigned_again_keep_their_place() -> None:
-    desk = Desk(partitions=2)
-    desk.ready(7)
-    desk.core.assign([key(0)], "latest")
-    assert desk.cursor().position == 7
-    assert key(1) not in desk.core.cursors
+    session = RequestSession(partitions=2)
+    session.ready(7)
+    session.core.assign([key(0)], "latest")
+    assert session.cursor().position == 7
+    assert key(1) not in session.core.cursors
 
 
 # --- the nearest replica (KIP-392) -------------------------------------------------------------------------------
 
 
-def hinted(desk: Desk, node: int = 3) -> list[Effect]:
+def hinted(session: RequestSession, node: int = 3) -> list[Effect]:
     """The leader names a nearer node instead of answering."""
-    at, number = Millis(desk.now), desk.cursor().number
+    at, number = Millis(session.now), session.cursor().number
     told = Fetched(key(), number, (), LeaderEpoch(0), Offset(100), Offset(0), at, NodeId(node))
-    return desk.handle(told)
+    return session.handle(told)
 
 
 def test_a_nearer_node_is_read_from_until_the_leader_is_asked_again() -> None:
-    desk = Desk()
-    desk.ready()
-    (fetch,) = opened(hinted(desk))
+    session = RequestSession()
+    session.ready()
+    (fetch,) = opened(hinted(session))
     assert (fetch.node, fetch.offset) == (3, 0)
-    (fetch,) = opened(desk.fetched(batch(0)))
+    (fetch,) = opened(session.fetched(batch(0)))
     assert fetch.node == 3
-    desk.now += NEAREST_MS
-    (fetch,) = opened(desk.fetched(batch(3)))
+    session.now += NEAREST_MS
+    (fetch,) = opened(session.fetched(batch(3)))
     assert (fetch.node, fetch.hint) == (1, True)
 
 
@@ -494,28 +498,28 @@ def test_a_nearer_node_is_read_from_until_the_leader_is_asked_again() -> None:
     "error", [ConnectionLost("broke"), OffsetOutOfRange("it has less"), NotLeaderOrFollower("moved away")]
 )
 def test_whatever_the_nearer_node_refuses_is_asked_of_the_leader_at_once(error: TidelogError) -> None:
-    desk = Desk()
-    desk.ready()
-    hinted(desk)
-    (fetch,) = opened(desk.failed(error))
+    session = RequestSession()
+    session.ready()
+    hinted(session)
+    (fetch,) = opened(session.failed(error))
     assert (fetch.node, fetch.hint) == (1, False), "or it would name the same one again"
-    assert desk.cursor().error is None
-    desk.now += NO_HINT_MS
-    (fetch,) = opened(desk.fetched(batch(0)))
+    assert session.cursor().error is None
+    session.now += NO_HINT_MS
+    (fetch,) = opened(session.fetched(batch(0)))
     assert fetch.hint
 
 
 def test_a_nearer_node_that_is_silent_is_given_up_soon() -> None:
-    desk = Desk()
-    desk.ready()
-    hinted(desk)
-    (fetch,) = opened(desk.tick(POLICY.max_wait_ms + NEAREST_SILENT_MS))
+    session = RequestSession()
+    session.ready()
+    hinted(session)
+    (fetch,) = opened(session.tick(POLICY.max_wait_ms + NEAREST_SILENT_MS))
     assert fetch.node == 1
 
 
 def test_a_new_leader_names_its_own() -> None:
-    desk = Desk()
-    desk.ready()
-    hinted(desk)
-    (fetch,) = opened(desk.lead(node=2, epoch=1))
+    session = RequestSession()
+    session.ready()
+    hinted(session)
+    (fetch,) = opened(session.lead(node=2, epoch=1))
     assert fetch.node == 2

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.client.producer_desk import Desk, error_of
+from tests.client.producer_session import RequestSession, error_of
 from tests.client.producer_states import ProducerStates
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.producer_events import Flushed, Policy, ProducerIdRefused
@@ -48,25 +48,25 @@ FULL = b"x" * 270
 """A record that fills a batch."""
 
 
-def desk_with_id() -> Desk:
+def session_with_id() -> RequestSession:
     """A producer that has its id, and knows a leader that knows it."""
-    desk = Desk(POLICY, idempotent=True)
-    desk.lead()
-    first = desk.put()
-    desk.lead()
-    desk.tick()
-    desk.identify()
-    desk.wire()
-    desk.acknowledge(first)
-    desk.gives.clear()
-    return desk
+    session = RequestSession(POLICY, idempotent=True)
+    session.lead()
+    first = session.put()
+    session.lead()
+    session.tick()
+    session.identify()
+    session.wire()
+    session.acknowledge(first)
+    session.gives.clear()
+    return session
 
 
-def full_batches(desk: Desk, count: int) -> list[PendingBatch]:
+def full_batches(session: RequestSession, count: int) -> list[PendingBatch]:
     """Put so many batches, all sealed."""
-    batches = [desk.put(FULL) for _ in range(count)]
-    desk.tick()
-    desk.note(desk.core.handle(Flushed(Millis(desk.now))))
+    batches = [session.put(FULL) for _ in range(count)]
+    session.tick()
+    session.note(session.core.handle(Flushed(Millis(session.now))))
     return batches
 
 
@@ -75,296 +75,296 @@ def stamps(batches: list[PendingBatch]) -> list[tuple[int, int]]:
 
 
 def test_nothing_is_sent_before_the_producer_has_an_id() -> None:
-    desk = Desk(POLICY, idempotent=True)
-    desk.lead()
-    batch = desk.put()
-    desk.put()
-    desk.lead()
-    desk.tick()
-    assert [(want.producer_id, want.epoch) for want in desk.ids_wanted] == [(-1, -1)]
-    desk.tick(500)
-    assert (desk.gives, len(desk.ids_wanted)) == ([], 1), "asked once"
-    desk.identify(42)
-    assert desk.send() is batch
+    session = RequestSession(POLICY, idempotent=True)
+    session.lead()
+    batch = session.put()
+    session.put()
+    session.lead()
+    session.tick()
+    assert [(want.producer_id, want.epoch) for want in session.ids_wanted] == [(-1, -1)]
+    session.tick(500)
+    assert (session.gives, len(session.ids_wanted)) == ([], 1), "asked once"
+    session.identify(42)
+    assert session.send() is batch
     assert batch.stamp == Stamp(42, 0, 0)  # type: ignore[arg-type]
 
 
 def test_an_id_that_does_not_come_is_asked_for_again() -> None:
-    desk = Desk(POLICY, idempotent=True)
-    batch = desk.put()
-    desk.lead()
-    desk.tick()
-    desk.note(desk.core.handle(ProducerIdRefused(RequestTimedOut("no controller"), Millis(desk.now))))
-    desk.tick(200)
-    assert len(desk.ids_wanted) == 2
-    desk.tick(8_000)
+    session = RequestSession(POLICY, idempotent=True)
+    batch = session.put()
+    session.lead()
+    session.tick()
+    session.note(session.core.handle(ProducerIdRefused(RequestTimedOut("no controller"), Millis(session.now))))
+    session.tick(200)
+    assert len(session.ids_wanted) == 2
+    session.tick(8_000)
     told = error_of(batch)
     assert isinstance(told, DeliveryTimedOut)
     assert isinstance(told.__cause__, RequestTimedOut)
 
 
 def test_nodes_that_know_no_ids_fail_the_records_at_once() -> None:
-    desk = Desk(POLICY, idempotent=True)
-    batch = desk.put()
-    desk.lead()
-    desk.tick()
-    desk.note(desk.core.handle(ProducerIdRefused(UnsupportedVersion("an old node"), Millis(desk.now))))
+    session = RequestSession(POLICY, idempotent=True)
+    batch = session.put()
+    session.lead()
+    session.tick()
+    session.note(session.core.handle(ProducerIdRefused(UnsupportedVersion("an old node"), Millis(session.now))))
     assert isinstance(error_of(batch), UnsupportedVersion)
 
 
 def test_the_first_batch_of_an_epoch_goes_alone_then_five_are_under_way() -> None:
-    desk = Desk(POLICY, idempotent=True)
-    desk.lead()
-    batches = full_batches(desk, 8)
-    desk.lead()
-    desk.identify()
-    assert [attempt.batch for attempt in desk.wire()] == batches[:1]
-    desk.acknowledge(batches[0])
-    assert [attempt.batch for attempt in desk.wire()] == batches[1:6]
+    session = RequestSession(POLICY, idempotent=True)
+    session.lead()
+    batches = full_batches(session, 8)
+    session.lead()
+    session.identify()
+    assert [attempt.batch for attempt in session.wire()] == batches[:1]
+    session.acknowledge(batches[0])
+    assert [attempt.batch for attempt in session.wire()] == batches[1:6]
     assert stamps(batches[:6]) == [(0, number) for number in range(6)]
-    desk.acknowledge(batches[3])
-    assert desk.wire() == [], "the leader remembers five: the oldest must have its outcome first"
-    desk.acknowledge(batches[1])
-    assert [attempt.batch for attempt in desk.wire()] == batches[6:7]
+    session.acknowledge(batches[3])
+    assert session.wire() == [], "the leader remembers five: the oldest must have its outcome first"
+    session.acknowledge(batches[1])
+    assert [attempt.batch for attempt in session.wire()] == batches[6:7]
 
 
 def test_a_batch_that_is_not_full_waits_for_company_while_others_are_under_way() -> None:
-    desk = desk_with_id()
-    first = desk.put(b"1")
-    desk.tick()
-    desk.wire()
-    second = desk.put(b"2")
-    desk.tick(5)
-    assert desk.put(b"3") is second
-    desk.tick(5)
-    assert desk.wire() == []
-    desk.acknowledge(first)
-    assert [attempt.batch for attempt in desk.wire()] == [second]
+    session = session_with_id()
+    first = session.put(b"1")
+    session.tick()
+    session.wire()
+    second = session.put(b"2")
+    session.tick(5)
+    assert session.put(b"3") is second
+    session.tick(5)
+    assert session.wire() == []
+    session.acknowledge(first)
+    assert [attempt.batch for attempt in session.wire()] == [second]
     assert (second.stamp.sequence, second.outcome.records) == (2, 2)
 
 
 def test_what_may_be_written_is_sent_again_as_it_was_in_order_before_later_ones() -> None:
-    desk = desk_with_id()
-    batches = full_batches(desk, 3)
-    sent = desk.wire()
+    session = session_with_id()
+    batches = full_batches(session, 3)
+    sent = session.wire()
     before = [batch.encode(Codec.NONE, None) for batch in batches]
-    later = full_batches(desk, 1)
-    desk.wire()
+    later = full_batches(session, 1)
+    session.wire()
     for attempt in sent:
-        desk.lose(attempt, ConnectionLost("broke"))
+        session.lose(attempt, ConnectionLost("broke"))
     assert not any(batch.outcome.done for batch in batches)
-    desk.lead()
-    desk.tick(300)
-    assert [attempt.batch for attempt in desk.gives[-3:]] == batches
+    session.lead()
+    session.tick(300)
+    assert [attempt.batch for attempt in session.gives[-3:]] == batches
     assert [batch.encode(Codec.NONE, None) for batch in batches] == before
     for offset, batch in enumerate(batches + later):
-        desk.wire()
-        desk.acknowledge(batch, offset)
+        session.wire()
+        session.acknowledge(batch, offset)
     assert all(batch.outcome.error is None for batch in batches)
 
 
 def test_a_new_leader_is_sent_everything_again_at_once_and_a_late_answer_of_the_old_one_counts() -> None:
-    desk = desk_with_id()
-    batches = full_batches(desk, 2)
-    old = desk.wire()
-    desk.lead(2, epoch=1)
-    new = desk.wire()
+    session = session_with_id()
+    batches = full_batches(session, 2)
+    old = session.wire()
+    session.lead(2, epoch=1)
+    new = session.wire()
     assert [(attempt.batch, attempt.node) for attempt in new] == [(batch, 2) for batch in batches]
-    desk.refuse(old[1], LeadershipLost("no more"))
-    assert len(desk.gives) == 4, "only the newest attempt says what is next"
-    desk.acknowledge(old[0], 5)
+    session.refuse(old[1], LeadershipLost("no more"))
+    assert len(session.gives) == 4, "only the newest attempt says what is next"
+    session.acknowledge(old[0], 5)
     assert (batches[0].outcome.done, batches[0].outcome.base_offset) == (True, 5)
-    desk.acknowledge(new[0], 5)
-    desk.acknowledge(new[1], 6)
+    session.acknowledge(new[0], 5)
+    session.acknowledge(new[1], 6)
     assert batches[1].outcome.base_offset == 6
 
 
 def test_an_unknown_outcome_stays_unknown_whatever_a_later_attempt_is_told() -> None:
     """Scenario 11: the answer is lost, the resend is refused as not written, and the batch is given up."""
-    desk = desk_with_id()
-    batch = desk.put(b"A")
-    desk.tick()
-    desk.wire()
-    desk.lose(batch, ConnectionLost("broke"))
+    session = session_with_id()
+    batch = session.put(b"A")
+    session.tick()
+    session.wire()
+    session.lose(batch, ConnectionLost("broke"))
     while not batch.outcome.done:
-        desk.lead()
-        desk.tick(500)
-        if desk.wire():
-            desk.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
+        session.lead()
+        session.tick(500)
+        if session.wire():
+            session.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
     told = error_of(batch)
     assert isinstance(told, CommitUnknown)
     assert isinstance(told.__cause__, ConnectionLost)
-    later = desk.put(b"B")
-    desk.lead()
-    desk.tick(2_000)
-    desk.wire()
+    later = session.put(b"B")
+    session.lead()
+    session.tick(2_000)
+    session.wire()
     assert stamps([later]) == [(1, 0)], "its sequence is never given to another batch: a new epoch begins"
 
 
 def test_what_an_old_leader_was_sent_is_in_doubt_from_then_on() -> None:
-    desk = desk_with_id()
-    batch = desk.put(b"A")
-    desk.tick()
-    desk.wire()
-    desk.lead(2, epoch=1)
+    session = session_with_id()
+    batch = session.put(b"A")
+    session.tick()
+    session.wire()
+    session.lead(2, epoch=1)
     while not batch.outcome.done:
-        if desk.wire():
-            desk.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
-        desk.tick(500)
+        if session.wire():
+            session.refuse(batch, NotEnoughReplicas("one in sync, two needed"))
+        session.tick(500)
     assert isinstance(error_of(batch), CommitUnknown)
 
 
 def test_a_batch_that_was_never_sent_takes_no_sequence_with_it() -> None:
-    desk = desk_with_id()
-    desk.lead(-1, epoch=1)
-    batch = desk.put()
-    desk.tick(8_100)
+    session = session_with_id()
+    session.lead(-1, epoch=1)
+    batch = session.put()
+    session.tick(8_100)
     assert isinstance(error_of(batch), DeliveryTimedOut)
-    later = desk.put()
-    desk.lead(1, epoch=2)
-    desk.tick(2_000)
+    later = session.put()
+    session.lead(1, epoch=2)
+    session.tick(2_000)
     assert stamps([later]) == [(0, 1)]
 
 
 def test_batches_behind_one_that_is_refused_for_good_are_numbered_anew() -> None:
-    desk = desk_with_id()
-    batches = full_batches(desk, 3)
-    sent = desk.wire()
-    desk.refuse(sent[0], RecordTooLarge("too large"))
+    session = session_with_id()
+    batches = full_batches(session, 3)
+    sent = session.wire()
+    session.refuse(sent[0], RecordTooLarge("too large"))
     assert isinstance(error_of(batches[0]), RecordTooLarge)
-    desk.refuse(sent[1], OutOfOrderSequenceNumber("gap"))
-    assert desk.wire() == [], "the last one may still be on its way"
-    desk.refuse(sent[2], OutOfOrderSequenceNumber("gap"))
-    desk.tick(300)
-    assert [attempt.batch for attempt in desk.wire()] == batches[1:2]
+    session.refuse(sent[1], OutOfOrderSequenceNumber("gap"))
+    assert session.wire() == [], "the last one may still be on its way"
+    session.refuse(sent[2], OutOfOrderSequenceNumber("gap"))
+    session.tick(300)
+    assert [attempt.batch for attempt in session.wire()] == batches[1:2]
     assert stamps(batches[1:2]) == [(1, 0)]
-    desk.acknowledge(batches[1])
-    assert [attempt.batch for attempt in desk.wire()] == batches[2:]
+    session.acknowledge(batches[1])
+    assert [attempt.batch for attempt in session.wire()] == batches[2:]
     assert stamps(batches[2:]) == [(1, 1)]
 
 
 def test_what_may_be_written_is_not_numbered_anew() -> None:
     """The one before it was given up; this one cannot be written under its number, and may be there already."""
-    desk = desk_with_id()
-    first, second = full_batches(desk, 2)
-    sent = desk.wire()
-    desk.lose(sent[1], ConnectionLost("broke"))
-    desk.refuse(sent[0], RecordTooLarge("too large"))
-    desk.lead()
-    desk.tick(300)
-    again = desk.wire()
+    session = session_with_id()
+    first, second = full_batches(session, 2)
+    sent = session.wire()
+    session.lose(sent[1], ConnectionLost("broke"))
+    session.refuse(sent[0], RecordTooLarge("too large"))
+    session.lead()
+    session.tick(300)
+    again = session.wire()
     assert [attempt.batch for attempt in again] == [second]
     assert stamps([second]) == [(0, 2)]
-    desk.refuse(second, OutOfOrderSequenceNumber("gap"))
+    session.refuse(second, OutOfOrderSequenceNumber("gap"))
     assert isinstance(error_of(second), CommitUnknown)
     assert isinstance(error_of(first), RecordTooLarge)
 
 
 def test_a_gap_is_no_gap_while_an_earlier_batch_is_under_way() -> None:
-    desk = desk_with_id()
-    first, second = full_batches(desk, 2)
-    sent = desk.wire()
-    desk.refuse(sent[0], NotEnoughReplicas("one in sync, two needed"))
-    desk.tick(300)
-    assert [attempt.batch for attempt in desk.wire()] == [first]
-    desk.acknowledge(first)
-    desk.refuse(sent[1], OutOfOrderSequenceNumber("gap"))  # decided before the first one came again
-    desk.tick(300)
-    assert [attempt.batch for attempt in desk.wire()] == [second]
+    session = session_with_id()
+    first, second = full_batches(session, 2)
+    sent = session.wire()
+    session.refuse(sent[0], NotEnoughReplicas("one in sync, two needed"))
+    session.tick(300)
+    assert [attempt.batch for attempt in session.wire()] == [first]
+    session.acknowledge(first)
+    session.refuse(sent[1], OutOfOrderSequenceNumber("gap"))  # decided before the first one came again
+    session.tick(300)
+    assert [attempt.batch for attempt in session.wire()] == [second]
     assert stamps([first, second]) == [(0, 1), (0, 2)], "no new epoch"
 
 
 @pytest.mark.parametrize("error", [OutOfOrderSequenceNumber("gap"), UnknownProducerId("who?")])
 def test_a_leader_that_has_forgotten_the_producer_is_told_a_new_epoch(error: TidelogError) -> None:
-    desk = desk_with_id()
-    batch = desk.put()
-    desk.tick()
-    desk.wire()
+    session = session_with_id()
+    batch = session.put()
+    session.tick()
+    session.wire()
     before = batch.encode(Codec.NONE, None)
-    desk.refuse(batch, error)
-    desk.tick(300)
-    desk.wire()
+    session.refuse(batch, error)
+    session.tick(300)
+    session.wire()
     assert stamps([batch]) == [(1, 0)]
     assert len(batch.encode(Codec.NONE, None)) == len(before)
-    desk.acknowledge(batch, 3)
+    session.acknowledge(batch, 3)
     assert batch.outcome.base_offset == 3
-    assert len(desk.ids_wanted) == 1, "epochs are the producer's own to count"
+    assert len(session.ids_wanted) == 1, "epochs are the producer's own to count"
 
 
 def test_a_fenced_producer_takes_another_id() -> None:
-    desk = desk_with_id()
-    batch = desk.put()
-    desk.tick()
-    desk.wire()
-    desk.refuse(batch, InvalidProducerEpoch("a higher epoch"))
-    desk.tick(300)
-    assert [(want.producer_id, want.epoch) for want in desk.ids_wanted] == [(-1, -1), (7, 1)]
-    desk.identify(8)
-    desk.wire()
+    session = session_with_id()
+    batch = session.put()
+    session.tick()
+    session.wire()
+    session.refuse(batch, InvalidProducerEpoch("a higher epoch"))
+    session.tick(300)
+    assert [(want.producer_id, want.epoch) for want in session.ids_wanted] == [(-1, -1), (7, 1)]
+    session.identify(8)
+    session.wire()
     assert batch.stamp == Stamp(8, 0, 0)  # type: ignore[arg-type]
 
 
 def test_used_up_epochs_mean_another_id() -> None:
-    desk = desk_with_id()
-    series = desk.core.queue("orders", 0, idempotent=True).series
+    session = session_with_id()
+    series = session.core.queue("orders", 0, idempotent=True).series
     assert series is not None
     series.epoch = EPOCH_MAX
     series.broken = True
-    batch = desk.put()
-    desk.tick()
-    assert desk.wire() == []
-    assert [want.producer_id for want in desk.ids_wanted] == [-1, 7]
-    desk.identify(8)
-    desk.wire()
+    batch = session.put()
+    session.tick()
+    assert session.wire() == []
+    assert [want.producer_id for want in session.ids_wanted] == [-1, 7]
+    session.identify(8)
+    session.wire()
     assert batch.stamp == Stamp(8, 0, 0)  # type: ignore[arg-type]
 
 
 def test_sequences_begin_again_behind_the_last() -> None:
-    desk = desk_with_id()
-    series = desk.core.queue("orders", 0, idempotent=True).series
+    session = session_with_id()
+    series = session.core.queue("orders", 0, idempotent=True).series
     assert series is not None
     series.sequence = SEQUENCES - 1
     for expected in (SEQUENCES - 1, 1):
-        batch = desk.put(b"1")
-        assert desk.put(b"2") is batch
-        desk.tick()
-        desk.wire()
+        batch = session.put(b"1")
+        assert session.put(b"2") is batch
+        session.tick()
+        session.wire()
         assert batch.stamp.sequence == expected
-        desk.acknowledge(batch)
+        session.acknowledge(batch)
 
 
 def test_a_topic_that_may_not_hold_numbers_is_written_without() -> None:
-    desk = desk_with_id()
-    desk.idempotent = False
-    batch = desk.put()
-    desk.tick()
-    desk.wire()
+    session = session_with_id()
+    session.idempotent = False
+    batch = session.put()
+    session.tick()
+    session.wire()
     assert batch.stamp.producer_id == -1
-    desk.lose(batch, ConnectionLost("broke"))
+    session.lose(batch, ConnectionLost("broke"))
     assert isinstance(error_of(batch), CommitUnknown)
-    desk.idempotent = True
-    again = desk.put()
-    desk.lead()
-    desk.tick(300)
-    desk.wire()
+    session.idempotent = True
+    again = session.put()
+    session.lead()
+    session.tick(300)
+    session.wire()
     assert stamps([again]) == [(0, 1)], "numbers that were used are not used again"
 
 
 def test_partitions_have_epochs_of_their_own() -> None:
-    desk = desk_with_id()
-    desk.lead(partition=1)
-    desk.put(partition=1)
-    desk.lead(partition=1)
-    desk.tick()
-    other = desk.wire()[0].batch
-    broken = desk.put()
-    desk.tick()
-    desk.wire()
-    desk.refuse(broken, RecordTooLarge("too large"))
-    desk.acknowledge(other)
-    fine, renewed = desk.put(partition=1), desk.put(partition=0)
-    desk.tick(300)
-    desk.wire()
+    session = session_with_id()
+    session.lead(partition=1)
+    session.put(partition=1)
+    session.lead(partition=1)
+    session.tick()
+    other = session.wire()[0].batch
+    broken = session.put()
+    session.tick()
+    session.wire()
+    session.refuse(broken, RecordTooLarge("too large"))
+    session.acknowledge(other)
+    fine, renewed = session.put(partition=1), session.put(partition=0)
+    session.tick(300)
+    session.wire()
     assert stamps([fine, renewed]) == [(0, 1), (1, 0)]
 
 
@@ -458,14 +458,14 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 1000), strict=st.booleans(), begun=st.sampled_from([True, True, True, False]))
     def begin(self, seed: int, strict: bool, begun: bool) -> None:
-        self.desk = Desk(HASTY, seed, idempotent=True)
+        self.session = RequestSession(HASTY, seed, idempotent=True)
         self.partition = ModelPartition(strict=strict)
         self.wires: list[Wire] = []
         self.batches: list[PendingBatch] = []
         self.answered_ids = 0
         self.given_ids = 0
         self.congested = False
-        self.desk.lead(1, 0)
+        self.session.lead(1, 0)
         if begun:
             self.put([0])
             self.answer_id(given=True)
@@ -476,27 +476,29 @@ class IdempotentMachine(RuleBasedStateMachine):
     @rule(sizes=st.lists(st.sampled_from([0, 270, 270]), min_size=1, max_size=6))
     def put(self, sizes: list[int]) -> None:
         for size in sizes:
-            batch = self.desk.put(b"x" * size)
+            batch = self.session.put(b"x" * size)
             if batch not in self.batches:
                 self.batches.append(batch)
-        self.desk.tick()
-        self.desk.note(self.desk.core.handle(Flushed(Millis(self.desk.now))))
+        self.session.tick()
+        self.session.note(self.session.core.handle(Flushed(Millis(self.session.now))))
         self.streams_take()
 
     @rule(ms=st.sampled_from([50, 100, 200, 400, 900]))
     def wait(self, ms: int) -> None:
-        self.desk.tick(ms)
+        self.session.tick(ms)
         self.streams_take()
 
-    @precondition(lambda self: self.answered_ids < len(self.desk.ids_wanted))
+    @precondition(lambda self: self.answered_ids < len(self.session.ids_wanted))
     @rule(given=st.booleans())
     def answer_id(self, given: bool) -> None:
         self.answered_ids += 1
         if given:
             self.given_ids += 1
-            self.desk.identify(100 + self.given_ids)
+            self.session.identify(100 + self.given_ids)
         else:
-            self.desk.note(self.desk.core.handle(ProducerIdRefused(RequestTimedOut("late"), Millis(self.desk.now))))
+            self.session.note(
+                self.session.core.handle(ProducerIdRefused(RequestTimedOut("late"), Millis(self.session.now)))
+            )
 
     @rule(congested=st.sampled_from([True, False, False, False]))
     def congest(self, congested: bool) -> None:
@@ -507,7 +509,7 @@ class IdempotentMachine(RuleBasedStateMachine):
     def streams_take(self) -> None:
         if self.congested:
             return
-        for attempt in self.desk.wire():
+        for attempt in self.session.wire():
             wire = next((one for one in self.wires if one.node == attempt.node and not one.broken), None)
             if wire is None:
                 wire = Wire(attempt.node)
@@ -561,7 +563,7 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @rule()
     def tell_leader(self) -> None:
-        self.desk.lead(self.partition.leader, self.partition.epoch)
+        self.session.lead(self.partition.leader, self.partition.epoch)
         self.streams_take()
 
     @precondition(lambda self: all(batch.outcome.done for batch in self.batches))
@@ -569,7 +571,7 @@ class IdempotentMachine(RuleBasedStateMachine):
     def forget(self) -> None:
         """Nothing is sent for so long that the leader forgets the producer; then a lot."""
         if not any(wire.out for wire in self.wires) and not self.partition.waiting:
-            self.desk.tick(PROOF_MS)
+            self.session.tick(PROOF_MS)
             self.partition.forget()
             self.put([270, 270, 270])
 
@@ -587,9 +589,9 @@ class IdempotentMachine(RuleBasedStateMachine):
     def _answer(self, wire: Wire, attempt: Attempt, outcome: int | TidelogError) -> None:
         wire.unanswered.remove(attempt)
         if isinstance(outcome, TidelogError):
-            self.desk.refuse(attempt, outcome)
+            self.session.refuse(attempt, outcome)
         else:
-            self.desk.acknowledge(attempt, outcome)
+            self.session.acknowledge(attempt, outcome)
 
     @rule(data=st.data(), arrives=st.integers(0, 6))
     def break_stream(self, data: Any, arrives: int) -> None:
@@ -601,20 +603,20 @@ class IdempotentMachine(RuleBasedStateMachine):
                 wire.out.pop()
             unanswered, wire.unanswered = wire.unanswered, []
             for attempt in unanswered:
-                self.desk.lose(attempt, ConnectionLost("broke"))
+                self.session.lose(attempt, ConnectionLost("broke"))
             self.tell_leader()
 
     # --- what must hold ---
 
     @invariant()
     def each_batch_is_there_once_and_in_order(self) -> None:
-        if hasattr(self, "desk"):
+        if hasattr(self, "session"):
             found = [entry.batch_id for entry in self.partition.log]
             assert found == sorted(set(found)), "once, in the order of the calls"
 
     @invariant()
     def what_was_told_is_true(self) -> None:
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "session"):
             return
         committed = {entry.batch_id: entry.offset for entry in self.partition.log[: self.partition.committed]}
         there = {entry.batch_id for entry in self.partition.log}
@@ -628,9 +630,9 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_books_are_true(self) -> None:
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "session"):
             return
-        core = self.desk.core
+        core = self.session.core
         unfinished = core.unfinished()
         assert core.memory.used == sum(batch.memory for batch in unfinished)
         assert {id(batch) for batch in unfinished} == {id(one) for one in self.batches if not one.outcome.done}
@@ -642,15 +644,15 @@ class IdempotentMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In fair weather a new record is acknowledged soon; what was late comes, and changes nothing that was told."""
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "session"):
             return
         self.congested = False
-        batch = self.desk.put(b"after all")
+        batch = self.session.put(b"after all")
         if batch not in self.batches:
             self.batches.append(batch)
         while not all(one.outcome.done for one in self.batches):
             self._fair_weather()
-        last = self.desk.put(b"and another")
+        last = self.session.put(b"and another")
         self.batches.append(last)
         while not last.outcome.done:
             self._fair_weather()
@@ -660,12 +662,12 @@ class IdempotentMachine(RuleBasedStateMachine):
         self.each_batch_is_there_once_and_in_order()
         self.partition.commit()
         self.what_was_told_is_true()
-        assert self.desk.core.memory.used == 0
+        assert self.session.core.memory.used == 0
 
     def _fair_weather(self) -> None:
-        self.desk.tick(100)
+        self.session.tick(100)
         self.tell_leader()
-        if self.answered_ids < len(self.desk.ids_wanted):
+        if self.answered_ids < len(self.session.ids_wanted):
             self.answer_id(given=True)
         self.streams_take()
         for wire in self.wires:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.client.producer_desk import POLICY, Desk, error_of
+from tests.client.producer_session import POLICY, RequestSession, error_of
 from tidelog.client.accumulator import Attempt, PendingBatch
 from tidelog.client.producer_core import LOOK_MS, MOVED_MS, OVERDUE_MS
 from tidelog.client.producer_events import Flushed, Policy
@@ -32,97 +32,97 @@ from tidelog.types import NO_NODE, Acks, Endpoint, LeaderEpoch, Millis, NodeAddr
 
 
 def test_a_batch_lingers_for_company_then_goes_to_the_leader() -> None:
-    desk = Desk()
-    desk.put()
-    desk.lead()
-    assert desk.gives == []
-    desk.tick(4)
-    desk.put()
-    assert desk.gives == []
-    desk.tick(1)
-    assert [(give.node, give.batch.outcome.records) for give in desk.gives] == [(1, 2)]
+    session = RequestSession()
+    session.put()
+    session.lead()
+    assert session.gives == []
+    session.tick(4)
+    session.put()
+    assert session.gives == []
+    session.tick(1)
+    assert [(give.node, give.batch.outcome.records) for give in session.gives] == [(1, 2)]
 
 
 def test_a_full_batch_does_not_linger() -> None:
-    desk = Desk()
-    desk.lead()
+    session = RequestSession()
+    session.lead()
     for _ in range(3):
-        desk.put(b"x" * 400)
-    desk.lead()
-    desk.tick()
-    assert [give.batch.outcome.records for give in desk.gives] == [2]
+        session.put(b"x" * 400)
+    session.lead()
+    session.tick()
+    assert [give.batch.outcome.records for give in session.gives] == [2]
 
 
 def test_one_batch_of_a_partition_is_in_flight_and_partitions_do_not_wait_for_each_other() -> None:
-    desk = Desk()
+    session = RequestSession()
     for partition in (0, 1):
-        desk.put(partition=partition)
-        desk.lead(partition=partition)
-    desk.tick(5)
-    desk.put(b"later")
-    desk.tick(500)
-    assert [give.batch.queue.topic_partition.partition for give in desk.gives] == [0, 1]
-    first = desk.gives[0].batch
-    assert desk.core.take(desk.gives[0], Millis(desk.now))
-    desk.acknowledge(first, offset=7)
+        session.put(partition=partition)
+        session.lead(partition=partition)
+    session.tick(5)
+    session.put(b"later")
+    session.tick(500)
+    assert [give.batch.queue.topic_partition.partition for give in session.gives] == [0, 1]
+    first = session.gives[0].batch
+    assert session.core.take(session.gives[0], Millis(session.now))
+    session.acknowledge(first, offset=7)
     assert (first.outcome.done, first.outcome.base_offset) == (True, 7)
-    assert len(desk.gives) == 3
-    assert desk.gives[2].batch.queue.topic_partition.partition == 0
+    assert len(session.gives) == 3
+    assert session.gives[2].batch.queue.topic_partition.partition == 0
 
 
 def test_a_flush_ends_the_lingering() -> None:
-    desk = Desk()
-    desk.lead()
-    batch = desk.put()
-    desk.lead()
-    desk.note(desk.core.handle(Flushed(Millis(desk.now))))
-    assert [give.batch for give in desk.gives] == [batch]
+    session = RequestSession()
+    session.lead()
+    batch = session.put()
+    session.lead()
+    session.note(session.core.handle(Flushed(Millis(session.now))))
+    assert [give.batch for give in session.gives] == [batch]
 
 
 def test_without_a_leader_the_leader_is_looked_up_and_the_batch_waits() -> None:
-    desk = Desk()
-    desk.put()
-    desk.tick(5)
-    assert desk.sought == [desk.key()]
-    desk.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
-    assert desk.gives == []
-    desk.tick(200)
-    assert desk.sought == [desk.key()] * 2, "asked again after a pause"
-    desk.lead(2)
-    desk.tick(200)
-    assert [give.node for give in desk.gives] == [2]
+    session = RequestSession()
+    session.put()
+    session.tick(5)
+    assert session.sought == [session.key()]
+    session.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
+    assert session.gives == []
+    session.tick(200)
+    assert session.sought == [session.key()] * 2, "asked again after a pause"
+    session.lead(2)
+    session.tick(200)
+    assert [give.node for give in session.gives] == [2]
 
 
 def test_what_is_certainly_not_written_is_sent_again_before_later_records() -> None:
-    desk = Desk()
-    desk.lead()
-    first = desk.put(b"1")
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    desk.put(b"2")
-    desk.refuse(first, NotEnoughReplicas("one replica in sync, two needed"))
-    assert len(desk.gives) == 1, "not at once"
-    desk.tick(200)
-    assert [give.batch for give in desk.gives] == [first, first]
+    session = RequestSession()
+    session.lead()
+    first = session.put(b"1")
+    session.lead()
+    session.tick(5)
+    session.send()
+    session.put(b"2")
+    session.refuse(first, NotEnoughReplicas("one replica in sync, two needed"))
+    assert len(session.gives) == 1, "not at once"
+    session.tick(200)
+    assert [give.batch for give in session.gives] == [first, first]
     assert not first.outcome.done
 
 
 def test_a_hint_in_a_refusal_is_followed_at_once_where_it_is_news() -> None:
-    desk = Desk()
-    batch = desk.put()
-    desk.lead(1, epoch=4)
-    desk.tick(5)
-    desk.send()
+    session = RequestSession()
+    batch = session.put()
+    session.lead(1, epoch=4)
+    session.tick(5)
+    session.send()
     hint = NodeAddress(NodeId(2), Endpoint("b", 2), "", LeaderEpoch(5))
-    desk.refuse(batch, NotLeaderOrFollower("node 2 leads", leader=hint))
-    assert [give.node for give in desk.gives] == [1, 2]
-    assert desk.sought == []
+    session.refuse(batch, NotLeaderOrFollower("node 2 leads", leader=hint))
+    assert [give.node for give in session.gives] == [1, 2]
+    assert session.sought == []
 
-    desk.send()
+    session.send()
     stale = NodeAddress(NodeId(1), Endpoint("a", 1), "", LeaderEpoch(4))
-    desk.refuse(batch, NotLeaderOrFollower("node 1 leads", leader=stale))
-    assert desk.sought == [desk.key()], "an old hint is no news: look it up"
+    session.refuse(batch, NotLeaderOrFollower("node 1 leads", leader=stale))
+    assert session.sought == [session.key()], "an old hint is no news: look it up"
 
 
 @pytest.mark.parametrize(
@@ -134,211 +134,211 @@ def test_a_hint_in_a_refusal_is_followed_at_once_where_it_is_news() -> None:
     ],
 )
 def test_an_unknown_outcome_is_told_and_never_sent_again(error: TidelogError) -> None:
-    desk = Desk()
-    batch = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    later = desk.put(b"later")
-    desk.refuse(batch, error)
+    session = RequestSession()
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    later = session.put(b"later")
+    session.refuse(batch, error)
     told = error_of(batch)
     assert isinstance(told, CommitUnknown)
-    assert (told.__cause__, told.topic_partition, told.records, told.written) == (error, desk.key(), 1, None)
-    desk.lead()
-    desk.tick(2_000)
-    assert [give.batch for give in desk.gives] == [batch, later], "the next one goes on"
+    assert (told.__cause__, told.topic_partition, told.records, told.written) == (error, session.key(), 1, None)
+    session.lead()
+    session.tick(2_000)
+    assert [give.batch for give in session.gives] == [batch, later], "the next one goes on"
 
 
 @pytest.mark.parametrize("cause", [ConnectionLost("broke"), NodeShuttingDown("the node is stopping")])
 def test_a_stream_that_broke_after_sending_leaves_the_outcome_unknown(cause: TidelogError) -> None:
     """Whatever the stream's end says about itself, it says nothing about a batch that was on the wire."""
-    desk = Desk()
-    batch = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    desk.lose(batch, cause)
+    session = RequestSession()
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    session.lose(batch, cause)
     assert isinstance(error_of(batch), CommitUnknown)
-    assert desk.sought == [desk.key()]
+    assert session.sought == [session.key()]
 
 
 def test_a_stream_that_broke_before_sending_costs_nothing() -> None:
-    desk = Desk()
-    batch = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.lose(batch, ConnectionFailed("refused"))
+    session = RequestSession()
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.lose(batch, ConnectionFailed("refused"))
     assert not batch.outcome.done
-    desk.lead(2, epoch=1)
-    desk.tick(200)
-    assert [give.node for give in desk.gives] == [1, 2]
+    session.lead(2, epoch=1)
+    session.tick(200)
+    assert [give.node for give in session.gives] == [1, 2]
 
 
 def test_a_refusal_that_no_retry_mends_fails_one_batch_and_the_next_goes_on() -> None:
-    desk = Desk()
-    batch = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    later = desk.put(b"later")
-    desk.refuse(batch, CorruptRecord("bad bytes"))
+    session = RequestSession()
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    later = session.put(b"later")
+    session.refuse(batch, CorruptRecord("bad bytes"))
     assert isinstance(error_of(batch), CorruptRecord)
-    desk.tick(5)
-    assert [give.batch for give in desk.gives] == [batch, later]
+    session.tick(5)
+    assert [give.batch for give in session.gives] == [batch, later]
 
 
 def test_silence_becomes_unknown_after_the_request_timeout_and_a_late_answer_is_ignored() -> None:
-    desk = Desk()
-    batch = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    desk.tick(POLICY.request_timeout_ms - 1)
+    session = RequestSession()
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    session.tick(POLICY.request_timeout_ms - 1)
     assert not batch.outcome.done
-    assert desk.sought, "a slow answer makes the producer look for another leader"
-    desk.tick(1)
+    assert session.sought, "a slow answer makes the producer look for another leader"
+    session.tick(1)
     told = error_of(batch)
     assert isinstance(told, CommitUnknown)
     assert isinstance(told.__cause__, RequestTimedOut)
-    desk.acknowledge(batch, 3)
+    session.acknowledge(batch, 3)
     assert error_of(batch) is told
 
 
 def test_news_of_a_new_leader_cuts_the_waiting_for_the_old_one_short() -> None:
-    desk = Desk()
-    batch = desk.put()
-    desk.lead(1, epoch=0)
-    desk.tick(5)
-    desk.send()
-    desk.tick(OVERDUE_MS)
-    assert desk.sought == [desk.key()]
-    desk.lead(2, epoch=1)
-    desk.tick(MOVED_MS)
+    session = RequestSession()
+    batch = session.put()
+    session.lead(1, epoch=0)
+    session.tick(5)
+    session.send()
+    session.tick(OVERDUE_MS)
+    assert session.sought == [session.key()]
+    session.lead(2, epoch=1)
+    session.tick(MOVED_MS)
     assert isinstance(error_of(batch), CommitUnknown)
 
 
 def test_a_batch_not_yet_on_the_wire_follows_the_leader() -> None:
     """The old leader cannot be connected to: the batch waits in its outbox while another node is elected."""
-    desk = Desk()
-    batch = desk.put()
-    desk.lead(1, epoch=0)
-    desk.tick(5)
-    desk.lead(2, epoch=1)
-    assert [give.node for give in desk.gives] == [1, 2]
-    assert not desk.core.take(desk.gives[0], Millis(desk.now)), "the old stream must leave it"
-    assert desk.core.take(desk.gives[1], Millis(desk.now))
-    assert desk.gives[1].batch is batch
+    session = RequestSession()
+    batch = session.put()
+    session.lead(1, epoch=0)
+    session.tick(5)
+    session.lead(2, epoch=1)
+    assert [give.node for give in session.gives] == [1, 2]
+    assert not session.core.take(session.gives[0], Millis(session.now)), "the old stream must leave it"
+    assert session.core.take(session.gives[1], Millis(session.now))
+    assert session.gives[1].batch is batch
 
 
 def test_a_new_leader_ends_the_waiting_for_the_next_attempt() -> None:
     """The pause after failures grows to a second; the leader is looked up meanwhile, and a new one is tried at once."""
-    desk = Desk()
-    batch = desk.put()
-    desk.lead(1, epoch=0)
-    desk.tick(5)
+    session = RequestSession()
+    batch = session.put()
+    session.lead(1, epoch=0)
+    session.tick(5)
     for attempt in range(7):
-        desk.lose(batch, ConnectionFailed("refused"))
-        desk.lead(1, epoch=0)
-        desk.tick(1_300 if attempt < 6 else 0)
-    given, sought = len(desk.gives), len(desk.sought)
-    desk.lead(1, epoch=0)
-    desk.tick(LOOK_MS)
-    assert len(desk.sought) > sought, "looked up although the next attempt is not due"
-    assert len(desk.gives) == given
-    desk.lead(2, epoch=1)
-    assert [give.node for give in desk.gives[given:]] == [2]
+        session.lose(batch, ConnectionFailed("refused"))
+        session.lead(1, epoch=0)
+        session.tick(1_300 if attempt < 6 else 0)
+    given, sought = len(session.gives), len(session.sought)
+    session.lead(1, epoch=0)
+    session.tick(LOOK_MS)
+    assert len(session.sought) > sought, "looked up although the next attempt is not due"
+    assert len(session.gives) == given
+    session.lead(2, epoch=1)
+    assert [give.node for give in session.gives[given:]] == [2]
 
 
 def test_the_pause_begins_small_again_with_a_new_leader() -> None:
     """A leader that has just been elected may lack in-sync replicas for a moment: a second would be long."""
-    desk = Desk()
-    batch = desk.put()
-    desk.lead(1, epoch=0)
-    desk.tick(5)
+    session = RequestSession()
+    batch = session.put()
+    session.lead(1, epoch=0)
+    session.tick(5)
     for _ in range(7):
-        desk.lose(batch, ConnectionFailed("refused"))
-        desk.tick(1_300)
-    desk.lead(2, epoch=1)
-    given = len(desk.gives)
+        session.lose(batch, ConnectionFailed("refused"))
+        session.tick(1_300)
+    session.lead(2, epoch=1)
+    given = len(session.gives)
     for _ in range(2):
-        desk.send()
-        desk.refuse(batch, NotEnoughReplicas("one replica in sync, two needed"))
-        desk.tick(250)
-    assert [give.node for give in desk.gives[given:]] == [2, 2]
+        session.send()
+        session.refuse(batch, NotEnoughReplicas("one replica in sync, two needed"))
+        session.tick(250)
+    assert [give.node for give in session.gives[given:]] == [2, 2]
 
 
 def test_old_news_about_leaders_changes_nothing() -> None:
-    desk = Desk()
-    desk.put()
-    desk.lead(2, epoch=5)
-    desk.lead(1, epoch=4)
-    desk.tick(5)
-    assert [give.node for give in desk.gives] == [2]
+    session = RequestSession()
+    session.put()
+    session.lead(2, epoch=5)
+    session.lead(1, epoch=4)
+    session.tick(5)
+    assert [give.node for give in session.gives] == [2]
 
 
 def test_what_never_went_out_is_certainly_not_written() -> None:
-    desk = Desk()
-    batch = desk.put()
+    session = RequestSession()
+    batch = session.put()
     for _ in range(40):
-        desk.tick(1_000)
-        desk.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
+        session.tick(1_000)
+        session.lead(NO_NODE, cause=LeaderNotAvailable("orders-0 has no leader"))
     told = error_of(batch)
     assert isinstance(told, DeliveryTimedOut)
     assert told.written is False
     assert isinstance(told.__cause__, LeaderNotAvailable)
     assert "delivery_timeout_ms=30000" in told.message
-    assert desk.core.memory.used == 0
+    assert session.core.memory.used == 0
 
 
 def test_resending_keeps_the_order_and_what_was_unknown_stays_so() -> None:
     policy = Policy(Acks.ALL, 5, 1000, 10_000, 30_000, 100, 1_000, resend_unknown=True)
-    desk = Desk(policy)
-    batch = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    later = desk.put(b"later")
-    desk.lose(batch, ConnectionLost("broke"))
-    desk.lead()
-    desk.tick(300)
-    assert [give.batch for give in desk.gives] == [batch, batch]
-    desk.send()
-    desk.refuse(batch, CorruptRecord("bad bytes"))
+    session = RequestSession(policy)
+    batch = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    later = session.put(b"later")
+    session.lose(batch, ConnectionLost("broke"))
+    session.lead()
+    session.tick(300)
+    assert [give.batch for give in session.gives] == [batch, batch]
+    session.send()
+    session.refuse(batch, CorruptRecord("bad bytes"))
     told = error_of(batch)
     assert isinstance(told, CommitUnknown), "the first attempt may have been written"
     assert isinstance(told.__cause__, ConnectionLost)
-    desk.tick(300)
-    assert desk.gives[-1].batch is later
+    session.tick(300)
+    assert session.gives[-1].batch is later
 
 
 def test_resending_ends_with_the_delivery_timeout() -> None:
     policy = Policy(Acks.ALL, 0, 1000, 1_000, 3_000, 100, 100, resend_unknown=True)
-    desk = Desk(policy)
-    batch = desk.put()
-    desk.lead()
-    desk.tick()
+    session = RequestSession(policy)
+    batch = session.put()
+    session.lead()
+    session.tick()
     while not batch.outcome.done:
-        desk.send()
-        desk.lose(batch, ConnectionLost("broke"))
-        desk.lead()
-        desk.tick(500)
+        session.send()
+        session.lose(batch, ConnectionLost("broke"))
+        session.lead()
+        session.tick(500)
     told = error_of(batch)
     assert isinstance(told, CommitUnknown)
-    assert desk.now - 1_000 < 4_000
+    assert session.now - 1_000 < 4_000
 
 
 def test_giving_up_tells_each_batch_what_is_known() -> None:
-    desk = Desk()
-    on_the_wire = desk.put()
-    desk.lead()
-    desk.tick(5)
-    desk.send()
-    waiting = desk.put(b"waiting")
-    for effect in desk.core.abandon("the producer was closed"):
+    session = RequestSession()
+    on_the_wire = session.put()
+    session.lead()
+    session.tick(5)
+    session.send()
+    waiting = session.put(b"waiting")
+    for effect in session.core.abandon("the producer was closed"):
         effect.tell()
     assert isinstance(error_of(on_the_wire), CommitUnknown)
     assert isinstance(error_of(waiting), DeliveryTimedOut)
-    assert desk.core.memory.used == 0
+    assert session.core.memory.used == 0
 
 
 ERRORS: list[TidelogError] = [
@@ -356,7 +356,7 @@ class ProducerMachine(RuleBasedStateMachine):
     @initialize(resend=st.booleans(), seed=st.integers(0, 1000))
     def begin(self, resend: bool, seed: int) -> None:
         policy = Policy(Acks.ALL, 5, 300, 2_000, 8_000, 100, 1_000, resend_unknown=resend)
-        self.desk = Desk(policy, seed)
+        self.session = RequestSession(policy, seed)
         self.resend = resend
         self.batches: list[PendingBatch] = []
         self.order: dict[int, list[int]] = {0: [], 1: []}
@@ -366,25 +366,25 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, 1), size=st.integers(0, 200))
     def put(self, partition: int, size: int) -> None:
-        batch = self.desk.put(b"x" * size, partition)
+        batch = self.session.put(b"x" * size, partition)
         if not any(batch is known for known in self.batches):
             self.batches.append(batch)
             self.order[partition].append(batch.batch_id)
-        self.desk.tick()
+        self.session.tick()
 
     @rule(ms=st.integers(0, 3_000))
     def wait(self, ms: int) -> None:
-        self.desk.tick(ms)
+        self.session.tick(ms)
 
     @rule(partition=st.integers(0, 1), node=st.sampled_from([-1, 1, 2]), newer=st.booleans())
     def elect(self, partition: int, node: int, newer: bool) -> None:
         self.epoch[partition] += newer
-        self.desk.lead(node, self.epoch[partition], partition)
+        self.session.lead(node, self.epoch[partition], partition)
 
     @rule(arrives=st.booleans())
     def wire(self, arrives: bool) -> None:
         """Every batch that a stream may still take goes on the wire, and perhaps into the log."""
-        for attempt in self.desk.wire():
+        for attempt in self.session.wire():
             self.on_wire.append(attempt)
             if arrives:
                 self.log[attempt.batch.queue.topic_partition.partition].append(attempt.batch.batch_id)
@@ -399,18 +399,18 @@ class ProducerMachine(RuleBasedStateMachine):
         written = batch.batch_id in self.log[partition]
         how = data.draw(st.sampled_from(["truth", "lost", "error"]))
         if how == "lost":
-            self.desk.lose(attempt, ConnectionLost("broke"))
+            self.session.lose(attempt, ConnectionLost("broke"))
         elif how == "truth" and written:
-            self.desk.acknowledge(attempt, self.log[partition].index(batch.batch_id))
+            self.session.acknowledge(attempt, self.log[partition].index(batch.batch_id))
         else:
             possible = [error for error in ERRORS if error.written is None or not written]
-            self.desk.refuse(attempt, data.draw(st.sampled_from(possible)))
+            self.session.refuse(attempt, data.draw(st.sampled_from(possible)))
 
     @invariant()
     def one_in_flight_and_memory_counted(self) -> None:
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "session"):
             return
-        core = self.desk.core
+        core = self.session.core
         unfinished = core.unfinished()
         assert core.memory.used == sum(batch.memory for batch in unfinished)
         assert {id(batch) for batch in unfinished} == {id(b) for b in self.batches if not b.outcome.done}
@@ -419,7 +419,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_was_told_is_true(self) -> None:
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "session"):
             return
         for batch in self.batches:
             partition = batch.queue.topic_partition.partition
@@ -438,12 +438,12 @@ class ProducerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end everything has its outcome."""
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "session"):
             return
         for _ in range(20):
-            self.desk.tick(1_000)
+            self.session.tick(1_000)
         assert all(batch.outcome.done for batch in self.batches)
-        assert self.desk.core.memory.used == 0
+        assert self.session.core.memory.used == 0
 
 
 ProducerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.kafka_folders import PARTITIONS, says, segments
+from tests.conformance.kafka_directories import PARTITIONS, says, segments
 from tidelog.records import (
     HEADER_BYTES,
     AppendRules,
@@ -29,11 +29,11 @@ from tidelog.types import Codec, Offset, TimestampType
 LATER = 2_000_000_000_000
 
 
-def appended(folder: str, partition: str) -> Iterator[RecordBatch]:
+def appended(directory: str, partition: str) -> Iterator[RecordBatch]:
     """The batches as the leader appended them: none that a cleaner rewrote, no markers, none out of a snapshot."""
-    if "compact" in (says(folder)[partition].get("config") or {}).get("cleanup.policy", "") or partition[:2] == "__":
+    if "compact" in (says(directory)[partition].get("config") or {}).get("cleanup.policy", "") or partition[:2] == "__":
         return
-    for segment in segments(folder, partition):
+    for segment in segments(directory, partition):
         for batch, _ in segment.pairs():
             if not batch.is_control:
                 yield batch
@@ -44,16 +44,22 @@ def offsets_from_0(records: list[Record]) -> list[Record]:
 
 
 NEW = [
-    (folder, partition) for folder, partition in PARTITIONS if any(b.magic == 2 for b in appended(folder, partition))
+    (directory, partition)
+    for directory, partition in PARTITIONS
+    if any(b.magic == 2 for b in appended(directory, partition))
 ]
-OLD = [(folder, partition) for folder, partition in PARTITIONS if any(b.magic < 2 for b in appended(folder, partition))]
+OLD = [
+    (directory, partition)
+    for directory, partition in PARTITIONS
+    if any(b.magic < 2 for b in appended(directory, partition))
+]
 
 
-@pytest.mark.parametrize(("folder", "partition"), NEW)
-def test_v2_batches_are_stamped_to_the_bytes_that_kafka_stored(folder: str, partition: str) -> None:
+@pytest.mark.parametrize(("directory", "partition"), NEW)
+def test_v2_batches_are_stamped_to_the_bytes_that_kafka_stored(directory: str, partition: str) -> None:
     """All codecs: a leader changes the header only. Base offset, leader epoch and (where the topic asks for it) log
     append time are put back first; under log append time a producer's own largest timestamp is that of its records."""
-    for batch in appended(folder, partition):
+    for batch in appended(directory, partition):
         if batch.magic < 2:
             continue
         sent = bytearray(batch.buffer)
@@ -91,11 +97,11 @@ def sent_as_v0(batch: RecordBatch, records: list[Record]) -> bytearray:
 
 
 @pytest.mark.parametrize("sent_as", [sent_as_v2, sent_as_v1, sent_as_v0])
-@pytest.mark.parametrize(("folder", "partition"), OLD)
-def test_what_is_converted_to_v0_and_v1_is_what_kafka_stored(folder: str, partition: str, sent_as: object) -> None:
+@pytest.mark.parametrize(("directory", "partition"), OLD)
+def test_what_is_converted_to_v0_and_v1_is_what_kafka_stored(directory: str, partition: str, sent_as: object) -> None:
     """Kafka got v2 from its producer and converted. The bytes are the same; compressed, what was compressed, since
     libraries differ. A v0 producer has no timestamps to send: only v0 and stamped logs come out of that."""
-    for batch in appended(folder, partition):
+    for batch in appended(directory, partition):
         if not isinstance(batch, LegacyRecordBatch) or "librdkafka" in partition:
             continue
         stamped = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -129,10 +135,10 @@ def test_what_is_converted_to_v0_and_v1_is_what_kafka_stored(folder: str, partit
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE], ids=lambda codec: codec.name)
 def test_what_a_topic_compresses_again_holds_the_same_records(codec: Codec) -> None:
     """The topics `broker-*`: any producer's codec in, the topic's out, records byte for byte as they were."""
-    for folder, partition in NEW:
+    for directory, partition in NEW:
         if not partition.startswith("broker-"):
             continue
-        for batch in appended(folder, partition):
+        for batch in appended(directory, partition):
             sent = bytearray(build_batch(offsets_from_0(list(batch.records())), Codec.NONE))
             assigned = assign_offsets(
                 sent,

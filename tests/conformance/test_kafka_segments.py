@@ -1,4 +1,4 @@
-"""Every segment of three folders that Kafka wrote, field by field against what Kafka's own tools read from it."""
+"""Every segment of three directories that Kafka wrote, field by field against what Kafka's own tools read from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.kafka_folders import FOLDERS, PARTITIONS, says, segments
+from tests.conformance.kafka_directories import DIRECTORIES, PARTITIONS, says, segments
 from tidelog.errors import CorruptRecord
 from tidelog.records import (
     HEADER_BYTES,
@@ -42,32 +42,32 @@ NOT_HEADER = ("records", "isvalid")
 SEGMENTS = {"cluster": 179, "unclean": 67, "old": 128}
 BATCHES = {"cluster": 1389, "unclean": 654, "old": 694}
 
-each_partition = pytest.mark.parametrize(("folder", "partition"), PARTITIONS, ids=str)
+each_partition = pytest.mark.parametrize(("directory", "partition"), PARTITIONS, ids=str)
 
 
-def pairs(folder: str, partition: str) -> Iterator[tuple[RecordBatch, dict[str, Any]]]:
-    for segment in segments(folder, partition):
+def pairs(directory: str, partition: str) -> Iterator[tuple[RecordBatch, dict[str, Any]]]:
+    for segment in segments(directory, partition):
         yield from segment.pairs()
 
 
 def every_batch() -> Iterator[RecordBatch]:
-    for folder, partition in PARTITIONS:
-        for batch, _ in pairs(folder, partition):
+    for directory, partition in PARTITIONS:
+        for batch, _ in pairs(directory, partition):
             yield batch
 
 
 # --- what is there -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_folder_is_whole(folder: str) -> None:
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_the_directory_is_whole(directory: str) -> None:
     """A vector that went missing would make the other tests pass without it."""
-    said = says(folder).values()
-    assert sum(len(partition["segments"]) for partition in said) == SEGMENTS[folder]
-    assert sum(len(segment["batches"]) for partition in said for segment in partition["segments"]) == BATCHES[folder]
+    said = says(directory).values()
+    assert sum(len(partition["segments"]) for partition in said) == SEGMENTS[directory]
+    assert sum(len(segment["batches"]) for partition in said for segment in partition["segments"]) == BATCHES[directory]
 
 
-def test_the_folders_hold_every_kind_of_batch() -> None:
+def test_the_directories_hold_every_kind_of_batch() -> None:
     """What a test below says of "every batch" is worth what the batches are."""
     kinds: Counter[str] = Counter()
     for batch in every_batch():
@@ -89,8 +89,8 @@ def test_the_folders_hold_every_kind_of_batch() -> None:
 
 
 @each_partition
-def test_every_header_field_is_what_kafka_says(folder: str, partition: str) -> None:
-    for batch, said in pairs(folder, partition):
+def test_every_header_field_is_what_kafka_says(directory: str, partition: str) -> None:
+    for batch, said in pairs(directory, partition):
         batch.ensure_valid()
         assert said["isvalid"]
         assert _header_as_kafka_prints_it(batch) == {name: said[name] for name in said if name not in NOT_HEADER}
@@ -124,8 +124,8 @@ def _header_as_kafka_prints_it(batch: RecordBatch) -> dict[str, Any]:
 
 
 @each_partition
-def test_every_record_is_what_kafka_says(folder: str, partition: str) -> None:
-    for batch, said in pairs(folder, partition):
+def test_every_record_is_what_kafka_says(directory: str, partition: str) -> None:
+    for batch, said in pairs(directory, partition):
         records = [_record_as_kafka_prints_it(record, batch) for record in batch.records()]
         assert records == [record[:6] for record in said["records"]]
         assert batch.count == len(records)
@@ -151,7 +151,9 @@ def _hex(data: bytes | None) -> str | None:
 
 def test_a_preallocated_tail_of_zeros_is_corrupt_behind_the_last_batch() -> None:
     """Kafka's tool stops there too ("smaller than minimum record overhead"); it is recovery that cuts it."""
-    open_segments = [s for folder, partition in PARTITIONS for s in segments(folder, partition) if s.ends_in_zeros]
+    open_segments = [
+        s for directory, partition in PARTITIONS for s in segments(directory, partition) if s.ends_in_zeros
+    ]
     assert open_segments
     for segment in open_segments:
         seen = []
@@ -174,8 +176,10 @@ def test_v0_lz4_frames_have_the_checksum_of_old_and_ours_is_the_same() -> None:
 
 
 @each_partition
-def test_every_control_record_is_what_kafka_says_and_is_built_again_byte_for_byte(folder: str, partition: str) -> None:
-    for batch, said in pairs(folder, partition):
+def test_every_control_record_is_what_kafka_says_and_is_built_again_byte_for_byte(
+    directory: str, partition: str
+) -> None:
+    for batch, said in pairs(directory, partition):
         if not batch.is_control:
             continue
         for record, fields in zip(batch.records(), said["records"], strict=True):
@@ -204,10 +208,10 @@ def test_every_control_record_is_what_kafka_says_and_is_built_again_byte_for_byt
 
 
 @each_partition
-def test_the_same_records_give_the_same_bytes(folder: str, partition: str) -> None:
+def test_the_same_records_give_the_same_bytes(directory: str, partition: str) -> None:
     """Uncompressed the whole batch is compared, cleaned ones and empty ones included; compressed, what was compressed
     and the header but for its length and checksum, since libraries and levels differ."""
-    for batch, _ in pairs(folder, partition):
+    for batch, _ in pairs(directory, partition):
         built = _built_again(batch)
         if batch.codec is Codec.NONE:
             assert built == bytes(batch.buffer)

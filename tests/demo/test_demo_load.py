@@ -31,8 +31,8 @@ def items(count: int) -> Iterator[Item]:
 class Bench:
     """A load on a cluster in memory, and what came of it."""
 
-    def __init__(self, cluster: MemoryCluster, folder: Path) -> None:
-        self.cluster, self.ledger, self.meter = cluster, Ledger(folder / "ledger.parquet"), Meter()
+    def __init__(self, cluster: MemoryCluster, directory: Path) -> None:
+        self.cluster, self.ledger, self.meter = cluster, Ledger(directory / "ledger.parquet"), Meter()
         cluster.create("demo", PARTITIONS)
 
     async def run(self, source: Iterator[Item], failover: Failover | None = None) -> Load:

@@ -20,12 +20,12 @@ SECONDS_MAX = 280
 
 
 @contextmanager
-def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """The running demo; its temporary files are below `folder`."""
-    temporary = folder / "tmp"
+def demo(directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The running demo; its temporary files are below `directory`."""
+    temporary = directory / "tmp"
     temporary.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "examples.demo", "--quick", "--rate", "500", "--out", str(folder / "out"), *options],
+        [sys.executable, "-m", "examples.demo", "--quick", "--rate", "500", "--out", str(directory / "out"), *options],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -40,21 +40,23 @@ def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
 
 
-def left_over(folder: Path) -> list[str]:
+def left_over(directory: Path) -> list[str]:
     """Processes (known by the environment they inherited) and files of a demo that has ended."""
-    found = [str(process) for process in psutil.process_iter() if temporary_folder(process) == str(folder / "tmp")]
-    return [*found, *map(str, (folder / "tmp").glob("tidelog-demo-*"))]
+    found = [
+        str(process) for process in psutil.process_iter() if temporary_directory(process) == str(directory / "tmp")
+    ]
+    return [*found, *map(str, (directory / "tmp").glob("tidelog-demo-*"))]
 
 
-def temporary_folder(process: psutil.Process) -> str | None:
+def temporary_directory(process: psutil.Process) -> str | None:
     try:
         return process.environ().get("TMPDIR")
     except psutil.Error:  # gone, or not ours
         return None
 
 
-def report(folder: Path) -> dict[str, dict[str, int]]:
-    told: dict[str, dict[str, int]] = json.loads((folder / "out" / "report.json").read_text())
+def report(directory: Path) -> dict[str, dict[str, int]]:
+    told: dict[str, dict[str, int]] = json.loads((directory / "out" / "report.json").read_text())
     return told
 
 

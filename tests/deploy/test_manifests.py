@@ -43,8 +43,8 @@ def test_each_pod_advertises_its_own_name_and_the_config_names_all_of_them() -> 
 def test_data_outlives_the_pod_and_lies_where_the_config_says() -> None:
     (claim,) = manifest.the("StatefulSet")["spec"]["volumeClaimTemplates"]
     mounted = Path(manifest.Pod(0).mount(claim["metadata"]["name"]))
-    (folder,) = manifest.config()["node"]["data_folders"]
-    assert Path(folder).is_relative_to(mounted)
+    (directory,) = manifest.config()["node"]["log_directories"]
+    assert Path(directory).is_relative_to(mounted)
 
 
 def test_probes_ask_the_node_itself_and_liveness_asks_nothing_about_others() -> None:
@@ -73,7 +73,7 @@ def test_a_pod_may_run_in_a_restricted_namespace() -> None:
     assert container["readOnlyRootFilesystem"] is True
 
 
-def test_image_and_manifest_agree_on_user_and_folders() -> None:
+def test_image_and_manifest_agree_on_user_and_directories() -> None:
     dockerfile = (manifest.ROOT / "deploy/docker/Dockerfile").read_text()
     assert f"USER {manifest.Pod(0).user}" in dockerfile
     assert f"VOLUME {manifest.Pod(0).mount('data')}" in dockerfile

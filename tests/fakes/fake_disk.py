@@ -2,7 +2,7 @@
 
 Kept true:
   1. What was synced survives a crash: bytes by `File.sync`, as far as they were written when it was called; names by
-     `Files.sync_folder`.
+     `Files.sync_directory`.
   2. What was not may survive or not, as the random generator says: nothing of it, all of it, the first writes with the
      last one torn at any byte, or any of its blocks. Names likewise, in the order in which they were given.
   3. After a failed sync the bytes that were to be synced are seen by readers and never become durable by a later sync,
@@ -26,8 +26,8 @@ from functools import lru_cache
 from typing import Final
 
 from storage.files import guard
-from storage.files.file_system import Buffer, File, FolderLock, Mapping, Room, WouldBlock
-from tests.fakes.fake_tree import BLOCK_BYTES, Folder, Inode, Memo
+from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Room, WouldBlock
+from tests.fakes.fake_tree import BLOCK_BYTES, Directory, Inode, Memo
 
 _ENDLESS: Final = 1 << 60
 """Bytes of a disk without a limit."""
@@ -191,7 +191,7 @@ class FakeDisk:
         """Told how many milliseconds a slow call takes, before it is done."""
         self.is_cold: Callable[[str], bool] | None = None
         """Asked, with the path, before a read that is not to wait: is something of it not in memory? None: all is."""
-        self._root = Folder()
+        self._root = Directory()
         self._rotten: list[Inode] = []
 
     def twin(self) -> FakeDisk:
@@ -207,9 +207,9 @@ class FakeDisk:
     # --- faults ---------------------------------------------------------------------------------------------------
 
     def fail(self, operation: str, path: str = "", *, error: int = errno.EIO, times: int = 1, skip: int = 0) -> Fault:
-        """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_folder,
-        sync_folder, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the paths
-        it is about; skip: so many matching calls still succeed; times -1: for ever.
+        """Plan a failure. operation: read, write, truncate, sync, reserve, open, map, rename, remove, make_directory,
+        sync_directory, load or store (accesses to mapped pages, which `calls` does not count); path: a part of the
+        paths it is about; skip: so many matching calls still succeed; times -1: for ever.
         """
         fault = Fault(operation, path, error, times, skip)
         self._faults.append(fault)
@@ -276,13 +276,13 @@ class FakeDisk:
         """Where the bytes of a file from `start` on stop being safe: those before it are what readers see now after any
         crash. `end` where all are; `start` where the file's own name may be gone."""
         names = _names(path)
-        folder, node = self._root, None
+        directory, node = self._root, None
         for name in names:
-            node = folder.durable.get(name)
-            if node is None or node is not folder.entries.get(name):
+            node = directory.durable.get(name)
+            if node is None or node is not directory.entries.get(name):
                 return start
-            if isinstance(node, Folder):
-                folder = node
+            if isinstance(node, Directory):
+                directory = node
         if not isinstance(node, Inode):
             return start
         safe = min(end, node.durable.size)
@@ -366,26 +366,26 @@ class FakeDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         self.touch("open", path, self.life)
-        folder, name = self._parent(path)
-        node = folder.entries.get(name)
+        directory, name = self._parent(path)
+        node = directory.entries.get(name)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             node = Inode()
-            folder.change(name, node)
-        if isinstance(node, Folder):
+            directory.change(name, node)
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return FakeFile(self, path, node, read_only=read_only)
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
         self.touch("map", path, self.life)
-        folder, name = self._parent(path)
-        node = folder.entries.get(name)
+        directory, name = self._parent(path)
+        node = directory.entries.get(name)
         if node is None and writable:
             node = Inode()
-            folder.change(name, node)
+            directory.change(name, node)
         inode = self._file(path) if node is None else node
-        if isinstance(inode, Folder):
+        if isinstance(inode, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if inode.seen.size < size:
             if not writable:
@@ -399,56 +399,56 @@ class FakeDisk:
         except FileNotFoundError:
             return None
 
-    def is_folder(self, path: str) -> bool:
+    def is_directory(self, path: str) -> bool:
         try:
-            self._folder(path)
+            self._directory(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
     def list(self, path: str) -> list[str]:
         self.touch("read", path, self.life)
-        return sorted(self._folder(path).entries)
+        return sorted(self._directory(path).entries)
 
-    def make_folder(self, path: str) -> None:
-        self.touch("make_folder", path, self.life)
-        folder = self._root
+    def make_directory(self, path: str) -> None:
+        self.touch("make_directory", path, self.life)
+        directory = self._root
         for name in _names(path):
-            node = folder.entries.get(name)
+            node = directory.entries.get(name)
             if node is None:
-                node = Folder()
-                folder.change(name, node)
-            if not isinstance(node, Folder):
+                node = Directory()
+                directory.change(name, node)
+            if not isinstance(node, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            folder = node
+            directory = node
 
     def rename(self, old: str, new: str) -> None:
         self.touch("rename", old, self.life)
-        folder, old_name = self._parent(old)
-        new_folder, new_name = self._parent(new)
-        assert folder is new_folder, f"{old} is renamed into another folder, {new}"
-        node = folder.entries.get(old_name)
+        directory, old_name = self._parent(old)
+        new_directory, new_name = self._parent(new)
+        assert directory is new_directory, f"{old} is renamed into another directory, {new}"
+        node = directory.entries.get(old_name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
-        replaced = folder.entries.get(new_name)
+        replaced = directory.entries.get(new_name)
         if isinstance(replaced, Inode):
             self._unlink(replaced)
-        folder.change(new_name, node, moved_from=old_name)
+        directory.change(new_name, node, moved_from=old_name)
 
     def remove(self, path: str) -> None:
         self.touch("remove", path, self.life)
         inode = self._file(path)
-        folder, name = self._parent(path)
-        folder.change(name, None)
+        directory, name = self._parent(path)
+        directory.change(name, None)
         self._unlink(inode)
 
     def link(self, path: str, name: str) -> None:
         self.touch("link", path, self.life)
         inode = self._file(path)
-        folder, new_name = self._parent(name)
-        if new_name in folder.entries:
+        directory, new_name = self._parent(name)
+        if new_name in directory.entries:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-        folder.change(new_name, inode)
+        directory.change(new_name, inode)
         inode.links += 1
 
     def _unlink(self, inode: Inode) -> None:
@@ -457,23 +457,23 @@ class FakeDisk:
         else:
             self.used -= inode.allocated
 
-    def remove_folder(self, path: str) -> None:
+    def remove_directory(self, path: str) -> None:
         self.touch("remove", path, self.life)
-        if self._folder(path).entries:
+        if self._directory(path).entries:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
-        folder, name = self._parent(path)
-        folder.change(name, None)
+        directory, name = self._parent(path)
+        directory.change(name, None)
 
-    def sync_folder(self, path: str) -> None:
-        self.touch("sync_folder", path, self.life)
-        self._folder(path).sync()
+    def sync_directory(self, path: str) -> None:
+        self.touch("sync_directory", path, self.life)
+        self._directory(path).sync()
 
     def room(self, path: str) -> Room:
-        self._folder(path)
+        self._directory(path)
         total = _ENDLESS if self.capacity is None else self.capacity
         return Room(max(total - self.used, 0), total)
 
-    def lock(self, path: str) -> FolderLock:
+    def lock(self, path: str) -> DirectoryLock:
         if path in self.locked:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
         self.open(path, create=True).close()
@@ -482,32 +482,32 @@ class FakeDisk:
 
     # --- the tree -------------------------------------------------------------------------------------------------
 
-    def _parent(self, path: str) -> tuple[Folder, str]:
-        folder, name = _split(path)
-        return self._folder(folder), name
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        directory, name = _split(path)
+        return self._directory(directory), name
 
-    def _folder(self, path: str) -> Folder:
-        folder = self._root
+    def _directory(self, path: str) -> Directory:
+        directory = self._root
         for name in _names(path):
-            node = folder.entries.get(name)
+            node = directory.entries.get(name)
             if node is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            if not isinstance(node, Folder):
+            if not isinstance(node, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            folder = node
-        return folder
+            directory = node
+        return directory
 
     def _file(self, path: str) -> Inode:
-        folder, name = self._parent(path)
-        node = folder.entries.get(name)
+        directory, name = self._parent(path)
+        node = directory.entries.get(name)
         if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node
 
-    def _count_used(self, folder: Folder, seen: set[int]) -> int:
+    def _count_used(self, directory: Directory, seen: set[int]) -> int:
         used = 0
-        for node in folder.entries.values():
-            if isinstance(node, Folder):
+        for node in directory.entries.values():
+            if isinstance(node, Directory):
                 used += self._count_used(node, seen)
             elif id(node) in seen:
                 node.links += 1
@@ -517,9 +517,9 @@ class FakeDisk:
                 used += node.allocated
         return used
 
-    def _unmap(self, folder: Folder) -> None:
-        for node in folder.entries.values():
-            if isinstance(node, Folder):
+    def _unmap(self, directory: Directory) -> None:
+        for node in directory.entries.values():
+            if isinstance(node, Directory):
                 self._unmap(node)
             else:
                 node.mapped = 0
@@ -532,6 +532,6 @@ def _names(path: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _split(path: str) -> tuple[str, str]:
-    """A path's folder and its name there."""
-    folder, _, name = path.rpartition("/")
-    return folder, name
+    """A path's directory and its name there."""
+    directory, _, name = path.rpartition("/")
+    return directory, name

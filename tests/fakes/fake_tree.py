@@ -1,4 +1,5 @@
-"""What a fake disk is made of: files and folders that know what programs see, what the disk has, and what is between.
+"""What a fake disk is made of: files and directories that know what programs see, what the disk has, and what is
+between.
 
 Kept true: changes are applied to the disk in whole, in part or not at all only by `sync` and `crash`. Which bits have
 been flipped is known until something else is written there, or it is cut: a rotten byte that is read and written back
@@ -14,7 +15,7 @@ from typing import Final
 BLOCK_BYTES: Final = 4096
 """The disk writes whole blocks of this size, in any order."""
 
-Memo = dict[int, "Inode | Folder"]
+Memo = dict[int, "Inode | Directory"]
 
 
 class Image:
@@ -172,17 +173,17 @@ class Inode:
                 start = end
 
 
-class Folder:
-    """One folder: the names that programs see, those that the disk has, and the changes between, in order."""
+class Directory:
+    """One directory: the names that programs see, those that the disk has, and the changes between, in order."""
 
     __slots__ = ("durable", "entries", "pending")
 
     def __init__(self) -> None:
-        self.entries: dict[str, Inode | Folder] = {}
-        self.durable: dict[str, Inode | Folder] = {}
-        self.pending: list[tuple[str, Inode | Folder | None, str | None]] = []
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+        self.pending: list[tuple[str, Inode | Directory | None, str | None]] = []
 
-    def change(self, name: str, node: Inode | Folder | None, *, moved_from: str | None = None) -> None:
+    def change(self, name: str, node: Inode | Directory | None, *, moved_from: str | None = None) -> None:
         """Bind a name, or free it (None). moved_from: the name that is freed in the same step."""
         self._bind(self.entries, name, node, moved_from)
         self.pending.append((name, node, moved_from))
@@ -191,17 +192,17 @@ class Folder:
         self.durable = dict(self.entries)
         self.pending.clear()
 
-    def twin(self, memo: Memo) -> Folder:
-        """The same folder, with all that it names and that the disk still has, in another tree."""
+    def twin(self, memo: Memo) -> Directory:
+        """The same directory, with all that it names and that the disk still has, in another tree."""
         other = memo.get(id(self))
         if other is None:
-            other = memo[id(self)] = Folder()
+            other = memo[id(self)] = Directory()
             other.entries = {name: node.twin(memo) for name, node in self.entries.items()}
             other.durable = {name: node.twin(memo) for name, node in self.durable.items()}
             other.pending = [
                 (name, None if node is None else node.twin(memo), moved_from) for name, node, moved_from in self.pending
             ]
-        assert isinstance(other, Folder)
+        assert isinstance(other, Directory)
         return other
 
     def crash(self, rng: random.Random) -> None:
@@ -214,7 +215,7 @@ class Folder:
 
     @staticmethod
     def _bind(
-        entries: dict[str, Inode | Folder], name: str, node: Inode | Folder | None, moved_from: str | None
+        entries: dict[str, Inode | Directory], name: str, node: Inode | Directory | None, moved_from: str | None
     ) -> None:
         if moved_from is not None:
             entries.pop(moved_from, None)

@@ -198,17 +198,17 @@ class Assault:
         images = [found.node.image for found in self._nodes.nodes.values()]
         entries = [entry for image in images if image is not None for entry in image.nodes.values()]
         offsets = [int(image.offset) for image in images if image is not None]
-        keys = [quorum_pb2.ReplicaKey(node_id=each.node_id, folder_id=each.folder_id) for each in who]
+        keys = [quorum_pb2.ReplicaKey(node_id=each.node_id, directory_id=each.directory_id) for each in who]
         by_value: list[tuple[str, list[Any]]] = [
             ("receiver voter candidate replica successors", keys),
             ("node_id leader_id partition replicas", [each.node_id for each in who]),
             ("epoch leader_epoch current_leader_epoch last_fetched_epoch partition_epoch", [-1, 0, 1, 2]),
-            ("fetch_offset held_offset metadata_offset end_offset log_end", [0, *offsets]),
+            ("fetch_offset durable_offset metadata_offset end_offset log_end", [0, *offsets]),
             ("name topic topics", [topic.name for topic in told.topics]),
         ]
         return {
             **{name: values for names, values in by_value for name in names.split()},
-            "folder_id": [each.folder_id for each in who],
+            "directory_id": [each.directory_id for each in who],
             "cluster_id": [who[0].cluster_id],
             "topic_id": [topic.topic_id for topic in told.topics],
             "incarnation": [entry.incarnation.bytes for entry in entries],

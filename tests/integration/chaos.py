@@ -27,7 +27,7 @@ from tests.integration.load import Load
 
 PARTITIONS = 6
 HEALTHY_S = 90
-"""A node whose folder was emptied copies everything again, on the cores that the load keeps busy."""
+"""A node whose directory was emptied copies everything again, on the cores that the load keeps busy."""
 
 Fault = Callable[[LocalCluster, random.Random], str]
 
@@ -79,7 +79,7 @@ def empty_one(cluster: LocalCluster, rng: random.Random) -> str:
     shutil.rmtree(cluster.nodes[node].data)
     cluster.start_node(node)
     cluster.wait_healthy(HEALTHY_S)
-    return f"kill node {node} and empty its folder"
+    return f"kill node {node} and empty its directory"
 
 
 def _file_of(cluster: LocalCluster, node: int, rng: random.Random, pattern: str) -> Path | None:
@@ -136,7 +136,7 @@ FAULTS: tuple[tuple[int, Fault], ...] = (
 )
 
 
-async def run(folder: Path, *, nodes: int, seconds: float, seed: int, say: Callable[[str], None]) -> Counter[str]:
+async def run(directory: Path, *, nodes: int, seconds: float, seed: int, say: Callable[[str], None]) -> Counter[str]:
     """Faults for so long, then the judgement. Returns how many records were acknowledged and read, and the rounds.
 
     Raises AssertionError where a record is missing, stored twice or out of order, ClusterFailed where the cluster does
@@ -144,7 +144,7 @@ async def run(folder: Path, *, nodes: int, seconds: float, seed: int, say: Calla
     """
     rng = random.Random(seed)
     told: Counter[str] = Counter()
-    with LocalCluster(folder, nodes) as cluster:
+    with LocalCluster(directory, nodes) as cluster:
         cluster.wait_healthy(HEALTHY_S)
         loads = [Load(cluster.bootstrap, f"chaos-{durability}", PARTITIONS) for durability in ("fsync", "page-cache")]
         for load in loads:
@@ -181,9 +181,9 @@ def main() -> int:
         print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
     say(f"seed {options.seed}: the same faults again with SEED={options.seed}, their moments are the machine's")
-    with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tidelog-chaos-") as directory:
         told = asyncio.run(
-            run(Path(folder), nodes=options.nodes, seconds=options.minutes * 60, seed=options.seed, say=say)
+            run(Path(directory), nodes=options.nodes, seconds=options.minutes * 60, seed=options.seed, say=say)
         )
     say(f"PASSED: {told['rounds']} rounds, {told['acknowledged']} records acknowledged, {told['read']} read, none lost")
     return 0

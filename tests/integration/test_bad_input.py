@@ -176,7 +176,7 @@ def test_a_full_disk_refuses_whole_batches_and_serves_again_once_there_is_room(t
     node.data.mkdir()
     node.wrapper = ("unshare", "-rm", "sh", "-c", MOUNT, str(node.data.parent / "data"))
     disk = node.data
-    node.config.write_text(node.config.read_text().replace(str(disk), str(disk / "folder")))
+    node.config.write_text(node.config.read_text().replace(str(disk), str(disk / "directory")))
     try:
         cluster.start()
         cluster.wait_healthy()

@@ -19,8 +19,8 @@ os.environ["TESTCONTAINERS_RYUK_DISABLED"] = (
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from tests.integration import books, manifest
-from tests.integration.books import Load, Workload
+from tests.integration import manifest, progress
+from tests.integration.progress import Load, Workload
 
 pytestmark = [pytest.mark.containers, pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -37,8 +37,8 @@ class Cluster:
         self.client.run("create", topic, PARTITIONS)
         return Load(self.client.start("load", topic, PARTITIONS, seconds))
 
-    def leaders(self, topic: str) -> list[books.Partition]:
-        return books.partitions(self.client.run("describe", topic))
+    def leaders(self, topic: str) -> list[progress.Partition]:
+        return progress.partitions(self.client.run("describe", topic))
 
     def wait_all(self) -> None:
         self.client.run("wait", len(self.nodes))
@@ -103,7 +103,7 @@ def test_killing_the_container_of_a_leader_under_load_loses_nothing(cluster: Clu
     """Goal: what was acknowledged is read. Method: SIGKILL the node that leads most; restart it."""
     load = cluster.load("killed", seconds=25)
     load.wait_acked_everywhere(PARTITIONS)
-    victim = books.most_leading(cluster.leaders("killed"))
+    victim = progress.most_leading(cluster.leaders("killed"))
 
     cluster.nodes[victim].kill("SIGKILL")
     load.wait_acked_everywhere(PARTITIONS)  # others lead now
@@ -112,32 +112,32 @@ def test_killing_the_container_of_a_leader_under_load_loses_nothing(cluster: Clu
     cluster.wait_all()
 
     load.finish(timeout=60)
-    books.check_nothing_lost(load, cluster.client.run("read", "killed", PARTITIONS))
+    progress.check_nothing_lost(load, cluster.client.run("read", "killed", PARTITIONS))
 
 
 def test_killing_the_container_of_the_active_controller_under_load_loses_nothing(cluster: Cluster) -> None:
     """All three vote; the two that are left elect another controller, which lets others lead what the dead one led."""
-    before = books.quorum(cluster.client)
+    before = progress.quorum(cluster.client)
     assert before.voters == [0, 1, 2]
     load = cluster.load("decapitated", seconds=25)
     load.wait_acked_everywhere(PARTITIONS)
 
     cluster.nodes[before.controller].kill("SIGKILL")
     load.wait_acked_everywhere(PARTITIONS)
-    assert books.quorum(cluster.client).controller != before.controller
+    assert progress.quorum(cluster.client).controller != before.controller
     cluster.nodes[before.controller].start()
     cluster.wait_all()
 
     load.finish(timeout=60)
-    assert books.quorum(cluster.client).voters == [0, 1, 2]
-    books.check_nothing_lost(load, cluster.client.run("read", "decapitated", PARTITIONS))
+    assert progress.quorum(cluster.client).voters == [0, 1, 2]
+    progress.check_nothing_lost(load, cluster.client.run("read", "decapitated", PARTITIONS))
 
 
 def test_sigterm_drains_a_node_and_it_ends_by_itself(cluster: Cluster) -> None:
     """Goal: a stop that was asked for costs no acknowledged record, and ends before Kubernetes would kill."""
     load = cluster.load("drained", seconds=25)
     load.wait_acked_everywhere(PARTITIONS)
-    leaving = books.most_leading(cluster.leaders("drained"))
+    leaving = progress.most_leading(cluster.leaders("drained"))
     node = cluster.nodes[leaving]
 
     node.kill("SIGTERM")
@@ -147,7 +147,7 @@ def test_sigterm_drains_a_node_and_it_ends_by_itself(cluster: Cluster) -> None:
     cluster.wait_all()
 
     load.finish(timeout=60)
-    books.check_nothing_lost(load, cluster.client.run("read", "drained", PARTITIONS))
+    progress.check_nothing_lost(load, cluster.client.run("read", "drained", PARTITIONS))
 
 
 def test_all_containers_killed_at_once_come_back_by_themselves(cluster: Cluster) -> None:
@@ -160,7 +160,7 @@ def test_all_containers_killed_at_once_come_back_by_themselves(cluster: Cluster)
     for node in cluster.nodes:
         node.start()
     cluster.wait_all()
-    books.check_nothing_lost(load, cluster.client.run("read", "dark", PARTITIONS))
+    progress.check_nothing_lost(load, cluster.client.run("read", "dark", PARTITIONS))
 
 
 def test_a_node_runs_without_root_and_writes_only_to_its_volume(cluster: Cluster) -> None:

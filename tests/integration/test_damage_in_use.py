@@ -65,8 +65,8 @@ def leader_of(cluster: LocalCluster, *, but: int | None = None) -> int:
 
 def damage(node: LocalNode, offset: int) -> None:
     """A byte of the last value of the batch there is another one."""
-    folder = node.data / f"{TOPIC}-0"
-    found = [each for each in dump(OsFiles(), str(folder), records=False) if isinstance(each, BatchFound)]
+    directory = node.data / f"{TOPIC}-0"
+    found = [each for each in dump(OsFiles(), str(directory), records=False) if isinstance(each, BatchFound)]
     batch = next(each for each in found if each.base_offset == offset)
     path = Path(batch.path)
     data = bytearray(path.read_bytes())

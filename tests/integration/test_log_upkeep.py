@@ -91,7 +91,7 @@ def test_logs_are_compacted_cut_and_scrubbed_behind_the_writers_back(tmp_path: P
             within_s=30,
             what="files that are out of their logs are gone",
         )
-        for name in ("tidelog_scrub_findings_total", "tidelog_folder_logs_damaged", "tidelog_cleaner_uncleanable"):
+        for name in ("tidelog_scrub_findings_total", "tidelog_directory_logs_damaged", "tidelog_cleaner_uncleanable"):
             assert figure(node, name) == 0
         produce(cluster, table, 5)
         cluster.stop()
@@ -99,4 +99,4 @@ def test_logs_are_compacted_cut_and_scrubbed_behind_the_writers_back(tmp_path: P
         cluster.start()
         cluster.wait_healthy()
         produce(cluster, table, 5)
-        assert figure(node, "tidelog_folder_logs_damaged") == 0
+        assert figure(node, "tidelog_directory_logs_damaged") == 0

@@ -90,33 +90,33 @@ def test_a_node_that_waits_for_others_to_form_a_cluster_can_be_stopped(tmp_path:
         cluster.kill_all()
 
 
-def test_a_data_folder_that_fails_is_left_out_and_told(single: LocalCluster, tmp_path: Path) -> None:
+def test_a_log_directory_that_fails_is_left_out_and_told(single: LocalCluster, tmp_path: Path) -> None:
     single.stop_node(0)
     node = single.nodes[0]
-    (tmp_path / "file").write_text("no folder")
-    folders = f'"{node.data}", "{tmp_path / "file"}"'
-    node.config.write_text(node.config.read_text().replace(f'"{node.data}"', folders))
+    (tmp_path / "file").write_text("no directory")
+    directories = f'"{node.data}", "{tmp_path / "file"}"'
+    node.config.write_text(node.config.read_text().replace(f'"{node.data}"', directories))
     single.start_node(0)
     single.wait_healthy()
     assert "error   node.process.node" in node.log.read_text()
     with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=5) as answer:
         text = answer.read().decode()
-    assert f'tidelog_folder_offline{{folder="{tmp_path / "file"}"}} 1.0' in text
-    assert f'tidelog_folder_offline{{folder="{node.data}"}} 0.0' in text
+    assert f'tidelog_directory_offline{{directory="{tmp_path / "file"}"}} 1.0' in text
+    assert f'tidelog_directory_offline{{directory="{node.data}"}} 0.0' in text
 
 
 def test_a_cluster_runs_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "node.process.local_cluster", "--nodes", "2", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "node.process.local_cluster", "--nodes", "2", "--directory", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()) as process:
         assert process.stdout is not None
-        assert re.match(r"ready bootstrap=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ folder=", process.stdout.readline())
+        assert re.match(r"ready bootstrap=127\.0\.0\.1:\d+,127\.0\.0\.1:\d+ directory=", process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(40) == 0
     for node in range(2):
         assert "stopped" in (tmp_path / f"node-{node}" / "node.log").read_text().splitlines()[-1]
 
 
-def test_a_folder_in_use_and_a_port_in_use_are_refused_by_name(single: LocalCluster) -> None:
+def test_a_directory_in_use_and_a_port_in_use_are_refused_by_name(single: LocalCluster) -> None:
     node = single.nodes[0]
     second = run_node(node.config)
     assert second.returncode == 2
@@ -124,11 +124,11 @@ def test_a_folder_in_use_and_a_port_in_use_are_refused_by_name(single: LocalClus
     free = {"TIDELOG_LISTENERS_CLIENT_BIND": "127.0.0.1:0", "TIDELOG_METRICS_BIND": "127.0.0.1:0"}
     second = run_node(node.config, **free)
     assert second.returncode == 1
-    assert f"the data folder {node.data} is in use by another process" in second.stderr
+    assert f"the log directory {node.data} is in use by another process" in second.stderr
     assert single.describe(0).controller_id == 0, "the first one serves on"
 
 
-def test_a_folder_of_another_node_is_refused(single: LocalCluster) -> None:
+def test_a_directory_of_another_node_is_refused(single: LocalCluster) -> None:
     single.stop_node(0)
     refused = run_node(single.nodes[0].config, TIDELOG_NODE_ID="7")
     assert refused.returncode == 2
@@ -157,7 +157,7 @@ def test_metrics_and_reflection_are_served(single: LocalCluster) -> None:
     text = scraped()
     assert 'tidelog_partition_isr{partition="1",role="leader",topic="orders"} 1.0' in text
     assert 'tidelog_requests_total{method="Admin.CreateTopic",outcome="ok"} 1.0' in text
-    assert "tidelog_folder_work_seconds_count" in text
+    assert "tidelog_directory_work_seconds_count" in text
     assert "process_resident_memory_bytes" in text
     with grpc.insecure_channel(str(single.nodes[0].address)) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
@@ -196,10 +196,10 @@ def test_more_logs_than_the_system_lets_a_process_begin_with(tmp_path: Path) -> 
         cluster.kill_all()
 
 
-def test_a_data_folder_whose_logs_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+def test_a_log_directory_whose_logs_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, nodes=1)
     (node,) = cluster.nodes
-    more = node.folder / "more"
+    more = node.directory / "more"
     node.config.write_text(node.config.read_text().replace(f'["{node.data}"]', f'["{node.data}", "{more}"]'))
     assert str(more) in node.config.read_text()
     try:
@@ -215,7 +215,7 @@ def test_a_data_folder_whose_logs_cannot_be_read_is_left_out(tmp_path: Path) -> 
         cluster.wait_until(
             lambda: sum(state.leader == 0 for state in cluster.metadata(0, "orders").topics[0].partitions) == 2,
             within_s=20,
-            what="the partitions of the other folder are led",
+            what="the partitions of the other directory are led",
         )
         assert "left out" in node.log.read_text()
     finally:

@@ -108,7 +108,7 @@ def test_a_leader_and_the_controller_are_killed_together(tmp_path: Path) -> None
         asyncio.run(story())
 
 
-def test_folders_of_the_first_version_open_and_one_voter_is_grown_to_three(tmp_path: Path) -> None:
+def test_directories_of_the_first_version_open_and_one_voter_is_grown_to_three(tmp_path: Path) -> None:
     """Three nodes were killed under that version, in which node 0 alone voted: all that they held is there, and node 0
     may be lost now."""
     with tarfile.open(FIRST_VERSION) as tar:

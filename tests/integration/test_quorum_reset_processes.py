@@ -49,12 +49,12 @@ def test_a_cluster_driven_to_the_last_epoch_comes_back_with_its_data(tmp_path: P
             assert node.process is not None
             assert node.process.wait(30) == 1
             assert "tidelog quorum reset-epoch" in node.log_tail()
-        folders = [str(node.data) for node in cluster.nodes]
-        shown = json.loads(tidelog("quorum", "reset-epoch", *folders, "--json").stdout)["folders"]
+        directories = [str(node.data) for node in cluster.nodes]
+        shown = json.loads(tidelog("quorum", "reset-epoch", *directories, "--json").stdout)["directories"]
         assert {each["to_move"] for each in shown.values()} == {EPOCH_MAX}
         after = max(each["usable"] for each in shown.values())
-        for folder in folders:
-            assert tidelog("quorum", "reset-epoch", folder, "--after", str(after)).returncode == 0
+        for directory in directories:
+            assert tidelog("quorum", "reset-epoch", directory, "--after", str(after)).returncode == 0
         cluster.start()
         cluster.wait_healthy()
         found = asyncio.run(load.read_all())

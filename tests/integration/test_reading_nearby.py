@@ -17,7 +17,7 @@ import pytest
 from node.process.local_cluster import LocalCluster, LocalNode
 from storage.append_info import Origin
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tidelog.client.consumer import Consumer
@@ -161,11 +161,11 @@ class _Clock:
 @contextlib.contextmanager
 def log_of(node: LocalNode) -> Iterator[Log]:
     """The replica of a node that is down."""
-    folder = DataFolder.open(str(node.data), files=OsFiles(), clock=_Clock(), rng=random.Random(1))
+    directory = LogDirectory.open(str(node.data), files=OsFiles(), clock=_Clock(), rng=random.Random(1))
     try:
-        yield folder.load_logs(lambda *_: LogConfig())[TopicPartition(TOPIC, PartitionIndex(0))]
+        yield directory.load_logs(lambda *_: LogConfig())[TopicPartition(TOPIC, PartitionIndex(0))]
     finally:
-        folder.close_clean()
+        directory.close_clean()
 
 
 def latest_epoch(node: LocalNode) -> LeaderEpoch:

@@ -21,13 +21,13 @@ _INNER = re.compile(r" isValid: true crc: \d+}")
 """Of a v0 or v1 message, Kafka tells the inner checksum too; it must be right."""
 
 
-def our_lines(folder: Path, partition: str) -> dict[str, list[str]]:
-    """By file, below the folder: the lines for everything that our dump found in a partition folder."""
+def our_lines(directory: Path, partition: str) -> dict[str, list[str]]:
+    """By file, below the directory: the lines for everything that our dump found in a partition directory."""
     found: dict[str, list[str]] = {}
-    for event in dump(OsFiles(), str(folder / partition), records=True):
+    for event in dump(OsFiles(), str(directory / partition), records=True):
         line = _line(event)
         if line is not None:
-            found.setdefault(str(Path(event.path).relative_to(folder)), []).append(line)
+            found.setdefault(str(Path(event.path).relative_to(directory)), []).append(line)
     return found
 
 
@@ -40,14 +40,14 @@ def kafkas_lines(printed: list[str]) -> list[str]:
     ]
 
 
-def holes(folder: Path, partition: str) -> list[str]:
+def holes(directory: Path, partition: str) -> list[str]:
     """What Kafka's tool says of logs in which offsets are missing: no complaint, where followers or cleaners left
     them out."""
     said: dict[str, list[str]] = {}
     last: dict[str, int] = {}
-    for event in dump(OsFiles(), str(folder / partition), records=True):
+    for event in dump(OsFiles(), str(directory / partition), records=True):
         if isinstance(event, RecordFound):
-            path = str(Path(event.path).relative_to(folder))
+            path = str(Path(event.path).relative_to(directory))
             before = last.get(path)
             if before is not None and event.offset != before + 1:
                 header = [f"Non-consecutive offsets in {path}"]

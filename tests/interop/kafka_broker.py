@@ -1,5 +1,5 @@
-"""A real Apache Kafka broker on loopback: one node, its own controller, on a data folder that tests may change while it
-is stopped."""
+"""A real Apache Kafka broker on loopback: one node, its own controller, on a log directory that tests may change while
+it is stopped."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _CLUSTER = encode_topic_id(UUID(int=0x7464, version=4))
 
 
 class Broker:
-    """A broker that can be started and stopped again and again. `folder`: its data folder. `said`: its log since the
-    last start."""
+    """A broker that can be started and stopped again and again. `directory`: its log directory. `said`: its log since
+    the last start."""
 
     def __init__(self, home: Path) -> None:
-        """home: an empty folder for everything that it writes."""
-        self.folder = home / "data"
+        """home: an empty directory for everything that it writes."""
+        self.directory = home / "data"
         self._log = home / "broker.log"
         self._properties = home / "server.properties"
         self._ports = _free_ports(2)
@@ -60,7 +60,7 @@ class Broker:
             "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self.folder,
+            "log.dirs": self.directory,
             "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.num.partitions": 1,
@@ -126,17 +126,17 @@ class Broker:
 
     def wait_for_log_start(self, topic: str) -> None:
         """Records were deleted: wait until the checkpoint says so."""
-        path = str(self.folder / LOG_START_CHECKPOINT)
+        path = str(self.directory / LOG_START_CHECKPOINT)
         deadline = time.monotonic() + _PATIENCE_S
         while TopicPartition(topic, PartitionIndex(0)) not in _offsets(path):
             assert time.monotonic() < deadline, f"{path} does not name {topic}"
             time.sleep(0.05)
 
     def _topic_id(self, topic: str) -> UUID:
-        """The id in the topic's partition folder, which appears a moment after the topic."""
+        """The id in the topic's partition directory, which appears a moment after the topic."""
         deadline = time.monotonic() + _PATIENCE_S
-        while (found := read_partition_metadata(OsFiles(), f"{self.folder}/{topic}-0")) is None:
-            assert time.monotonic() < deadline, f"{topic} has got no folder"
+        while (found := read_partition_metadata(OsFiles(), f"{self.directory}/{topic}-0")) is None:
+            assert time.monotonic() < deadline, f"{topic} has got no directory"
             time.sleep(0.05)
         return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LIBS = "TIDELOG_KAFKA_LIBS"
-"""The variable that names the folder with the jars."""
+"""The variable that names the directory with the jars."""
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8")
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 _ARGUMENT_BYTES_MAX = 100_000
@@ -50,19 +50,19 @@ def run(main: str, *arguments: str, cwd: Path | None = None) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def dump_log_segments(folder: Path, paths: Iterable[str], *options: str) -> Dumped:
-    """Let DumpLogSegments read files, many in one JVM. paths: below the folder."""
+def dump_log_segments(directory: Path, paths: Iterable[str], *options: str) -> Dumped:
+    """Let DumpLogSegments read files, many in one JVM. paths: below the directory."""
     printed: dict[str, list[str]] = {}
     complaints: list[str] = []
     for group in _in_groups(paths):
-        output, errors = run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(group), cwd=folder)
+        output, errors = run("kafka.tools.DumpLogSegments", *options, "--files", ",".join(group), cwd=directory)
         lines: list[str] = []
         for line in output.split("\n"):
             if line.startswith("Dumping "):
                 lines = printed.setdefault(line.removeprefix("Dumping "), [])
             elif line:
                 lines.append(line)
-        complaints += [line.replace(f"{folder}/", "") for line in errors.splitlines()]
+        complaints += [line.replace(f"{directory}/", "") for line in errors.splitlines()]
         missing = set(group) - set(printed)
         assert not missing, output[-3000:]
     return Dumped(printed, complaints)

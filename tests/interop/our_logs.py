@@ -1,4 +1,4 @@
-"""A data folder of ours with one log of every kind that we write, and what each of them is to show.
+"""A log directory of ours with one log of every kind that we write, and what each of them is to show.
 
 The same calls that a node makes: `Log.append` as leader or follower, rolls, truncation, deletion, flushes, a clean stop
 or none. Keys and values are printable, since Kafka's tool prints them.
@@ -15,7 +15,7 @@ from uuid import UUID
 from storage.append_info import Origin
 from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.storage.workbench import SetClock
@@ -30,9 +30,9 @@ WORDS = ("amber", "birch", "copper", "delta", "ember", "fjord", "garnet", "harbo
 
 @dataclass
 class World:
-    """The folder in the making. topic_ids: those that a broker gave its topics; others are made up."""
+    """The directory in the making. topic_ids: those that a broker gave its topics; others are made up."""
 
-    folder: DataFolder
+    directory: LogDirectory
     clock: SetClock
     rng: random.Random
     topic_ids: dict[str, UUID] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class World:
         """A new log, partition 0 of this topic."""
         self.configs[topic] = config
         topic_id = self.topic_ids.get(topic) or UUID(int=self.rng.getrandbits(128), version=4)
-        return self.folder.create_log(TopicPartition(topic, PartitionIndex(0)), TopicId(topic_id), config)
+        return self.directory.create_log(TopicPartition(topic, PartitionIndex(0)), TopicId(topic_id), config)
 
     def records(self, count: int) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         """Keys, values and timestamps, with nulls, empty ones and some out of order."""
@@ -362,15 +362,15 @@ KINDS: dict[str, Kind] = {
 
 
 def open_world(path: Path, *, seed: int = 1, now: int, topic_ids: dict[str, UUID] | None = None) -> World:
-    """A data folder in use, nothing written yet."""
+    """A log directory in use, nothing written yet."""
     clock = SetClock(now)
-    folder = DataFolder.open(str(path), files=OsFiles(), clock=clock, rng=random.Random(seed))
-    return World(folder, clock, random.Random(seed), topic_ids or {})
+    directory = LogDirectory.open(str(path), files=OsFiles(), clock=clock, rng=random.Random(seed))
+    return World(directory, clock, random.Random(seed), topic_ids or {})
 
 
 def write_all(world: World) -> None:
-    """One log of each kind, everything durable; the folder stays open."""
+    """One log of each kind, everything durable; the directory stays open."""
     for topic, write in KINDS.items():
         write(world, topic)
-    for log in world.folder.logs.values():
+    for log in world.directory.logs.values():
         log.flush()

@@ -17,16 +17,16 @@ pytestmark = pytest.mark.interop
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-def read_by_kafka(folder: Path, suffixes: tuple[str, ...] = SUFFIXES, *, but: str | None = None) -> Dumped:
-    """What Kafka's tool says of all files of all partition folders, but of one perhaps."""
-    files = [path for path in folder.glob("*-0/*") if path.suffix in suffixes and path.parent.name != but]
-    paths = sorted(str(path.relative_to(folder)) for path in files)
+def read_by_kafka(directory: Path, suffixes: tuple[str, ...] = SUFFIXES, *, but: str | None = None) -> Dumped:
+    """What Kafka's tool says of all files of all partition directories, but of one perhaps."""
+    files = [path for path in directory.glob("*-0/*") if path.suffix in suffixes and path.parent.name != but]
+    paths = sorted(str(path.relative_to(directory)) for path in files)
     assert len(paths) > 60
-    return dump_log_segments(folder, paths, "--deep-iteration", "--print-data-log")
+    return dump_log_segments(directory, paths, "--deep-iteration", "--print-data-log")
 
 
-def partitions(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("*-0"))
+def partitions(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.glob("*-0"))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("closed") / "data"
     world = open_world(path, now=NOW)
     write_all(world)
-    world.folder.close_clean()
+    world.directory.close_clean()
     return path
 
 
@@ -48,13 +48,13 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, World]:
     return path, world
 
 
-def compare(folder: Path, kafka: Dumped) -> int:
+def compare(directory: Path, kafka: Dumped) -> int:
     """Line by line: batches, records, entries of indexes, producers; a complaint would be a line too many. Returns how
     many lines were compared."""
     compared = 0
     expected: list[str] = []
-    for partition in partitions(folder):
-        ours = our_lines(folder, partition)
+    for partition in partitions(directory):
+        ours = our_lines(directory, partition)
         for path, lines in kafka.files.items():
             if path.startswith(f"{partition}/"):
                 theirs = kafkas_lines(lines)
@@ -62,12 +62,12 @@ def compare(folder: Path, kafka: Dumped) -> int:
                     theirs = sorted(line.rstrip() for line in theirs)  # their order means nothing
                 assert theirs == named(ours.get(path, [])), path
                 compared += len(lines)
-        expected += holes(folder, partition)
+        expected += holes(directory, partition)
     assert sorted(kafka.complaints) == sorted(expected)
     return compared
 
 
-def test_of_a_closed_folder_kafka_says_what_we_say(closed: Path) -> None:
+def test_of_a_closed_directory_kafka_says_what_we_say(closed: Path) -> None:
     kafka = read_by_kafka(closed)
     assert compare(closed, kafka) > 3000
     assert {Path(path).suffix for path in kafka.files} == set(SUFFIXES), "a kind of file was not there"
@@ -76,14 +76,14 @@ def test_of_a_closed_folder_kafka_says_what_we_say(closed: Path) -> None:
     assert damage(events(closed)) == []
 
 
-def test_of_a_folder_in_use_kafka_reads_every_batch(left: tuple[Path, World]) -> None:
+def test_of_a_directory_in_use_kafka_reads_every_batch(left: tuple[Path, World]) -> None:
     """The indexes of active segments are longer than what is in them, as Kafka's are; and on the zeros behind the
     batches of a preallocated one its tool stops with an error, on its own as well (vectors' README)."""
-    folder, world = left
-    kafka = read_by_kafka(folder, (".log", ".snapshot", ".txnindex"), but="preallocated-0")
-    assert compare(folder, kafka) > 2000
-    assert damage(events(folder)) == []
-    assert world.folder.damaged() == {}
+    directory, world = left
+    kafka = read_by_kafka(directory, (".log", ".snapshot", ".txnindex"), but="preallocated-0")
+    assert compare(directory, kafka) > 2000
+    assert damage(events(directory)) == []
+    assert world.directory.damaged() == {}
 
 
 def test_kafka_finds_every_index_sane(closed: Path) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import books, manifest
-from tests.integration.books import Load, Workload
+from tests.integration import manifest, progress
+from tests.integration.progress import Load, Workload
 
 pytestmark = [pytest.mark.k8s, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -77,14 +77,14 @@ def cluster(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> N
     return namespace
 
 
-def overlay_of_base(folder: Path, namespace: str) -> str:
+def overlay_of_base(directory: Path, namespace: str) -> str:
     name, _, tag = IMAGE.rpartition(":")
     return json.dumps(
         {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "namespace": namespace,
-            "resources": [os.path.relpath(manifest.BASE, folder.resolve())],
+            "resources": [os.path.relpath(manifest.BASE, directory.resolve())],
             "images": [{"name": "tidelog", "newName": name, "newTag": tag}],
         }
     )
@@ -116,8 +116,8 @@ def test_deleting_the_leaders_pod_under_load_loses_nothing(cluster: Namespace, c
     client.run("create", "deleted", PARTITIONS)
     load = Load(client.start("load", "deleted", PARTITIONS, 60))
     load.wait_acked_everywhere(PARTITIONS)
-    described = books.partitions(client.run("describe", "deleted"))
-    pod = f"tidelog-{books.most_leading(described)}"
+    described = progress.partitions(client.run("describe", "deleted"))
+    pod = f"tidelog-{progress.most_leading(described)}"
     first_life = cluster.uid(pod)
 
     cluster.kubectl("delete", "pod", pod, "--wait=true")
@@ -127,12 +127,12 @@ def test_deleting_the_leaders_pod_under_load_loses_nothing(cluster: Namespace, c
     client.run("wait", 3)
 
     load.finish(timeout=120)
-    books.check_nothing_lost(load, client.run("read", "deleted", PARTITIONS))
+    progress.check_nothing_lost(load, client.run("read", "deleted", PARTITIONS))
 
 
 def test_losing_the_active_controllers_pod_under_load_loses_nothing(cluster: Namespace, client: Workload) -> None:
     """Goal: three pods vote, and two of them go on. Method: end the controller's pod without any grace."""
-    before = books.quorum(client)
+    before = progress.quorum(client)
     assert before.voters == [0, 1, 2]
     client.run("create", "decapitated", PARTITIONS)
     load = Load(client.start("load", "decapitated", PARTITIONS, 60))
@@ -145,10 +145,10 @@ def test_losing_the_active_controllers_pod_under_load_loses_nothing(cluster: Nam
     cluster.wait_ready()
     assert cluster.uid(pod) != first_life
     client.run("wait", 3)
-    assert books.quorum(client).voters == [0, 1, 2]
+    assert progress.quorum(client).voters == [0, 1, 2]
 
     load.finish(timeout=120)
-    books.check_nothing_lost(load, client.run("read", "decapitated", PARTITIONS))
+    progress.check_nothing_lost(load, client.run("read", "decapitated", PARTITIONS))
 
 
 def test_a_rolling_restart_under_load_loses_nothing(cluster: Namespace, client: Workload) -> None:
@@ -161,4 +161,4 @@ def test_a_rolling_restart_under_load_loses_nothing(cluster: Namespace, client: 
     load.wait_acked_everywhere(PARTITIONS, timeout=60)
 
     load.finish(timeout=180)
-    books.check_nothing_lost(load, client.run("read", "rolled", PARTITIONS))
+    progress.check_nothing_lost(load, client.run("read", "rolled", PARTITIONS))

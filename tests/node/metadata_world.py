@@ -15,7 +15,7 @@ from node.process.metadata_node import MetadataNode, identity_of, new_incarnatio
 from node.runtime import methods
 from node.runtime.methods import Answer, Method, Request
 from replication.controller.image import ClusterImage, NodeRegistration
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
 from tests.sim.executor import DiskPace, SimExecutor
@@ -39,19 +39,19 @@ class Life:
     process: Process
     failure: BaseException | None = None
     node: MetadataNode | None = None
-    folders: list[DataFolder] = field(default_factory=list)
+    directories: list[LogDirectory] = field(default_factory=list)
     tasks: list[SimTask[Any]] = field(default_factory=list)
 
 
 class MetadataWorld:
     """See the module's words. Node 0 forms the cluster, with so many voters. Used as a context manager."""
 
-    def __init__(self, nodes: int = 3, seed: int = 1, *, folders: int = 1, voters: int = 1) -> None:
+    def __init__(self, nodes: int = 3, seed: int = 1, *, directories: int = 1, voters: int = 1) -> None:
         self.rng = random.Random(seed)
         self.loop = SimLoop(random.Random(seed + 1))
         self.network = Network(self.loop, random.Random(seed + 2))
         self.count = nodes
-        self.folders_each = folders
+        self.directories_each = directories
         self.voters = voters
         self.snapshot_bytes = SNAPSHOT_BYTES
         self.disks = {node: FakeDisk() for node in range(nodes)}
@@ -74,7 +74,7 @@ class MetadataWorld:
     def config(self, node: int) -> NodeConfig:
         return NodeConfig(
             node_id=NodeId(node),
-            data_folders=tuple(f"/data{number}" for number in range(self.folders_each)),
+            log_directories=tuple(f"/data{number}" for number in range(self.directories_each)),
             listeners=(ListenerConfig("client", endpoint_of(node)),),
             quorum=QuorumConfig(
                 node == 0, tuple(map(endpoint_of, range(self.count))), self.voters, self.snapshot_bytes
@@ -98,10 +98,10 @@ class MetadataWorld:
 
     async def _live(self, node: int, life: Life) -> None:
         config, clock = self.config(node), SimClock(self.loop)
-        folders = []
-        for path in config.data_folders:
+        directories = []
+        for path in config.log_directories:
             executor = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
-            folder = DataFolder.open(
+            directory = LogDirectory.open(
                 path,
                 files=self.disks[node],
                 clock=clock,
@@ -109,16 +109,16 @@ class MetadataWorld:
                 executor=executor,
                 boot_id=self.boots[node],
             )
-            folders.append((folder, executor))
+            directories.append((directory, executor))
         quorum = SimExecutor(self.loop, random.Random(self.rng.random()), life.process, self.pace[node])
-        self.executors[node] = [quorum, *(executor for _, executor in folders)]
-        life.folders = [folder for folder, _ in folders]
+        self.executors[node] = [quorum, *(executor for _, executor in directories)]
+        life.directories = [directory for directory, _ in directories]
         identity = identity_of(config, new_incarnation(self.rng), self.boots[node])
         side = life.node = MetadataNode(
             config,
             identity,
-            folders,
-            open_log(folders[0][0]),
+            directories,
+            open_log(directories[0][0]),
             quorum=quorum,
             files=self.disks[node],
             clock=clock,
@@ -162,12 +162,12 @@ class MetadataWorld:
 
     def side(self, node: int) -> MetadataNode:
         found = self.lives[node].node
-        assert found is not None, f"node {node} has not opened its folder"
+        assert found is not None, f"node {node} has not opened its directory"
         return found
 
     def key(self, node: int) -> quorum_pb2.ReplicaKey:
         """The key of a running node's replica, as requests name it."""
-        return quorum_pb2.ReplicaKey(node_id=node, folder_id=self.lives[node].folders[0].folder_id.bytes)
+        return quorum_pb2.ReplicaKey(node_id=node, directory_id=self.lives[node].directories[0].directory_id.bytes)
 
     def image(self, node: int = 0) -> ClusterImage:
         return self.side(node).image

@@ -57,7 +57,7 @@ class RealNode:
 
 
 class RealNodes:
-    """Nodes 0..N-1 of one cluster, each with the folder `HOME/node-N`."""
+    """Nodes 0..N-1 of one cluster, each with the directory `HOME/node-N`."""
 
     def __init__(self, home: Path, count: int) -> None:
         self.home = home
@@ -83,7 +83,7 @@ class RealNodes:
 
         config = NodeConfig(
             node_id=NodeId(number),
-            data_folders=(str(self.home / f"node-{number}"),),
+            log_directories=(str(self.home / f"node-{number}"),),
             listeners=(ListenerConfig("client", address),),
             quorum=QuorumConfig(number == 0, tuple(self.addresses), min(3, count)),
         )

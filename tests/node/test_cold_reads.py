@@ -126,13 +126,13 @@ def test_records_deleted_meanwhile_are_not_given(cluster: Cluster) -> None:
     assert error_of(slow.result()) == "OFFSET_OUT_OF_RANGE"
 
 
-def test_a_disk_that_fails_takes_the_folder_offline_as_ever(cluster: Cluster) -> None:
+def test_a_disk_that_fails_takes_the_directory_offline_as_ever(cluster: Cluster) -> None:
     slow = reading(cluster, 0)
     cluster.machines[1].disk.fail("read", ".log", times=-1)
     release(cluster)
     cluster.until(slow.done)
     assert error_of(slow.result()) in ("KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER")
-    assert cluster.folder(1).offline is not None
+    assert cluster.directory(1).offline is not None
 
 
 def test_those_whose_turn_has_come_when_memory_has_it_after_all_let_the_next_have_theirs(cluster: Cluster) -> None:

@@ -120,8 +120,8 @@ def test_a_topic_made_again_during_a_cut_begins_behind_it(cluster: Cluster) -> N
 def test_a_node_that_stops_during_a_cut_closes_clean_behind_it(cluster: Cluster) -> None:
     stopping = cluster.loop.create_task(cluster.manager(3).stop())
     cluster.until(stopping.done)
-    assert cluster.folder(3).commit.busy
+    assert cluster.directory(3).commit.busy
     cluster.machines[3].executor.release()
-    assert not cluster.folder(3).commit.busy
-    cluster.folder(3).close_clean()
+    assert not cluster.directory(3).commit.busy
+    cluster.directory(3).close_clean()
     assert cluster.log(3).log_end_offset == 1

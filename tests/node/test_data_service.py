@@ -358,8 +358,8 @@ def test_many_partitions_come_in_messages_of_bounded_size() -> None:
 
 def test_a_consumer_cannot_report_what_it_holds(cluster: Cluster) -> None:
     request = fetch_request(0)
-    request.held.add(topic_id=TOPIC.bytes, partition=0, leader_epoch=1, held_offset=5)
-    with pytest.raises(InvalidRequest, match="held"):
+    request.durable_positions.add(topic_id=TOPIC.bytes, partition=0, leader_epoch=1, durable_offset=5)
+    with pytest.raises(InvalidRequest, match="durable positions"):
         cluster.wait(cluster.service(1).fetch(request, CALLER))
 
 

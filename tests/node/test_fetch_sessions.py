@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.replicas.fetch_session import FetchDesk
+from node.replicas.fetch_session import FetchSession
 from node.replicas.partition import Partition
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_fetcher import ReplicaFetcher
@@ -40,7 +40,7 @@ def mentioned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def recorded(fetcher: ReplicaFetcher) -> data_pb2.FetchRequest:
         request = make(fetcher)
         numbers.extend(item.partition for item in request.partitions)
-        numbers.extend(item.partition for item in request.held)
+        numbers.extend(item.partition for item in request.durable_positions)
         return request
 
     monkeypatch.setattr(ReplicaFetcher, "_next_request", recorded)
@@ -126,13 +126,13 @@ def of_follower(cluster: Cluster, offset: int, fetch_id: int) -> data_pb2.FetchR
     epoch = int(cluster.partition(1).leader_epoch)
     last_epoch = epoch if offset else int(NO_LEADER_EPOCH)
     request = fetch_request(offset, epoch=epoch, last_epoch=last_epoch, fetch_id=fetch_id, max_wait_ms=500)
-    request.partitions[0].held_offset = offset
+    request.partitions[0].durable_offset = offset
     request.replica.node_id, request.replica.incarnation = 2, cluster.machines[2].incarnation.bytes
     return request
 
 
-def refusals(desk: FetchDesk) -> list[str]:
-    return ["" if answer.error is None else answer.error.name for answer in desk.collect(1 << 20)]
+def refusals(session: FetchSession) -> list[str]:
+    return ["" if answer.error is None else answer.error.name for answer in session.collect(1 << 20)]
 
 
 def test_a_fetch_on_an_earlier_stream_that_nobody_has_looked_at_yet_is_refused(cluster: Cluster) -> None:
@@ -140,7 +140,7 @@ def test_a_fetch_on_an_earlier_stream_that_nobody_has_looked_at_yet_is_refused(c
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
     manager = cluster.manager(1)
-    early, late = manager.open_desk(CALLER), manager.open_desk(CALLER)
+    early, late = manager.open_session(CALLER), manager.open_session(CALLER)
     early.take(of_follower(cluster, 0, 1 << 40))
     late.take(of_follower(cluster, 1, 1 << 41))
     assert refusals(early) == ["INVALID_REQUEST"]
@@ -150,10 +150,10 @@ def test_a_fetch_of_before_a_leadership_began_again_in_its_epoch_is_refused(clus
     cluster.produce(1, batch(b"a"))
     cluster.run(0.5)
     manager, partition = cluster.manager(1), cluster.partition(1)
-    desk = manager.open_desk(CALLER)
-    desk.take(of_follower(cluster, 0, 1 << 40))
+    session = manager.open_session(CALLER)
+    session.take(of_follower(cluster, 0, 1 << 40))
     partition.lead(cluster.state(), 1, manager._views(cluster.state()), lag_ms_max=5_000)
-    assert refusals(desk) == ["INVALID_REQUEST"]
+    assert refusals(session) == ["INVALID_REQUEST"]
     cluster.produce(1, batch(b"b"))
     cluster.run(1)
     assert cluster.watermark(2) == 2, "the follower has fetched anew"

@@ -72,7 +72,7 @@ def test_three_nodes_believe_no_stranger_and_elect_again(tmp_path: Path) -> None
         async with real_nodes(tmp_path, 3) as nodes:
             for number in range(3):
                 who = await nodes.call(number, methods.QUORUM_INTRODUCE, quorum_pb2.IntroduceRequest())
-                key = quorum_pb2.ReplicaKey(node_id=number, folder_id=who.folder_id)
+                key = quorum_pb2.ReplicaKey(node_id=number, directory_id=who.directory_id)
                 for method, request in hostile(who.cluster_id, key):
                     with contextlib.suppress(TidelogError):
                         await nodes.call(number, method, request)
@@ -104,13 +104,13 @@ def test_what_does_not_name_the_cluster_or_the_receiver_is_refused() -> None:
     with MetadataWorld() as world:
         world.begin()
         cluster, mine, other = world.image().cluster_id, world.key(0), world.key(1)
-        folder = quorum_pb2.ReplicaKey(node_id=0, folder_id=b"\x01" * 16)
+        directory = quorum_pb2.ReplicaKey(node_id=0, directory_id=b"\x01" * 16)
         for method in (methods.QUORUM_BEGIN_QUORUM_EPOCH, methods.QUORUM_END_QUORUM_EPOCH):
             for named, key, expected in (
                 ("", mine, InvalidRequest),
                 ("another", mine, InconsistentClusterId),
                 (cluster, other, InvalidVoterKey),
-                (cluster, folder, InvalidVoterKey),
+                (cluster, directory, InvalidVoterKey),
                 (cluster, quorum_pb2.ReplicaKey(), InvalidRequest),
             ):
                 request = method.request(cluster_id=named, leader_id=1, epoch=1, receiver=key)
@@ -134,7 +134,7 @@ def test_values_that_no_node_has_are_refused() -> None:
         cluster, mine = world.image().cluster_id, world.key(0)
         for field, value in (
             ("fetch_offset", -1),
-            ("held_offset", -1),
+            ("durable_offset", -1),
             ("current_leader_epoch", EPOCH_MAX),
             ("current_leader_epoch", -2),
             ("last_fetched_epoch", EPOCH_LAST + 1),

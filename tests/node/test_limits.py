@@ -93,29 +93,31 @@ def test_large_requests_that_clients_make_are_read() -> None:
 
 
 def test_a_stream_that_is_not_read_is_not_served_further(cluster: Cluster) -> None:
-    desk = cluster.manager(1).open_desk(CALLER)
+    session = cluster.manager(1).open_session(CALLER)
     for index in range(1, UNSENT_MAX):
-        desk.take(fetch_request(0, index=index))  # no such partition
-    cluster.wait(desk.wait_room())
-    desk.take(fetch_request(0, index=UNSENT_MAX))
-    waiting = cluster.loop.create_task(desk.wait_room())
+        session.take(fetch_request(0, index=index))  # no such partition
+    cluster.wait(session.wait_room())
+    session.take(fetch_request(0, index=UNSENT_MAX))
+    waiting = cluster.loop.create_task(session.wait_room())
     cluster.run(1.0)
     assert not waiting.done()
-    assert len(desk.collect(1 << 20)) == UNSENT_MAX
+    assert len(session.collect(1 << 20)) == UNSENT_MAX
     cluster.until(waiting.done, within=0.001)
-    cluster.manager(1).close_desk(desk)
+    cluster.manager(1).close_session(session)
 
 
 def test_fetches_that_were_answered_long_before_their_time_leave_nothing(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
-    desk = cluster.manager(1).open_desk(CALLER)
+    session = cluster.manager(1).open_session(CALLER)
     for _ in range(3_000):
-        desk.take(fetch_request(0, max_wait_ms=60_000))
-        [answer] = desk.collect(1 << 20)
+        session.take(fetch_request(0, max_wait_ms=60_000))
+        [answer] = session.collect(1 << 20)
         assert len(answer.records) > 0
-    assert len(desk._deadlines) < 1_100
-    desk.take(fetch_request(1, max_wait_ms=500, fetch_id=77))
-    assert desk.collect(1 << 20) == []
+    assert len(session._deadlines) < 1_100
+    session.take(fetch_request(1, max_wait_ms=500, fetch_id=77))
+    assert session.collect(1 << 20) == []
     cluster.run(0.6)
-    assert [answer.fetch_id for answer in desk.collect(1 << 20)] == [77], "the one that waits is still answered in time"
-    cluster.manager(1).close_desk(desk)
+    assert [answer.fetch_id for answer in session.collect(1 << 20)] == [77], (
+        "the one that waits is still answered in time"
+    )
+    cluster.manager(1).close_session(session)

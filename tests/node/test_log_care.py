@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance_config import MaintenanceConfig
 from tests.node.wires import CALLER, TOPIC, Cluster, batch
 from tidelog.errors import NotController
 from tidelog.protocol.v1 import data_pb2
@@ -14,7 +14,7 @@ from tidelog.records import iter_batches
 from tidelog.types import Offset
 
 SEGMENT = "/data/t-0/00000000000000000000.log"
-OFTEN = UpkeepConfig(retention_check_ms=1_000, scrub_interval_ms=1_000)
+OFTEN = MaintenanceConfig(retention_check_ms=1_000, scrub_interval_ms=1_000)
 
 
 def stray_logs(cluster: Cluster, node: int) -> list[str]:
@@ -32,7 +32,7 @@ def rolled() -> Iterator[Make]:
     def make(nodes: int = 3, *, retention_bytes: int = -1) -> Cluster:
         cluster = Cluster(
             nodes,
-            upkeep=OFTEN,
+            maintenance=OFTEN,
             segment_bytes="150",
             index_interval_bytes="100",
             retention_bytes=str(retention_bytes),
@@ -167,7 +167,7 @@ def test_bytes_refused_for_no_fault_of_the_leader_change_nothing(rolled: Make) -
     replica = data_pb2.Replica(node_id=3, incarnation=cluster.machines[3].incarnation.bytes)
     request = data_pb2.FetchRequest(replica=replica, max_wait_ms=100, partitions=[item])
     item = request.partitions[0]
-    item.fetch_offset = item.held_offset = cluster.log(3).log_end_offset
+    item.fetch_offset = item.durable_offset = cluster.log(3).log_end_offset
     item.last_fetched_epoch = cluster.log(3).last_epoch
     [answer] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
     assert answer.error is None

@@ -1,4 +1,4 @@
-"""Which log is whose, on a node with several data folders (KIP-858)."""
+"""Which log is whose, on a node with several log directories (KIP-858)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 
 from node.replicas.log_shelf import LogShelf
 from replication.controller.image import EMPTY, PartitionState, TopicState
-from replication.controller.metadata import LOST_FOLDER, UNKNOWN_FOLDER
+from replication.controller.metadata import LOST_DIRECTORY, UNKNOWN_DIRECTORY
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SetClock
 from tidelog.types import (
-    FolderId,
+    DirectoryId,
     LeaderEpoch,
     NodeId,
     PartitionEpoch,
@@ -33,34 +33,35 @@ TOPIC = TopicId(UUID(int=70))
 NAME = TopicPartition("t", PartitionIndex(0))
 
 
-def folder(disk: FakeDisk, name: str, *, with_log: bool) -> DataFolder:
-    opened = DataFolder.open(f"/{name}", files=disk, clock=SetClock(), rng=random.Random(name))
+def directory(disk: FakeDisk, name: str, *, with_log: bool) -> LogDirectory:
+    opened = LogDirectory.open(f"/{name}", files=disk, clock=SetClock(), rng=random.Random(name))
     if with_log:
         opened.create_log(NAME, TOPIC, LogConfig())
     return opened
 
 
-def state_in(home: FolderId) -> PartitionState:
+def state_in(home: DirectoryId) -> PartitionState:
     return PartitionState(
         TOPIC, PartitionIndex(0), (ME,), (home,), (ME,), (), (), ME, LeaderEpoch(3), PartitionEpoch(3)
     )
 
 
-def shelf_and_topic(folders: list[DataFolder], state: PartitionState) -> tuple[LogShelf, TopicState]:
+def shelf_and_topic(directories: list[LogDirectory], state: PartitionState) -> tuple[LogShelf, TopicState]:
     topic = TopicState("t", TOPIC, {}, (state,))
-    shelf = LogShelf(ME, LogManager(folders), LogConfig())
+    shelf = LogShelf(ME, LogManager(directories), LogConfig())
     shelf.take_stock(replace(EMPTY, topics={TOPIC: topic}, topic_ids={"t": TOPIC}))
     return shelf, topic
 
 
 @pytest.mark.parametrize("second_has_one_too", [True, False])
-def test_a_log_in_another_folder_than_the_metadata_name_is_set_aside(second_has_one_too: bool) -> None:
-    """The first folder was gone for a while, the replica was given a place in the second: what came back is an old
-    copy. Used, it would go on under the second folder's name, and be led from nothing once the first is gone again."""
+def test_a_log_in_another_directory_than_the_metadata_name_is_set_aside(second_has_one_too: bool) -> None:
+    """The first directory was gone for a while, the replica was given a place in the second: what came back is an old
+    copy. Used, it would go on under the second directory's name, and be led from nothing once the first is gone
+    again."""
     disk = FakeDisk()
-    first, second = folder(disk, "first", with_log=True), folder(disk, "second", with_log=second_has_one_too)
+    first, second = directory(disk, "first", with_log=True), directory(disk, "second", with_log=second_has_one_too)
     old = first.logs[NAME]
-    state = state_in(second.folder_id)
+    state = state_in(second.directory_id)
     shelf, topic = shelf_and_topic([first, second], state)
     found = shelf.find(topic, state)
     assert (found is not None) is second_has_one_too
@@ -72,10 +73,10 @@ def test_a_log_in_another_folder_than_the_metadata_name_is_set_aside(second_has_
     assert [name for name in disk.list("/first") if name.endswith("-stray")]
 
 
-@pytest.mark.parametrize("named", [UNKNOWN_FOLDER, LOST_FOLDER])
-def test_where_the_metadata_name_no_folder_whatever_was_found_serves(named: FolderId) -> None:
+@pytest.mark.parametrize("named", [UNKNOWN_DIRECTORY, LOST_DIRECTORY])
+def test_where_the_metadata_name_no_directory_whatever_was_found_serves(named: DirectoryId) -> None:
     disk = FakeDisk()
-    first, second = folder(disk, "first", with_log=False), folder(disk, "second", with_log=True)
+    first, second = directory(disk, "first", with_log=False), directory(disk, "second", with_log=True)
     state = state_in(named)
     shelf, topic = shelf_and_topic([first, second], state)
     assert shelf.find(topic, state) == (second, second.logs[NAME])
@@ -85,8 +86,8 @@ def test_a_log_that_cannot_be_used_now_is_not_made_anew_while_others_count_on_it
     """Loaded before its topic was known here, it is loaded again under its settings, and the disk is full just then.
     Made anew, it would be a member of the set with nothing in it."""
     disk = FakeDisk()
-    only = folder(disk, "only", with_log=True)
-    state = state_in(only.folder_id)
+    only = directory(disk, "only", with_log=True)
+    state = state_in(only.directory_id)
     shelf, topic = shelf_and_topic([only], state)
     topic = replace(topic, configs={"durability": "page-cache"})
     disk.fail("open", "/only/t-0", error=errno.ENOSPC, times=1)

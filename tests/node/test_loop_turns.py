@@ -28,7 +28,7 @@ from tidelog.types import (
 )
 
 COUNT, AT_ONCE = 120, 10
-WAITS = {"sync", "sync_folder", "rename", "remove", "remove_folder", "make_folder"}
+WAITS = {"sync", "sync_directory", "rename", "remove", "remove_directory", "make_directory"}
 AGAIN = TopicId(UUID(int=71))
 
 
@@ -157,7 +157,9 @@ def test_a_log_that_waits_to_be_made_is_not_made_once_its_replica_has_moved_away
     cluster.run(0.1)
     two = (NodeId(2),)
     moved = tuple(
-        replace(state, replicas=two, folders=(ANYWHERE,), isr=two, leader=NodeId(2), partition_epoch=PartitionEpoch(9))
+        replace(
+            state, replicas=two, directories=(ANYWHERE,), isr=two, leader=NodeId(2), partition_epoch=PartitionEpoch(9)
+        )
         for state in states
     )
     lead_all(cluster, 2)  # these changes come first
@@ -193,7 +195,7 @@ def test_deleting_many_partitions_syncs_a_few_times(cluster: Cluster) -> None:
     for index in range(COUNT):
         cluster.append(1, batch(b"x"), index=index)
     cluster.run(2)
-    cluster.folder(1).write_checkpoints()
+    cluster.directory(1).write_checkpoints()
     calls: Counter[str] = Counter()
     cluster.machines[1].disk.on_call = lambda operation: calls.update((operation,))
     cluster.machines[1].executor.holding = True
@@ -204,7 +206,7 @@ def test_deleting_many_partitions_syncs_a_few_times(cluster: Cluster) -> None:
     cluster.machines[1].executor.release()
     cluster.run(1)
     assert logs(cluster, 1) == []
-    assert calls["sync"] + calls["sync_folder"] <= 20
+    assert calls["sync"] + calls["sync_directory"] <= 20
     cluster.machines[1].disk.on_call = None
 
 
@@ -224,7 +226,7 @@ def test_followers_let_their_logs_start_later_with_one_write(cluster: Cluster) -
     machine.executor.release()
     cluster.until(lambda: all(cluster.log(2, index).log_start_offset == 1 for index in range(COUNT)))
     machine.disk.on_call = None
-    assert calls["sync"] + calls["sync_folder"] <= 6
+    assert calls["sync"] + calls["sync_directory"] <= 6
 
 
 def test_what_changed_between_two_images_is_told_by_partition(cluster: Cluster) -> None:

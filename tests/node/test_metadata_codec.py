@@ -14,7 +14,7 @@ from node.metadata.metadata_codec import decode_batches, decode_record, encode_b
 from replication.controller import features
 from replication.controller.metadata import (
     ClusterRecord,
-    FolderState,
+    DirectoryState,
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
@@ -37,14 +37,14 @@ offsets = st.integers(-1, 2**63 - 1)
 nodes = st.lists(st.integers(0, 1000), max_size=5, unique=True).map(tuple)
 texts = st.text(max_size=20)
 listeners = st.dictionaries(texts, st.builds(Endpoint, texts, st.integers(0, 65535)), max_size=3)
-folder_states = st.lists(st.builds(FolderState, ids, offsets), max_size=3).map(tuple)
-folder_ids = st.lists(ids, max_size=3).map(tuple)
+directory_states = st.lists(st.builds(DirectoryState, ids, offsets), max_size=3).map(tuple)
+directory_ids = st.lists(ids, max_size=3).map(tuple)
 maybe_nodes = st.none() | nodes
 records: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(ClusterRecord, texts, st.integers(0, features.LATEST)),
     st.builds(VotersRecord, st.lists(st.builds(Voter, numbers, ids, listeners), max_size=3).map(tuple)),
-    st.builds(NodeRegistrationRecord, numbers, ids, listeners, texts, st.binary(max_size=16), folder_states),
-    st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), folder_ids),
+    st.builds(NodeRegistrationRecord, numbers, ids, listeners, texts, st.binary(max_size=16), directory_states),
+    st.builds(NodeChangeRecord, numbers, offsets, st.none() | st.booleans(), st.none() | st.booleans(), directory_ids),
     st.builds(TopicRecord, texts, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicConfigsRecord, ids, st.dictionaries(texts, texts, max_size=3)),
     st.builds(TopicRemovalRecord, ids),
@@ -73,7 +73,7 @@ records: st.SearchStrategy[MetadataRecord] = st.one_of(
         elr=maybe_nodes,
         last_known_elr=maybe_nodes,
         replicas=maybe_nodes,
-        folders=st.none() | st.lists(ids, min_size=1, max_size=5).map(tuple),
+        directories=st.none() | st.lists(ids, min_size=1, max_size=5).map(tuple),
         adding=maybe_nodes,
         removing=maybe_nodes,
     ),

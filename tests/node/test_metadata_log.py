@@ -17,7 +17,7 @@ from replication.controller.image import EMPTY, ClusterImage
 from replication.controller.metadata import ClusterRecord, VotersRecord
 from replication.raft.roles import QuorumState
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
 from tests.node.metadata_world import MetadataWorld
 from tests.sim.clock import SimClock
@@ -58,8 +58,8 @@ class Replica:
         self.disk = disk or FakeDisk()
         self.clock = SimClock(SimLoop(random.Random(1)))
         self.executor = Later()
-        self.folder = DataFolder.open("/data", files=self.disk, clock=self.clock, rng=random.Random(1))
-        self.log = MetadataLog(open_log(self.folder), clock=self.clock, executor=self.executor)
+        self.directory = LogDirectory.open("/data", files=self.disk, clock=self.clock, rng=random.Random(1))
+        self.log = MetadataLog(open_log(self.directory), clock=self.clock, executor=self.executor)
 
     def reopened(self, *, power: bool = False) -> Replica:
         if power:
@@ -95,9 +95,9 @@ def test_what_was_fsynced_is_read_back_and_its_committed_part_is_the_first_image
     replica = Replica()
     replica.log.append([ClusterRecord("cluster", 1)], EPOCH)
     replica.executor.run()
-    assert replica.log.held == 1
+    assert replica.log.durable_offset == 1
     replica.log.commit(Offset(1))
-    replica.folder.write_checkpoints()
+    replica.directory.write_checkpoints()
     replica.log.append([VotersRecord(())], EPOCH)
     replica.executor.run()
     again = replica.reopened(power=True)
@@ -133,7 +133,7 @@ def test_a_failed_fsync_makes_the_log_unusable_for_all_who_wait() -> None:
     replica.log.append([ClusterRecord("cluster", 1)], EPOCH)
     replica.disk.fail("sync", path="__cluster_metadata-0", error=errno.EIO)
     replica.executor.run()
-    assert replica.log.held == 0
+    assert replica.log.durable_offset == 0
     loop = SimLoop(random.Random(1))
     with pytest.raises(TidelogError, match="offline"):
         loop.run_until_complete(replica.log.wait_until(lambda: False))
@@ -142,11 +142,11 @@ def test_a_failed_fsync_makes_the_log_unusable_for_all_who_wait() -> None:
 
 def test_a_vote_survives_and_a_damaged_one_is_no_vote() -> None:
     disk = FakeDisk()
-    disk.make_folder("/f")
+    disk.make_directory("/f")
     assert read_state(disk, "/f") == QuorumState()
     state = QuorumState(LeaderEpoch(7), NodeId(2), NodeId(2), None)
     write_state(disk, "/f", state)
-    disk.sync_folder("/")
+    disk.sync_directory("/")
     disk.crash(random.Random(1))
     assert read_state(disk, "/f") == state
     file = disk.open("/f/quorum-state")
@@ -216,7 +216,7 @@ def test_a_disk_without_room_for_the_epochs_ends_nobody() -> None:
             world.create(name, at=1)
         assert [life.failure for _, life in sorted(world.lives.items())] == [None] * 3
         log = world.side(1).metadata.log
-        world.run_until(lambda: log.held == log.log_end_offset, what="node 1 holds all, once there is room")
+        world.run_until(lambda: log.durable_offset == log.log_end_offset, what="node 1 holds all, once there is room")
 
 
 def test_a_broken_disk_under_the_metadata_log_ends_the_voter() -> None:
@@ -234,14 +234,14 @@ def test_an_observer_cuts_what_the_leader_does_not_have_by_epoch() -> None:
         world.begin()
         world.kill(2)
         world.kill(0)
-        log_folder = "/data0/__cluster_metadata-0"
-        write_state(world.disks[0], log_folder, QuorumState(LeaderEpoch(2), NO_NODE, NO_NODE, None))
-        folder = DataFolder.open("/data0", files=world.disks[2], clock=SimClock(world.loop), rng=random.Random(1))
-        replica = MetadataLog(open_log(folder), clock=SimClock(world.loop), executor=Later())
+        log_host = "/data0/__cluster_metadata-0"
+        write_state(world.disks[0], log_host, QuorumState(LeaderEpoch(2), NO_NODE, NO_NODE, None))
+        directory = LogDirectory.open("/data0", files=world.disks[2], clock=SimClock(world.loop), rng=random.Random(1))
+        replica = MetadataLog(open_log(directory), clock=SimClock(world.loop), executor=Later())
         end = replica.end
         replica.append([ClusterRecord("another history", 1)], LeaderEpoch(2))
         replica.log.flush()
-        folder.close_clean()
+        directory.close_clean()
         world.start(0, 2)
         world.wait_whole()
         assert [entry.epoch for entry in world.side(2).metadata.log.epoch_entries()] == [1, 3]
@@ -270,29 +270,29 @@ def test_a_damaged_replica_is_noted_before_it_is_emptied() -> None:
         world.begin()
         world.create()
         metadata = world.side(2).metadata
-        world.run_until(lambda: metadata.held == metadata.end == world.side(0).metadata.end)
-        end = metadata.held
+        world.run_until(lambda: metadata.durable_offset == metadata.end == world.side(0).metadata.end)
+        end = metadata.durable_offset
         world.kill(2)
-        folder = "/data0/__cluster_metadata-0"
-        file = world.disks[2].open(f"{folder}/00000000000000000000.log")
+        directory = "/data0/__cluster_metadata-0"
+        file = world.disks[2].open(f"{directory}/00000000000000000000.log")
         file.pwritev([b"\x55" * 8], file.size() - 20)
         file.sync()
         world.start(2)
         world.wait_whole()
-        assert read_state(world.disks[2], folder).lost_end >= end
+        assert read_state(world.disks[2], directory).lost_end >= end
 
 
-def test_a_metadata_log_that_is_gone_is_not_begun_anew_in_its_old_folder() -> None:
-    """With it went what it held and how this node voted; an empty data folder is another replica."""
+def test_a_metadata_log_that_is_gone_is_not_begun_anew_in_its_old_directory() -> None:
+    """With it went what it held and how this node voted; an empty log directory is another replica."""
     with MetadataWorld() as world:
         world.begin()
         world.create()
         world.kill(2)
-        disk, folder = world.disks[2], "/data0/__cluster_metadata-0"
-        for name in disk.list(folder):
-            disk.remove(f"{folder}/{name}")
-        disk.remove_folder(folder)
-        disk.sync_folder("/data0")
+        disk, directory = world.disks[2], "/data0/__cluster_metadata-0"
+        for name in disk.list(directory):
+            disk.remove(f"{directory}/{name}")
+        disk.remove_directory(directory)
+        disk.sync_directory("/data0")
         world.start(2)
         world.run_until(lambda: world.lives[2].failure is not None)
         failure = world.lives[2].failure

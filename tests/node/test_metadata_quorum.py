@@ -25,7 +25,7 @@ def test_three_nodes_form_one_cluster_and_agree_on_it() -> None:
     with MetadataWorld() as world:
         world.begin()
         assert len({world.image(node).cluster_id for node in range(3)}) == 1
-        assert {world.lives[node].folders[0].cluster_id for node in range(3)} == {world.image().cluster_id}
+        assert {world.lives[node].directories[0].cluster_id for node in range(3)} == {world.image().cluster_id}
         assert [voter.node_id for voter in world.image().voters] == [0]
         end = world.image().offset
         world.run_until(lambda: all(world.image(node).offset >= end for node in range(3)))
@@ -37,13 +37,13 @@ def test_no_cluster_is_formed_before_every_node_of_the_list_has_answered() -> No
         world.start(0, 1)
         world.loop.run_for(20)
         assert world.image(0).cluster_id == ""
-        assert world.lives[0].folders[0].cluster_id is None
+        assert world.lives[0].directories[0].cluster_id is None
         world.start(2)
         world.wait_whole()
 
 
 def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
-    """Scenario 16: the other nodes' folders belong to the cluster whose only voter's folder is gone."""
+    """Scenario 16: the other nodes' directories belong to the cluster whose only voter's directory is gone."""
     with MetadataWorld() as world:
         world.begin()
         cluster = world.image().cluster_id
@@ -56,14 +56,14 @@ def test_an_emptied_first_node_does_not_form_another_cluster() -> None:
         assert isinstance(refusal, InconsistentClusterId)
         assert cluster in refusal.message
         assert "emptied or replaced" in refusal.message
-        assert world.lives[0].folders[0].cluster_id is None
+        assert world.lives[0].directories[0].cluster_id is None
 
 
 def test_a_node_that_died_while_it_formed_the_cluster_goes_on_with_the_same_one() -> None:
     with MetadataWorld() as world:
         world.start(0, 1, 2)
-        world.run_until(lambda: bool(world.lives[0].folders and world.lives[0].folders[0].cluster_id))
-        cluster = world.lives[0].folders[0].cluster_id
+        world.run_until(lambda: bool(world.lives[0].directories and world.lives[0].directories[0].cluster_id))
+        cluster = world.lives[0].directories[0].cluster_id
         world.kill(0, power=True)
         world.start(0)
         world.wait_whole()
@@ -78,7 +78,7 @@ def test_an_emptied_node_that_does_not_vote_joins_again() -> None:
         world.start(2)
         world.wait_whole()
         assert world.image(2).cluster_id == world.image(0).cluster_id
-        assert world.image(2).nodes[NodeId(2)].former_folders != ()
+        assert world.image(2).nodes[NodeId(2)].former_directories != ()
 
 
 def test_each_leadership_of_the_quorum_has_an_epoch_of_its_own_that_a_control_record_opens() -> None:
@@ -192,7 +192,7 @@ def restarted(world: MetadataWorld, node: int) -> float:
 
 
 def test_a_quick_restart_waits_for_no_session() -> None:
-    """The locks of its folders say that the process before it has ended."""
+    """The locks of its directories say that the process before it has ended."""
     with MetadataWorld() as world:
         world.begin()
         world.kill(1)
@@ -200,7 +200,7 @@ def test_a_quick_restart_waits_for_no_session() -> None:
 
 
 def test_a_node_that_is_quickly_back_on_another_machine_waits_for_the_old_session_to_end() -> None:
-    """Its folder may be a copy, while the process that has the original goes on."""
+    """Its directory may be a copy, while the process that has the original goes on."""
     with MetadataWorld() as world:
         world.begin()
         world.kill(1)
@@ -226,34 +226,38 @@ def is_registered(world: MetadataWorld, node: int) -> bool:
 
 
 def test_the_number_of_a_registration_is_on_every_disk_before_the_node_is_unfenced() -> None:
-    with MetadataWorld(folders=2) as world:
+    with MetadataWorld(directories=2) as world:
         world.start(0, 1, 2)
         for node in range(3):
             world.run_until(partial(is_registered, world, node))
         world.wait_whole()
         for node in range(3):
             entry = world.image().nodes[NodeId(node)]
-            assert [folder.last_registration for folder in world.lives[node].folders] == [entry.node_epoch] * 2
-            assert {state.folder_id for state in entry.folders} == {f.folder_id for f in world.lives[node].folders}
+            assert [directory.last_registration for directory in world.lives[node].directories] == [
+                entry.node_epoch
+            ] * 2
+            assert {state.directory_id for state in entry.directories} == {
+                f.directory_id for f in world.lives[node].directories
+            }
             for number in range(2):
                 data = world.disks[node].open(f"/data{number}/registration", read_only=True)
                 assert data.pread(64, 0) == f"0\n{entry.node_epoch}\n{entry.boot_id.hex()}\n".encode()
 
 
-def test_a_folder_that_cannot_be_used_is_not_named() -> None:
+def test_a_directory_that_cannot_be_used_is_not_named() -> None:
     """Named, its number would be raised with the others': given back, it would count as an older copy of itself."""
-    with MetadataWorld(folders=2) as world:
+    with MetadataWorld(directories=2) as world:
         world.begin()
-        before = world.image().nodes[NodeId(2)].known_folders()
+        before = world.image().nodes[NodeId(2)].known_directories()
         world.kill(2)
         world.start(2)
-        world.run_until(lambda: bool(world.lives[2].folders))
-        sound, failed = world.lives[2].folders
+        world.run_until(lambda: bool(world.lives[2].directories))
+        sound, failed = world.lives[2].directories
         failed.offline = "a broken disk"
         world.wait_whole()
         entry = world.image().nodes[NodeId(2)]
-        assert [state.folder_id for state in entry.folders] == [sound.folder_id]
-        assert entry.known_folders()[failed.folder_id] == before[failed.folder_id] == failed.last_registration
+        assert [state.directory_id for state in entry.directories] == [sound.directory_id]
+        assert entry.known_directories()[failed.directory_id] == before[failed.directory_id] == failed.last_registration
 
 
 # --- changes through any node -----------------------------------------------------------------------------------

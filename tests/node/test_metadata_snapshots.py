@@ -14,7 +14,7 @@ from replication.controller.image import EMPTY, ClusterImage, apply
 from replication.controller.image_records import records_of
 from replication.controller.metadata import ClusterRecord, VotersRecord
 from replication.raft.log_view import SnapshotId
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from tests.fakes.fake_disk import FakeDisk
 from tests.node.metadata_world import MetadataWorld
 from tests.node.test_metadata_log import EPOCH, Later
@@ -28,7 +28,7 @@ STAMP = Millis(1_700_000_000_000)
 
 
 def test_a_snapshot_makes_the_image_that_it_was_made_of() -> None:
-    """Method: a cluster with a past: nodes that came back with other folders, topics made and deleted."""
+    """Method: a cluster with a past: nodes that came back with other directories, topics made and deleted."""
     with MetadataWorld() as world:
         world.begin()
         world.create(min_insync_replicas="2")
@@ -64,9 +64,9 @@ class Small:
         self.disk = disk or FakeDisk()
         self.loop = SimLoop(random.Random(1))
         self.executor = Later()
-        folder = DataFolder.open("/data", files=self.disk, clock=SimClock(self.loop), rng=random.Random(1))
+        directory = LogDirectory.open("/data", files=self.disk, clock=SimClock(self.loop), rng=random.Random(1))
         self.log = MetadataLog(
-            open_log(folder), clock=SimClock(self.loop), executor=self.executor, snapshot_bytes=1_000
+            open_log(directory), clock=SimClock(self.loop), executor=self.executor, snapshot_bytes=1_000
         )
 
     def write(self, count: int, epoch: LeaderEpoch = EPOCH, *, committed: bool = True) -> None:
@@ -128,7 +128,7 @@ def test_a_fetched_snapshot_takes_the_place_of_the_log() -> None:
     behind.install(snapshot, data)
     assert behind.log.image == ahead.log.image == seen[-1]
     view = behind.log.view()
-    assert (view.log_start, view.log_end, view.held, view.high_watermark) == (80, 80, 80, 80)
+    assert (view.log_start, view.log_end, view.durable_offset, view.high_watermark) == (80, 80, 80, 80)
     assert view.position == (1, 80)
     behind.disk.crash(random.Random(1))
     assert Small(behind.disk).log.image == ahead.log.image
@@ -283,8 +283,10 @@ def test_a_node_below_the_log_start_fetches_the_snapshot() -> None:
         assert world.side(2).metadata.log.log_start_offset > 0
         assert world.image(2).topics == world.image(0).topics
         assert world.image(2).nodes == world.image(0).nodes
-        folder = world.lives[2].folders[0].folder_id
-        world.run_until(lambda: folder in {voter.folder_id for voter in world.image(1).voters}, what="2 votes again")
+        directory = world.lives[2].directories[0].directory_id
+        world.run_until(
+            lambda: directory in {voter.directory_id for voter in world.image(1).voters}, what="2 votes again"
+        )
         world.kill(0)
         world.run_until(lambda: world.side(1).view.leads or world.side(2).view.leads, what="another leads")
 
@@ -299,7 +301,7 @@ def test_pieces_of_a_snapshot_are_sent_by_the_leader_only() -> None:
         latest = world.side(0).metadata.snapshots.latest
         assert latest is not None
         wanted = quorum_pb2.SnapshotId(end_offset=latest.end_offset, epoch=latest.epoch)
-        asker = quorum_pb2.ReplicaKey(node_id=9, folder_id=b"\x09" * 16)
+        asker = quorum_pb2.ReplicaKey(node_id=9, directory_id=b"\x09" * 16)
         cluster = world.image().cluster_id
         request = quorum_pb2.FetchSnapshotRequest(
             cluster_id=cluster, replica=asker, snapshot=wanted, position=0, max_bytes=100, receiver=world.key(1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.observability.folder_metrics import FolderFigures
+from node.observability.directory_metrics import DirectoryFigures
 from node.observability.metrics import NodeFigures, NodeMetrics
 from node.observability.metrics_server import MetricsServer
 from node.observability.partition_metrics import AT_ONCE, PartitionFigures, partition_text
@@ -18,21 +18,21 @@ from tidelog.errors import InvalidConfig
 from tidelog.types import Endpoint
 
 LEADER = PartitionFigures(
-    "orders", 3, leads=True, isr_size=2, replicas=3, log_start=0, log_end=110, high_watermark=100, held=105
+    "orders", 3, leads=True, isr_size=2, replicas=3, log_start=0, log_end=110, high_watermark=100, durable_offset=105
 )
 FOLLOWER = PartitionFigures(
-    "orders", 4, leads=False, isr_size=3, replicas=3, log_start=0, log_end=50, high_watermark=50, held=50
+    "orders", 4, leads=False, isr_size=3, replicas=3, log_start=0, log_end=50, high_watermark=50, durable_offset=50
 )
 FIGURES = NodeFigures(
     ready=True,
     metadata_offset=17,
     is_controller=False,
-    offline_folders=("/b",),
-    folders=("/a", "/b"),
+    offline_directories=("/b",),
+    directories=("/a", "/b"),
     memory=MemoryFigures(1 << 26, {Kind.CONSUMER_FETCH: 4096, Kind.PRODUCE: 0}, {Kind.CONSUMER_FETCH: 3}),
     producers_forgotten=5,
-    working_folders=(
-        FolderFigures(
+    working_directories=(
+        DirectoryFigures(
             "/a",
             logs=2,
             free=90,
@@ -65,7 +65,7 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
         metrics.answered("Data.Fetch", 0.003, "ok")
         metrics.answered("Data.Produce", 0.2, "NOT_LEADER_OR_FOLLOWER")
         metrics.stream_opened("Data.FetchStream")
-        metrics.folder_worker("/a")(0.01)
+        metrics.directory_worker("/a")(0.01)
         server = MetricsServer(lambda: metrics.text(nothing_else))
         address = await server.start(Endpoint("127.0.0.1", 0))
         head, body = await scrape(address)
@@ -84,22 +84,22 @@ def test_requests_and_state_are_there_to_be_scraped() -> None:
     assert samples["tidelog_requests_total", "Data.Produce", "NOT_LEADER_OR_FOLLOWER"] == 1
     assert samples["tidelog_request_seconds_count", "Data.Fetch"] == 1
     assert samples["tidelog_streams_open", "Data.FetchStream"] == 1
-    assert samples["tidelog_folder_work_seconds_count", "/a"] == 1
+    assert samples["tidelog_directory_work_seconds_count", "/a"] == 1
     assert samples[("tidelog_ready",)] == 1
-    assert samples["tidelog_folder_offline", "/a"] == 0
-    assert samples["tidelog_folder_offline", "/b"] == 1
-    assert samples["tidelog_folder_free_bytes", "/a"] == 90
-    assert samples["tidelog_folder_below_reserve", "/a"] == 1
-    assert samples["tidelog_folder_logs_to_load", "/a"] == 2
-    assert samples["tidelog_folder_logs_damaged", "/a"] == 1
+    assert samples["tidelog_directory_offline", "/a"] == 0
+    assert samples["tidelog_directory_offline", "/b"] == 1
+    assert samples["tidelog_directory_free_bytes", "/a"] == 90
+    assert samples["tidelog_directory_below_reserve", "/a"] == 1
+    assert samples["tidelog_directory_logs_to_load", "/a"] == 2
+    assert samples["tidelog_directory_logs_damaged", "/a"] == 1
     assert samples["tidelog_scrub_bytes_total", "/a"] == 4096
     assert samples["tidelog_scrub_findings_total", "/a", "log"] == 1
-    assert ("tidelog_folder_free_bytes", "/b") not in samples, "nothing is known of a folder that is offline"
+    assert ("tidelog_directory_free_bytes", "/b") not in samples, "nothing is known of a directory that is offline"
     assert samples[("tidelog_leaders",)] == 1
     assert samples[("tidelog_under_replicated",)] == 1
     assert samples["tidelog_partition_isr", "3", "leader", "orders"] == 2
     assert samples["tidelog_partition_uncommitted", "3", "leader", "orders"] == 10
-    assert samples["tidelog_partition_unheld", "3", "leader", "orders"] == 5
+    assert samples["tidelog_partition_not_durable", "3", "leader", "orders"] == 5
     assert samples["tidelog_partition_high_watermark", "4", "follower", "orders"] == 50
 
 

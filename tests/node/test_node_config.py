@@ -15,7 +15,7 @@ GOOD = """
 [node]
 id = 3
 rack = "a"
-data_folders = ["/data/one/", "/data/two"]
+log_directories = ["/data/one/", "/data/two"]
 
 [listeners.client]
 bind = "127.0.0.1:0"
@@ -48,7 +48,7 @@ def parse(text: str, host_name: str = "host", **environ: str) -> NodeConfig:
 def test_a_whole_file_is_read() -> None:
     read = parse(GOOD)
     assert (read.node_id, read.rack) == (3, "a")
-    assert read.data_folders == ("/data/one", "/data/two")
+    assert read.log_directories == ("/data/one", "/data/two")
     assert [listener.name for listener in read.listeners] == ["client", "inner"]
     assert read.listeners[1].advertised == Endpoint("node-3.inner", 9093)
     assert read.quorum.bootstrap
@@ -63,7 +63,7 @@ def test_the_environment_overrides_the_file() -> None:
     read = parse(
         GOOD,
         TIDELOG_NODE_ID="7",
-        TIDELOG_NODE_DATA_FOLDERS="/a, /b",
+        TIDELOG_NODE_LOG_DIRECTORIES="/a, /b",
         TIDELOG_LISTENERS_CLIENT_ADVERTISED="me:1",
         TIDELOG_QUORUM_BOOTSTRAP="false",
         TIDELOG_REPLICATION_LAG_MS_MAX="900",
@@ -72,7 +72,7 @@ def test_the_environment_overrides_the_file() -> None:
         TIDELOG_PORT_9092_TCP="not ours",
     )
     assert read.node_id == 7
-    assert read.data_folders == ("/a", "/b")
+    assert read.log_directories == ("/a", "/b")
     assert read.listeners[0].advertised == Endpoint("me", 1)
     assert not read.quorum.bootstrap
     assert read.replication.lag_ms_max == 900
@@ -107,9 +107,9 @@ def test_the_node_id_is_the_ordinal_of_a_stateful_set() -> None:
         ("id = 3", 'id = "x"', "line 3: [node] id = 'x': must be a whole number"),
         ("id = 3", "id = true", "line 3: [node] id = True: must be a whole number"),
         ('rack = "a"', "rack = 1", "line 4: [node] rack = 1: must be text in quotes"),
-        ('rack = "a"', 'wrack = "a"', "line 4: [node] wrack is no key; known are id, rack, data_folders"),
+        ('rack = "a"', 'wrack = "a"', "line 4: [node] wrack is no key; known are id, rack, log_directories"),
         ("[metrics]", "[metric]", "line 18: [metric] is no section; known are node, quorum, metrics"),
-        ('"/data/two"', '"/data/one"', "names a folder twice"),
+        ('"/data/two"', '"/data/one"', "names a directory twice"),
         ('["/data/one/", "/data/two"]', "[]", "must be a list of one or more texts"),
         ('bind = "127.0.0.1:0"', 'bind = "127.0.0.1"', "line 8: [listeners.client] bind = '127.0.0.1': "),
         ('bind = "127.0.0.1:0"', 'bind = "127.0.0.1:65536"', "is no address; write HOST:PORT"),

@@ -23,7 +23,7 @@ from tidelog.types import Endpoint
 
 def test_work_is_done_in_order_on_one_thread_and_reported_on_the_loop() -> None:
     async def story() -> None:
-        executor, here = ThreadExecutor("folder"), threading.get_ident()
+        executor, here = ThreadExecutor("directory"), threading.get_ident()
         order: list[int] = []
         reported: list[int] = []
         workers = set()
@@ -47,7 +47,7 @@ def test_work_is_done_in_order_on_one_thread_and_reported_on_the_loop() -> None:
 
 def test_work_that_fails_raises_where_it_is_waited_for() -> None:
     async def story() -> None:
-        executor = ThreadExecutor("folder")
+        executor = ThreadExecutor("directory")
         with pytest.raises(ZeroDivisionError):
             await run_in(executor, lambda: 1 // 0)
         assert await run_in(executor, lambda: "still works") == "still works"
@@ -62,7 +62,7 @@ def test_a_report_that_breaks_is_told() -> None:
 
     async def story() -> None:
         told: list[Exception] = []
-        executor = ThreadExecutor("folder", on_defect=told.append)
+        executor = ThreadExecutor("directory", on_defect=told.append)
         executor.submit(lambda: 1, broken)
         assert await run_in(executor, lambda: "the worker goes on") == "the worker goes on"
         assert [type(defect) for defect in told] == [ZeroDivisionError]

@@ -24,8 +24,8 @@ from tidelog.errors import CorruptLog, InvalidConfig, InvalidRequest, KafkaStora
 from tidelog.records import iter_batches
 from tidelog.types import EpochStart, LeaderEpoch, NodeId, Offset
 
-FOLDER = "/data0"
-LOG = f"{FOLDER}/{METADATA}"
+DIRECTORY = "/data0"
+LOG = f"{DIRECTORY}/{METADATA}"
 SEGMENT = f"{LOG}/00000000000000000000.log"
 POISON = LeaderEpoch(EPOCH_MAX - 1)
 
@@ -89,11 +89,11 @@ def test_a_poisoned_cluster_says_so_and_is_back_after_a_reset(from_offset: int |
             assert "tidelog quorum reset-epoch" in refusal.message
             assert str(POISON) in refusal.message
         stop_all(world)
-        after = max(epochs_of(FOLDER, disk).below for disk in world.disks.values())
+        after = max(epochs_of(DIRECTORY, disk).below for disk in world.disks.values())
         for disk in world.disks.values():
-            assert reset([FOLDER], after, disk) == [FOLDER]
-            assert epochs_of(FOLDER, disk).beyond == -1
-            assert reset([FOLDER], EPOCH_LAST - EPOCH_MAX // 2, disk) == [], "nothing is left to do"
+            assert reset([DIRECTORY], after, disk) == [DIRECTORY]
+            assert epochs_of(DIRECTORY, disk).beyond == -1
+            assert reset([DIRECTORY], EPOCH_LAST - EPOCH_MAX // 2, disk) == [], "nothing is left to do"
         must_start_again(world)
 
 
@@ -103,8 +103,8 @@ def test_a_node_that_was_off_when_the_others_were_poisoned_comes_back_too() -> N
         stop_all(world)
         for node in (0, 1):
             poison(world.disks[node])
-        after = max(epochs_of(FOLDER, disk).below for disk in world.disks.values())
-        assert [reset([FOLDER], after, disk) for disk in world.disks.values()] == [[FOLDER], [FOLDER], []]
+        after = max(epochs_of(DIRECTORY, disk).below for disk in world.disks.values())
+        assert [reset([DIRECTORY], after, disk) for disk in world.disks.values()] == [[DIRECTORY], [DIRECTORY], []]
         world.start(0, 1, 2)
         world.run_until(lambda: bool(world.lives[2].node) and world.side(2).view.leader_epoch > EPOCH_JUMP)
         world.wait_whole()
@@ -130,7 +130,7 @@ def test_snapshots_keep_their_place_and_their_contents() -> None:
         disk.remove(f"{LOG}/{name}")
         write_file(disk, f"{LOG}/{name[:20]}-{EPOCH_LAST:010d}.checkpoint", bytes(data))
         poison(disk, epoch=LeaderEpoch(EPOCH_LAST), from_offset=0)
-        assert reset([FOLDER], 1, disk) == [FOLDER]
+        assert reset([DIRECTORY], 1, disk) == [DIRECTORY]
         assert [each for each in disk.list(LOG) if each.endswith(".checkpoint")] == [
             f"{name[:20]}-0000000002.checkpoint"
         ]
@@ -155,36 +155,36 @@ def test_an_interrupted_reset_is_finished_by_the_same_one_and_the_node_does_not_
         with monkeypatch.context() as patch:
             patch.setattr("node.quorum.reset.write_state", no_power)
             with pytest.raises(KafkaStorageError, match="the power is gone"):
-                reset([FOLDER], 1, disk)
-        assert read_file(disk, f"{FOLDER}/{UNDER_WAY}") is not None
+                reset([DIRECTORY], 1, disk)
+        assert read_file(disk, f"{DIRECTORY}/{UNDER_WAY}") is not None
         world.start(0)
         world.run_until(lambda: world.lives[0].failure is not None)
         world.kill(0)
         with pytest.raises(InvalidRequest, match="was interrupted"):
-            reset([FOLDER], 2, disk)
+            reset([DIRECTORY], 2, disk)
         for each in world.disks.values():
-            reset([FOLDER], 1, each)
-        assert read_file(disk, f"{FOLDER}/{UNDER_WAY}") is None
+            reset([DIRECTORY], 1, each)
+        assert read_file(disk, f"{DIRECTORY}/{UNDER_WAY}") is None
         must_start_again(world)
 
 
-def poisoned_folders(parent: Path, count: int) -> list[str]:
-    folders = [parent / f"node-{number}" for number in range(count)]
-    for folder in folders:
-        (folder / str(METADATA)).mkdir(parents=True)
-        write_state(OsFiles(), f"{folder}/{METADATA}", QuorumState(LeaderEpoch(EPOCH_LAST)))
-    return [str(folder) for folder in folders]
+def poisoned_directories(parent: Path, count: int) -> list[str]:
+    directories = [parent / f"node-{number}" for number in range(count)]
+    for directory in directories:
+        (directory / str(METADATA)).mkdir(parents=True)
+        write_state(OsFiles(), f"{directory}/{METADATA}", QuorumState(LeaderEpoch(EPOCH_LAST)))
+    return [str(directory) for directory in directories]
 
 
-def epochs_in(folders: list[str]) -> list[int]:
-    return [read_state(OsFiles(), f"{folder}/{METADATA}").leader_epoch for folder in folders]
+def epochs_in(directories: list[str]) -> list[int]:
+    return [read_state(OsFiles(), f"{directory}/{METADATA}").leader_epoch for directory in directories]
 
 
-def test_a_reset_of_all_folders_that_was_interrupted_between_two_is_finished_by_the_same_one(
+def test_a_reset_of_all_directories_that_was_interrupted_between_two_is_finished_by_the_same_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All nodes must get the same epochs: the folder that was done is left alone, the others follow."""
-    folders = poisoned_folders(tmp_path, 3)
+    """All nodes must get the same epochs: the directory that was done is left alone, the others follow."""
+    directories = poisoned_directories(tmp_path, 3)
     written: list[str] = []
 
     def no_power_at_the_second(files: Files, log: str, state: QuorumState) -> None:
@@ -196,18 +196,18 @@ def test_a_reset_of_all_folders_that_was_interrupted_between_two_is_finished_by_
     with monkeypatch.context() as patch:
         patch.setattr("node.quorum.reset.write_state", no_power_at_the_second)
         with pytest.raises(KafkaStorageError, match="the power is gone"):
-            reset(folders, 7, OsFiles())
-    assert epochs_in(folders) == [8, EPOCH_LAST, EPOCH_LAST]
-    assert reset(folders, 7, OsFiles()) == folders[1:]
-    assert epochs_in(folders) == [8, 8, 8]
+            reset(directories, 7, OsFiles())
+    assert epochs_in(directories) == [8, EPOCH_LAST, EPOCH_LAST]
+    assert reset(directories, 7, OsFiles()) == directories[1:]
+    assert epochs_in(directories) == [8, 8, 8]
 
 
 def test_a_reset_run_twice_changes_nothing_and_other_numbers_are_told_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder that was reset shows a greater epoch than before: taken for the greatest of all, the next node would
+    """A directory that was reset shows a greater epoch than before: taken for the greatest of all, the next node would
     get other epochs than this one."""
-    done, other = poisoned_folders(tmp_path, 2)
+    done, other = poisoned_directories(tmp_path, 2)
     for _ in range(2):
         assert cli.main(["quorum", "reset-epoch", done, "--after", "7"]) == 0
     assert epochs_in([done, other]) == [8, EPOCH_LAST]
@@ -230,20 +230,20 @@ def test_a_reset_behind_an_epoch_that_some_node_has_passed_changes_nothing() -> 
         disk = world.disks[1]
         poison(disk)
         with pytest.raises(InvalidRequest, match="give the greatest of all nodes"):
-            reset([FOLDER], 1, disk)
+            reset([DIRECTORY], 1, disk)
         assert read_state(disk, LOG).leader_epoch == POISON
 
 
-def test_a_running_node_and_a_folder_without_metadata_are_refused() -> None:
+def test_a_running_node_and_a_directory_without_metadata_are_refused() -> None:
     with MetadataWorld() as world:
         world.begin()
         with pytest.raises(KafkaStorageError, match="stop all nodes"):
-            epochs_of(FOLDER, world.disks[0])
-        with pytest.raises(InvalidConfig, match="first data folder"):
+            epochs_of(DIRECTORY, world.disks[0])
+        with pytest.raises(InvalidConfig, match="first log directory"):
             epochs_of("/elsewhere", world.disks[0])
         world.kill(0)
         with pytest.raises(InvalidRequest, match="no room"):
-            reset([FOLDER], EPOCH_LAST, world.disks[0])
+            reset([DIRECTORY], EPOCH_LAST, world.disks[0])
 
 
 @pytest.mark.parametrize(
@@ -276,14 +276,14 @@ def test_the_command_shows_first_and_changes_only_when_told(
         return lambda: capsys.readouterr().out
 
     monkeypatch.setenv("COLUMNS", "200")
-    folders = [tmp_path / f"node-{number}" for number in range(2)]
-    for number, folder in enumerate(folders):
-        (folder / str(METADATA)).mkdir(parents=True)
-        write_state(OsFiles(), f"{folder}/{METADATA}", QuorumState(LeaderEpoch((7, EPOCH_LAST + 3)[number])))
-    shown = run(*map(str, folders))()
+    directories = [tmp_path / f"node-{number}" for number in range(2)]
+    for number, directory in enumerate(directories):
+        (directory / str(METADATA)).mkdir(parents=True)
+        write_state(OsFiles(), f"{directory}/{METADATA}", QuorumState(LeaderEpoch((7, EPOCH_LAST + 3)[number])))
+    shown = run(*map(str, directories))()
     assert "greatest usable" in shown
-    assert read_state(OsFiles(), f"{folders[1]}/{METADATA}").leader_epoch == EPOCH_LAST + 3
-    told = json.loads(run(*map(str, folders), "--after", "7", "--json")())
-    assert told["reset"] == [str(folders[1])]
-    assert read_state(OsFiles(), f"{folders[1]}/{METADATA}").leader_epoch == 7 + 1 + 3
-    assert epochs_of(str(folders[1]), OsFiles()) == Epochs(11, -1)
+    assert read_state(OsFiles(), f"{directories[1]}/{METADATA}").leader_epoch == EPOCH_LAST + 3
+    told = json.loads(run(*map(str, directories), "--after", "7", "--json")())
+    assert told["reset"] == [str(directories[1])]
+    assert read_state(OsFiles(), f"{directories[1]}/{METADATA}").leader_epoch == 7 + 1 + 3
+    assert epochs_of(str(directories[1]), OsFiles()) == Epochs(11, -1)

@@ -1,4 +1,4 @@
-"""Three voters under whole metadata sides of nodes: leaders lost, folders emptied, sets that grow, drains."""
+"""Three voters under whole metadata sides of nodes: leaders lost, directories emptied, sets that grow, drains."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_one_voter_alone_decides_nothing() -> None:
 
 
 def test_a_cluster_of_one_voter_is_grown_to_three() -> None:
-    """As a data folder of the first version is: its log names one voter."""
+    """As a log directory of the first version is: its log names one voter."""
     with MetadataWorld(voters=1) as world:
         world.begin()
         assert voters(world) == [0]
@@ -97,11 +97,11 @@ def test_a_cluster_of_one_voter_is_grown_to_three() -> None:
         assert wait_leader(world) in (1, 2)
 
 
-def test_an_emptied_voter_is_removed_and_added_again_with_its_new_folder() -> None:
+def test_an_emptied_voter_is_removed_and_added_again_with_its_new_directory() -> None:
     with MetadataWorld(voters=3) as world:
         world.begin()
         world.create()
-        before = {voter.node_id: voter.folder_id for voter in world.image().voters}
+        before = {voter.node_id: voter.directory_id for voter in world.image().voters}
         world.kill(2)
         world.empty(2)
         world.start(2)
@@ -109,9 +109,9 @@ def test_an_emptied_voter_is_removed_and_added_again_with_its_new_folder() -> No
         world.run_until(
             lambda: (
                 voters(world) == [0, 1, 2]
-                and {voter.node_id: voter.folder_id for voter in world.image().voters} != before
+                and {voter.node_id: voter.directory_id for voter in world.image().voters} != before
             ),
-            what="the new folder votes",
+            what="the new directory votes",
         )
         assert world.image(2).topic("orders") is not None
         world.kill(0)

@@ -133,7 +133,7 @@ def test_many_logs_are_made_a_few_at_a_time() -> None:
 
 def test_a_log_that_cannot_be_made_for_now_is_made_later(cluster: Cluster) -> None:
     make_again(cluster)
-    cluster.machines[1].disk.fail("make_folder", "t-0", error=errno.ENOSPC)
+    cluster.machines[1].disk.fail("make_directory", "t-0", error=errno.ENOSPC)
     cluster.publish()
     [refused] = cluster.produce(1, batch(b"a"), topic=AGAIN)
     assert (refused.error.code, refused.error.written) == (NotLeaderOrFollower.code, 1)
@@ -189,7 +189,7 @@ def follower_fetch(cluster: Cluster, *, node: int, incarnation: bytes, epoch: in
     """The error code that node 1 answers this follower's fetch with."""
     request = fetch_request(0, topic=topic, epoch=epoch, fetch_id=LATER)
     request.replica.CopyFrom(data_pb2.Replica(node_id=node, incarnation=incarnation))
-    request.partitions[0].held_offset = request.partitions[0].log_start_offset = 0
+    request.partitions[0].durable_offset = request.partitions[0].log_start_offset = 0
     [answer] = cluster.wait(cluster.service(1).fetch(request, CALLER)).partitions
     return 0 if answer.error is None else int(answer.error.code)
 
@@ -251,7 +251,7 @@ def test_a_full_disk_of_a_follower_slows_only_that_follower(cluster: Cluster) ->
     waiting = cluster.append(1, batch(b"b"))
     cluster.until(waiting.done, within=8.0)
     assert cluster.state().isr == (1, 2)
-    assert cluster.folder(3).offline is None
+    assert cluster.directory(3).offline is None
     cluster.machines[3].disk.heal()
     cluster.until(lambda: cluster.state().isr == (1, 2, 3), within=5.0)
 
@@ -268,12 +268,12 @@ def test_a_failing_disk_takes_the_leadership_elsewhere_and_the_node_stays_up(clu
     assert values(cluster.contents(2)) == values(cluster.contents(3)) == [b"a", b"d"]
 
 
-def test_a_failed_fsync_answers_what_waits_and_stops_the_folder(cluster: Cluster) -> None:
+def test_a_failed_fsync_answers_what_waits_and_stops_the_directory(cluster: Cluster) -> None:
     cluster.produce(1, batch(b"a"))
     cluster.machines[1].disk.fail("sync", "t-0", error=errno.EIO)
     [answer] = cluster.produce(1, batch(b"b"))
     assert (answer.error.name, answer.error.written) == ("NOT_LEADER_OR_FOLLOWER", 3)
-    assert cluster.folder(1).offline is not None
+    assert cluster.directory(1).offline is not None
 
 
 def test_a_damaged_log_waits_until_nobody_counts_on_it_and_is_fetched_anew(cluster: Cluster) -> None:
@@ -307,7 +307,7 @@ def test_a_topic_with_a_damaged_log_can_be_deleted_and_created_again(cluster: Cl
     assert stray_logs(cluster, 1) == []
 
 
-def test_a_folder_that_fails_behind_an_append_leaves_its_outcome_unknown() -> None:
+def test_a_directory_that_fails_behind_an_append_leaves_its_outcome_unknown() -> None:
     """The append rolls a segment, which asks for a flush, and that finds the disk broken."""
     cluster = Cluster(segment_bytes="150", durability="page-cache")
     cluster.set(leader=1)
@@ -315,7 +315,7 @@ def test_a_folder_that_fails_behind_an_append_leaves_its_outcome_unknown() -> No
     cluster.machines[1].disk.fail("open", ".index", skip=1)
     [answer] = cluster.produce(1, batch(b"b" * 50))
     assert (answer.error.name, answer.error.written) == ("NOT_LEADER_OR_FOLLOWER", 3)
-    assert cluster.folder(1).offline is not None
+    assert cluster.directory(1).offline is not None
     cluster.loop.raise_defects()
     cluster.close()
 
@@ -326,7 +326,7 @@ def test_a_log_that_is_gone_is_not_made_anew_while_others_count_on_it(cluster: C
     disk = cluster.machines[3].disk
     for name in disk.list("/data/t-0"):
         disk.remove(f"/data/t-0/{name}")
-    disk.remove_folder("/data/t-0")
+    disk.remove_directory("/data/t-0")
     cluster.start(3)
     cluster.run(1.0)
     assert list(cluster.manager(3).partitions()) == []
@@ -352,7 +352,7 @@ def test_a_graceful_stop_ends_every_task_and_closes_clean(cluster: Cluster) -> N
     cluster.set(leader=2, isr=(2, 3))
     cluster.produce(2, batch(b"b"))
     cluster.start(1)
-    assert cluster.folder(1).was_clean
+    assert cluster.directory(1).was_clean
     cluster.until(lambda: set(cluster.state().isr) == {1, 2, 3}, within=5.0)
 
 

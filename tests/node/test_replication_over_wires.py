@@ -38,7 +38,7 @@ def test_what_is_acknowledged_is_on_every_in_sync_replica_byte_for_byte(cluster:
     assert not first.HasField("error")
     assert (first.base_offset, second.base_offset) == (0, 2)
     assert cluster.watermark(1) == 3
-    assert [cluster.log(node).held for node in (1, 2, 3)] == [3, 3, 3]
+    assert [cluster.log(node).durable_offset for node in (1, 2, 3)] == [3, 3, 3]
     assert cluster.contents(1) == cluster.contents(2) == cluster.contents(3)
 
 
@@ -71,7 +71,7 @@ def test_the_next_fetch_does_not_wait_for_the_disk(cluster: Cluster) -> None:
         cluster.append(1, batch(value))
     cluster.run(0.1)
     assert cluster.log(2).log_end_offset == 4
-    assert cluster.log(2).held == 1
+    assert cluster.log(2).durable_offset == 1
 
 
 def test_a_follower_learns_the_watermark_soon_even_when_nothing_new_comes(cluster: Cluster) -> None:
@@ -235,7 +235,7 @@ def test_a_report_that_was_not_sent_before_a_cut_is_never_sent(cluster: Cluster)
     takes_more.set()
     cluster.until(lambda: cluster.log(3).log_end_offset == 4)
     cluster.run(0.5)
-    assert (cluster.log(3).held, cluster.watermark(1)) == (1, 1)
+    assert (cluster.log(3).durable_offset, cluster.watermark(1)) == (1, 1)
     disk.release()
     cluster.until(waiting.done, within=1.0)
     assert cluster.contents(3) == cluster.contents(1)

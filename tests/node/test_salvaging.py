@@ -66,7 +66,7 @@ def test_a_replica_that_others_lead_by_then_is_fetched_anew(cluster: Cluster) ->
 def test_a_replica_that_was_moved_away_by_then_is_gone(cluster: Cluster) -> None:
     elect_on_a_full_disk(cluster)
     state = cluster.state()
-    cluster.set(leader=1, isr=(1, 2), replicas=state.replicas[:2], folders=state.folders[:2])
+    cluster.set(leader=1, isr=(1, 2), replicas=state.replicas[:2], directories=state.directories[:2])
     cluster.machines[3].executor.release()
     cluster.run(1.0)
     assert cluster.manager(3).find(TOPIC.bytes, 0) is None

@@ -20,7 +20,9 @@ def cluster() -> Iterator[Cluster]:
     cluster = Cluster(3, partitions=2, config=ReplicaConfig(throttled_rate=RATE, fetch_bytes=5_000))
     first_two = NodeId(1), NodeId(2)
     for index in range(2):
-        cluster.set(index, leader=NodeId(1), isr=first_two, replicas=first_two, folders=cluster.state().folders[:2])
+        cluster.set(
+            index, leader=NodeId(1), isr=first_two, replicas=first_two, directories=cluster.state().directories[:2]
+        )
     cluster.produce(1, *(batch(b"." * 5_000) for _ in range(20)), index=1)
     yield cluster
     cluster.loop.raise_defects()
@@ -29,7 +31,12 @@ def cluster() -> Iterator[Cluster]:
 
 def comes(cluster: Cluster, index: int) -> None:
     state = cluster.state(index)
-    cluster.set(index, replicas=(*state.replicas, COMES), folders=(*state.folders, state.folders[0]), adding=(COMES,))
+    cluster.set(
+        index,
+        replicas=(*state.replicas, COMES),
+        directories=(*state.directories, state.directories[0]),
+        adding=(COMES,),
+    )
 
 
 def test_what_is_moved_here_comes_at_the_rate(cluster: Cluster) -> None:

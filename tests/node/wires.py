@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from node.replicas.log_maintenance import LogCare
+from node.replicas.log_maintenance import LogMaintenance
 from node.replicas.replica_config import ReplicaConfig
 from node.replicas.replica_manager import ReplicaManager
 from node.requests.data_service import DataService
@@ -22,11 +22,11 @@ from node.runtime import methods, status
 from node.runtime.methods import Answer, Method, Request, WireMessage
 from node.runtime.transport import Caller, MessageStream
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState
-from replication.controller.metadata import FolderState
+from replication.controller.metadata import DirectoryState
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.executor import InlineExecutor
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.clock import SimClock
@@ -37,8 +37,8 @@ from tidelog.protocol.wire import FetchResponse, PartitionProduce, ProduceReques
 from tidelog.records import RecordBatchBuilder
 from tidelog.types import (
     NO_NODE,
+    DirectoryId,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -53,7 +53,7 @@ from tidelog.types import (
 
 T = TypeVar("T")
 TOPIC = TopicId(UUID(int=70))
-ANYWHERE = FolderId(UUID(int=0))
+ANYWHERE = DirectoryId(UUID(int=0))
 CALLER = Caller("client", "test")
 
 
@@ -169,9 +169,9 @@ class Wires:
             task.cancel()
 
 
-async def _live(manager: ReplicaManager, care: LogCare) -> None:
+async def _live(manager: ReplicaManager, maintenance: LogMaintenance) -> None:
     async with asyncio.TaskGroup() as tasks:
-        caring = tasks.create_task(care.run())
+        caring = tasks.create_task(maintenance.run())
         await manager.run()
         caring.cancel()
 
@@ -187,7 +187,7 @@ class Machine:
     lives: int = 0
     manager: ReplicaManager | None = None
     service: DataService | None = None
-    folder: DataFolder | None = None
+    directory: LogDirectory | None = None
     task: asyncio.Task[None] | None = None
 
     @property
@@ -204,13 +204,13 @@ class Cluster:
         *,
         partitions: int = 1,
         config: ReplicaConfig | None = None,
-        upkeep: UpkeepConfig | None = None,
+        maintenance: MaintenanceConfig | None = None,
         **configs: str,
     ) -> None:
         self.loop = SimLoop(random.Random(1))
         self.wires = Wires()
         self.config = config or ReplicaConfig()
-        self.upkeep = upkeep or UpkeepConfig()
+        self.maintenance = maintenance or MaintenanceConfig()
         self.configs = {key.replace("_", "."): value for key, value in configs.items()}
         self.machines = {number: Machine(number) for number in range(1, nodes + 1)}
         self.image = EMPTY
@@ -243,11 +243,11 @@ class Cluster:
         assert message is not None, "the stream has ended"
         return message
 
-    def folder(self, number: int) -> DataFolder:
-        """The data folder of a node that has been started."""
-        folder = self.machines[number].folder
-        assert folder is not None, f"node {number} has not been started"
-        return folder
+    def directory(self, number: int) -> LogDirectory:
+        """The log directory of a node that has been started."""
+        directory = self.machines[number].directory
+        assert directory is not None, f"node {number} has not been started"
+        return directory
 
     # --- nodes ---
 
@@ -256,11 +256,11 @@ class Cluster:
         machine = self.machines[number]
         machine.lives += 1
         clock = SimClock(self.loop)
-        machine.folder = DataFolder.open(
+        machine.directory = LogDirectory.open(
             "/data", files=machine.disk, clock=clock, rng=random.Random(number), executor=machine.executor
         )
-        machine.folder.load_logs(lambda _tp, _topic_id: LogConfig.from_topic(self.configs))
-        logs = LogManager([machine.folder])
+        machine.directory.load_logs(lambda _tp, _topic_id: LogConfig.from_topic(self.configs))
+        logs = LogManager([machine.directory])
         manager = ReplicaManager(
             NodeId(number),
             machine.incarnation,
@@ -276,15 +276,15 @@ class Cluster:
             manager, ProducerIds(no_blocks), clock=clock, config=self.config, inspectors=machine.inspectors
         )
         self.wires.services[endpoint_of(number)] = {methods.DATA: machine.service}
-        care = LogCare(
+        maintenance = LogMaintenance(
             logs,
-            self.upkeep,
+            self.maintenance,
             clock=clock,
             damage_found=manager.damage_found,
             log_start_moved=manager.log_start_moved,
             memory=manager.memory,
         )
-        machine.task = self.loop.create_task(_live(manager, care))
+        machine.task = self.loop.create_task(_live(manager, maintenance))
         node = NodeRegistration(
             NodeId(number),
             NodeEpoch(number * 10 + machine.lives),
@@ -292,7 +292,7 @@ class Cluster:
             {"client": endpoint_of(number)},
             "",
             b"",
-            (FolderState(ANYWHERE, NodeEpoch(-1)),),
+            (DirectoryState(ANYWHERE, NodeEpoch(-1)),),
             fenced=False,
             draining=False,
         )
@@ -319,10 +319,10 @@ class Cluster:
         machine = self.machines[number]
         assert machine.manager is not None
         assert machine.task is not None
-        assert machine.folder is not None
+        assert machine.directory is not None
         self.wait(machine.manager.stop())
         self.wait(machine.task)
-        machine.folder.close_clean()
+        machine.directory.close_clean()
         del self.wires.services[endpoint_of(number)]
         machine.manager = machine.service = None
 
@@ -410,9 +410,9 @@ class Cluster:
     # --- looking ---
 
     def log(self, number: int, index: int = 0) -> Any:
-        folder = self.machines[number].folder
-        assert folder is not None
-        return folder.logs[TopicPartition("t", PartitionIndex(index))]
+        directory = self.machines[number].directory
+        assert directory is not None
+        return directory.logs[TopicPartition("t", PartitionIndex(index))]
 
     def watermark(self, number: int, index: int = 0) -> int:
         return int(self.log(number, index).high_watermark)
@@ -494,7 +494,7 @@ def fetch_request(
         current_leader_epoch=epoch,
         fetch_offset=offset,
         last_fetched_epoch=last_epoch,
-        held_offset=-1,
+        durable_offset=-1,
         log_start_offset=-1,
         max_bytes=max_bytes,
     )

@@ -24,7 +24,7 @@ from tidelog.records import (
     encode_control,
 )
 from tidelog.records.v2.control import Control
-from tidelog.types import FolderId, Millis, NodeId, Offset
+from tidelog.types import DirectoryId, Millis, NodeId, Offset
 
 CONTROLS = [
     EndTxnMarker(committed=True, coordinator_epoch=7),
@@ -32,8 +32,8 @@ CONTROLS = [
     LeaderChange(NodeId(1), (Voter(NodeId(1)),), (Voter(NodeId(1)),)),
     LeaderChange(
         NodeId(300),
-        tuple(Voter(NodeId(node), FolderId(UUID(int=node))) for node in (1, 2, 300)),
-        (Voter(NodeId(300), FolderId(UUID(int=300))),),
+        tuple(Voter(NodeId(node), DirectoryId(UUID(int=node))) for node in (1, 2, 300)),
+        (Voter(NodeId(300), DirectoryId(UUID(int=300))),),
     ),
     LeaderChange(NodeId(0), (), ()),
     SnapshotHeader(Millis(1_700_000_000_000)),
@@ -54,7 +54,7 @@ def test_a_control_batch_says_what_was_put_in(control: Control) -> None:
     assert decode_control(record) == control
 
 
-def test_a_voter_set_without_folder_ids_is_written_in_the_version_that_has_none() -> None:
+def test_a_voter_set_without_directory_ids_is_written_in_the_version_that_has_none() -> None:
     key, value = encode_control(LeaderChange(NodeId(1), (Voter(NodeId(1)),), (Voter(NodeId(1)),)))
     assert key.hex() == "00000002"
     assert value.hex() == "00000000000102000000010002000000010000"

@@ -40,12 +40,12 @@ from replication.controller.events import (
     UncleanlyElected,
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, TopicState, apply
-from replication.controller.metadata import ClusterRecord, FolderState, LocatedRecord, VotersRecord
+from replication.controller.metadata import ClusterRecord, DirectoryState, LocatedRecord, VotersRecord
 from tidelog.errors import InvalidConfig, TidelogError
 from tidelog.types import (
     NO_LEADER_EPOCH,
+    DirectoryId,
     Endpoint,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     Millis,
@@ -59,8 +59,8 @@ CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 SESSION_MS = 2_000
 
 
-def folder(number: int) -> FolderId:
-    return FolderId(UUID(int=1_000 + number))
+def directory(number: int) -> DirectoryId:
+    return DirectoryId(UUID(int=1_000 + number))
 
 
 def check_configs(configs: Mapping[str, str]) -> None:
@@ -69,7 +69,7 @@ def check_configs(configs: Mapping[str, str]) -> None:
 
 
 class Controlled:
-    """One controller; node n has data folder n unless a test says otherwise."""
+    """One controller; node n has log directory n unless a test says otherwise."""
 
     def __init__(self, seed: int = 1, *, level: int = features.LATEST) -> None:
         self.rng = random.Random(seed)
@@ -84,7 +84,7 @@ class Controlled:
         self.requests = 0
         self.registering: dict[int, NodeId] = {}
         self.numbers: dict[NodeId, NodeEpoch] = {}
-        self.on_disk: dict[FolderId, int] = {}
+        self.on_disk: dict[DirectoryId, int] = {}
         self._write([ClusterRecord(CLUSTER, level), VotersRecord(())], Offset(0))
         self.activate()
 
@@ -155,11 +155,13 @@ class Controlled:
                 self.beat(node)
             self.handle(Ticked(self.now))
 
-    def tell(self, ends: Mapping[int, tuple[int, int]], *, folders: Mapping[int, FolderId] | None = None) -> None:
+    def tell(
+        self, ends: Mapping[int, tuple[int, int]], *, directories: Mapping[int, DirectoryId] | None = None
+    ) -> None:
         """Answer the oldest question about log ends: by node, the epoch of its last record and its log end."""
         question = self.asked.pop(0)
         told = tuple(
-            ReplicaEnd(NodeId(node), LeaderEpoch(epoch), Offset(end), (folders or {}).get(node, folder(node)))
+            ReplicaEnd(NodeId(node), LeaderEpoch(epoch), Offset(end), (directories or {}).get(node, directory(node)))
             for node, (epoch, end) in ends.items()
         )
         self.handle(LogEndsTold(question.number, told))
@@ -171,7 +173,7 @@ class Controlled:
         node: int,
         *,
         life: int = 1,
-        folders: Mapping[FolderId, int] | None = None,
+        directories: Mapping[DirectoryId, int] | None = None,
         boot: bytes = b"boot",
         rack: str = "",
         damaged: Mapping[PartitionKey, str] | None = None,
@@ -179,9 +181,9 @@ class Controlled:
         offset: int | None = None,
         intact: bool | None = None,
     ) -> Result | TidelogError | None:
-        """Register with the folder number that the last ready registration left on disk. intact: does the node say that
-        its folders are (None: where the machine has not rebooted)?"""
-        own = folders if folders is not None else {folder(node): self.on_disk.get(folder(node), -1)}
+        """Register with the directory number that the last ready registration left on disk. intact: does the node say
+        that its directories are (None: where the machine has not rebooted)?"""
+        own = directories if directories is not None else {directory(node): self.on_disk.get(directory(node), -1)}
         request_id = self.request_id()
         self.registering[request_id] = NodeId(node)
         return self.ask(
@@ -194,7 +196,9 @@ class Controlled:
                 {"client": Endpoint("127.0.0.1", 9000 + node)},
                 rack,
                 boot,
-                folders=tuple(FolderState(folder_id, NodeEpoch(number)) for folder_id, number in own.items()),
+                directories=tuple(
+                    DirectoryState(directory_id, NodeEpoch(number)) for directory_id, number in own.items()
+                ),
                 intact=frozenset(own if (boot == b"boot" if intact is None else intact) else ()),
                 metadata_offset=self.end if offset is None else Offset(offset),
                 damaged=tuple(DamagedReplica(key, reason) for key, reason in (damaged or {}).items()),
@@ -211,7 +215,7 @@ class Controlled:
         epoch: int | None = None,
         damaged: Mapping[PartitionKey, str] | None = None,
         used_in: LeaderEpoch = NO_LEADER_EPOCH,
-        offline: Iterable[FolderId] = (),
+        offline: Iterable[DirectoryId] = (),
     ) -> Result | TidelogError | None:
         number = self.numbers[NodeId(node)] if epoch is None else NodeEpoch(epoch)
         return self.ask(
@@ -236,11 +240,11 @@ class Controlled:
         boot: bytes = b"boot",
         intact: bool | None = None,
     ) -> None:
-        """Register, write the number into the folder, and be unfenced."""
+        """Register, write the number into the directory, and be unfenced."""
         for node in nodes:
             answer = self.register(node, life=life, rack=(racks or {}).get(node, ""), boot=boot, intact=intact)
             assert isinstance(answer, Registered), answer
-            self.on_disk[folder(node)] = answer.node_epoch
+            self.on_disk[directory(node)] = answer.node_epoch
             assert self.beat(node) == HeartbeatAnswer(fenced=False, drained=False)
 
     def kill(self, *nodes: int, alive: tuple[int, ...] = ()) -> None:

@@ -12,10 +12,10 @@ from replication.partition.leader_events import (
     Appended,
     Fail,
     FetchAgreed,
+    FollowerDurable,
     FollowerFetched,
-    FollowerHeld,
     LeaderEffect,
-    LocalHeld,
+    LocalDurable,
     ProposeIsr,
     ReplicaView,
     Session,
@@ -59,7 +59,7 @@ class Leader:
         isr: tuple[int, ...] = (1, 2, 3),
         min_insync: int = 1,
         log_end: int = 100,
-        held: int | None = None,
+        durable_offset: int | None = None,
         watermark: int = 80,
         history: tuple[tuple[int, int], ...] = ((1, 0), (3, 60)),
         log_start: int = 0,
@@ -78,7 +78,7 @@ class Leader:
             history=[EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history],
             log_start=Offset(log_start),
             log_end=Offset(log_end),
-            held=Offset(log_end if held is None else held),
+            durable_offset=Offset(log_end if durable_offset is None else durable_offset),
             high_watermark=Offset(watermark),
             known=self.known(),
             lag_ms_max=LAG_MS,
@@ -113,11 +113,13 @@ class Leader:
         self.views[NodeId(node)] = ReplicaView(NodeEpoch(node * 10 + number - 1), life(node, number), eligible)
         return self.core.handle(self.known())
 
-    def append(self, log_end: int, *, held: int | None = None) -> list[LeaderEffect]:
-        return self.core.handle(Appended(Offset(log_end), Offset(log_end if held is None else held)))
+    def append(self, log_end: int, *, durable_offset: int | None = None) -> list[LeaderEffect]:
+        return self.core.handle(
+            Appended(Offset(log_end), Offset(log_end if durable_offset is None else durable_offset))
+        )
 
-    def holds(self, held: int) -> list[LeaderEffect]:
-        return self.core.handle(LocalHeld(Offset(held)))
+    def holds(self, durable_offset: int) -> list[LeaderEffect]:
+        return self.core.handle(LocalDurable(Offset(durable_offset)))
 
     def await_ack(self, end: int, *, acks: Acks = Acks.ALL, within: int = 10_000) -> tuple[Ticket, list[LeaderEffect]]:
         self.tickets += 1
@@ -129,7 +131,7 @@ class Leader:
         node: int,
         offset: int,
         *,
-        held: int | None = None,
+        durable_offset: int | None = None,
         last_epoch: int | None = None,
         epoch: int = EPOCH,
         number: int = 1,
@@ -149,23 +151,23 @@ class Leader:
                 LeaderEpoch(epoch),
                 Offset(offset),
                 LeaderEpoch(last_epoch),
-                Offset(offset if held is None else held),
+                Offset(offset if durable_offset is None else durable_offset),
                 Offset(0),
                 Millis(self.now),
             )
         )
 
     def hears(
-        self, node: int, held: int, *, epoch: int = EPOCH, number: int = 1, session: int = 1
+        self, node: int, durable_offset: int, *, epoch: int = EPOCH, number: int = 1, session: int = 1
     ) -> list[LeaderEffect]:
         """A follower says between fetches what it holds."""
         return self.core.handle(
-            FollowerHeld(
+            FollowerDurable(
                 NodeId(node),
                 life(node, number),
                 Session(session),
                 LeaderEpoch(epoch),
-                Offset(held),
+                Offset(durable_offset),
                 Millis(self.now),
             )
         )

@@ -21,7 +21,6 @@ from replication.raft.events import (
     BeginEpochAsked,
     BelowLogStart,
     Commit,
-    CutLog,
     Effect,
     EndEpoch,
     EndEpochAsked,
@@ -31,6 +30,7 @@ from replication.raft.events import (
     FetchAnswered,
     Fetched,
     Heard,
+    LeaderAndEpoch,
     LogChanged,
     LogsDiverge,
     NewRecords,
@@ -40,11 +40,11 @@ from replication.raft.events import (
     SendBeginEpoch,
     SendEndEpoch,
     SendVote,
-    Standing,
     StopLeading,
     TakeRecords,
     TakeSnapshot,
     Ticked,
+    TruncateLog,
     VoteAnswer,
     VoteAnswered,
     VoteAsked,
@@ -55,13 +55,13 @@ from replication.raft.quorum import Quorum, QuorumTimes
 from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey, VoterSet
 from tidelog.errors import TidelogError
-from tidelog.types import EpochStart, FolderId, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import DirectoryId, EpochStart, LeaderEpoch, Millis, NodeId, Offset
 
 TIMES = QuorumTimes()
 
 
-def key(node: int, folder: int = 0) -> ReplicaKey:
-    return ReplicaKey(NodeId(node), FolderId(UUID(int=100 * (folder + 1) + node)))
+def key(node: int, directory: int = 0) -> ReplicaKey:
+    return ReplicaKey(NodeId(node), DirectoryId(UUID(int=100 * (directory + 1) + node)))
 
 
 def voters(*nodes: int) -> VoterSet:
@@ -84,7 +84,7 @@ class Replica:
     me: ReplicaKey
     initial: VoterSet
     entries: list[Entry] = field(default_factory=list)
-    held: int = 0
+    durable_offset: int = 0
     high_watermark: int = 0
     state: QuorumState = field(default_factory=QuorumState)
     core: Quorum | None = None
@@ -102,7 +102,7 @@ class Replica:
         *_, (_, before), (end, newest) = (0, VoterSet()), (0, self.initial), *named
         return LogView(
             log_end=Offset(len(self.entries)),
-            held=Offset(self.held),
+            durable_offset=Offset(self.durable_offset),
             high_watermark=Offset(self.high_watermark),
             epochs=tuple(starts),
             voters=newest,
@@ -148,17 +148,17 @@ class QuorumCluster:
         """The machine loses power: of what was not synced a part at most is kept, from the front."""
         replica = self.replicas[node]
         replica.core, replica.active = None, False
-        kept = replica.held + int(keeps * (len(replica.entries) - replica.held))
+        kept = replica.durable_offset + int(keeps * (len(replica.entries) - replica.durable_offset))
         del replica.entries[kept:]
-        replica.held = len(replica.entries)  # recovery syncs what it keeps
+        replica.durable_offset = len(replica.entries)  # recovery syncs what it keeps
         replica.high_watermark = 0
         self.fetching.discard(node)
 
     def empty(self, node: int) -> None:
-        """The volume is replaced: another folder, nothing in it."""
+        """The volume is replaced: another directory, nothing in it."""
         old = self.replicas[node]
         assert old.core is None
-        me = ReplicaKey(NodeId(node), FolderId(UUID(int=old.me.folder_id.int + 100)))
+        me = ReplicaKey(NodeId(node), DirectoryId(UUID(int=old.me.directory_id.int + 100)))
         self.replicas[node] = Replica(me, VoterSet(), lives=old.lives)
 
     # --- steps ---
@@ -172,8 +172,8 @@ class QuorumCluster:
     def sync(self, node: int) -> None:
         """The disk of a node has written all that there is."""
         replica = self.replicas[node]
-        if replica.core is not None and replica.held < len(replica.entries):
-            replica.held = len(replica.entries)
+        if replica.core is not None and replica.durable_offset < len(replica.entries):
+            replica.durable_offset = len(replica.entries)
             self.give(node, LogChanged(self._at(), replica.view()))
 
     def run(self, ms: int) -> None:
@@ -292,7 +292,7 @@ class QuorumCluster:
                 replica.active = True
             case StopLeading():
                 replica.active = False
-            case TakeRecords() | CutLog() | TakeSnapshot():
+            case TakeRecords() | TruncateLog() | TakeSnapshot():
                 raise AssertionError("comes with a fetch's answer only")
             case Report(text):
                 self.reports.append(text)
@@ -326,7 +326,7 @@ class QuorumCluster:
 
         def answered(answer: Answer) -> None:
             said = answer.answer
-            assert isinstance(said, Standing)
+            assert isinstance(said, LeaderAndEpoch)
             self._tell(target, node, life, said)
 
         def event(number: int) -> Event:
@@ -343,11 +343,11 @@ class QuorumCluster:
 
         def told() -> None:
             core = self.core(target)
-            self._tell(target, node, life, Standing(core.epoch, core.leader_id))
+            self._tell(target, node, life, LeaderAndEpoch(core.epoch, core.leader_id))
 
         self._send(node, target, told)
 
-    def _tell(self, source: int, node: int, life: int, said: Standing) -> None:
+    def _tell(self, source: int, node: int, life: int, said: LeaderAndEpoch) -> None:
         """The answer of one node to the question of another."""
 
         def arrive() -> None:
@@ -373,13 +373,13 @@ class QuorumCluster:
         if self.replicas[target].core is None or {(node, target), (target, node)} & self.cut:
             return
         view, asked, life = replica.view(), target, replica.lives
-        request = Fetch(replica.me, core.epoch, view.log_end, view.last_epoch, view.held)
+        request = Fetch(replica.me, core.epoch, view.log_end, view.last_epoch, view.durable_offset)
         self.fetching.add(node)
 
         def answered(answer: Answer) -> None:
             leader = self.replicas[asked]
             records = leader.entries[request.offset :] if isinstance(answer.answer, FetchAgreed) else []
-            hint = Standing(self.core(asked).epoch, self.core(asked).leader_id)
+            hint = LeaderAndEpoch(self.core(asked).epoch, self.core(asked).leader_id)
             mark = leader.high_watermark
             if isinstance(answer.answer, FetchAgreed) and not answer.answer.is_voter:
                 records = leader.entries[request.offset : mark]
@@ -395,7 +395,7 @@ class QuorumCluster:
         request: Fetch,
         answer: Answer,
         records: list[Entry],
-        hint: Standing,
+        hint: LeaderAndEpoch,
         mark: int,
     ) -> None:
         self.fetching.discard(node)
@@ -418,10 +418,10 @@ class QuorumCluster:
                 case TakeRecords(high_watermark):
                     replica.entries.extend(records)
                     self._commit(replica, min(high_watermark, len(replica.entries)))
-                case CutLog(offset):
+                case TruncateLog(offset):
                     assert offset >= replica.high_watermark, "nothing committed is cut"
                     del replica.entries[offset:]
-                    replica.held = min(replica.held, offset)
+                    replica.durable_offset = min(replica.durable_offset, offset)
                 case _:
                     self._carry_out(node, replica, effect)
         self.give(node, LogChanged(self._at(), replica.view()))

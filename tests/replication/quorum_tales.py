@@ -40,7 +40,7 @@ def figure_8(cluster: QuorumCluster) -> None:
     cluster.run_until(lambda: all(len(cluster.replicas[node].entries) > 2 for node in behind))
     for node in behind:
         replica = cluster.replicas[node]
-        replica.held = 2  # the disk has come as far as "old"
+        replica.durable_offset = 2  # the disk has come as far as "old"
         cluster.give(node, LogChanged(Millis(cluster.now), replica.view()))
     cluster.run(100)
     for node in (led, *behind):
@@ -82,7 +82,7 @@ def voter_that_lost_its_log(cluster: QuorumCluster) -> None:
     cluster.kill(lost)
     replica = cluster.replicas[lost]
     had = len(replica.entries)
-    replica.entries, replica.held, replica.high_watermark = [], 0, 0
+    replica.entries, replica.durable_offset, replica.high_watermark = [], 0, 0
     replica.state = replace(replica.state, lost_end=Offset(had))
     cluster.kill(leader)
     cluster.heal()

@@ -19,11 +19,11 @@ from replication.controller.events import (
     ProducerIdBlock,
 )
 from replication.controller.image import EMPTY, ClusterImage, NodeRegistration, PartitionState, apply
-from replication.controller.metadata import LOST_FOLDER, PartitionChangeRecord
-from replication.controller.node_state import Standing, standing_of
-from tests.replication.controlled import Controlled, folder
+from replication.controller.metadata import LOST_DIRECTORY, PartitionChangeRecord
+from replication.controller.node_state import NodeState, node_state_of
+from tests.replication.controlled import Controlled, directory
 from tidelog.errors import TidelogError
-from tidelog.types import NO_NODE, FolderId, LeaderEpoch, NodeEpoch, NodeId, PartitionKey
+from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeEpoch, NodeId, PartitionKey
 
 NODES = (1, 2, 3, 4)
 nodes = st.sampled_from(NODES)
@@ -31,14 +31,14 @@ nodes = st.sampled_from(NODES)
 
 @dataclass(eq=False)
 class Volume:
-    """A data folder's bytes: its id and the registration numbers written into it. A copy put back is another one."""
+    """A log directory's bytes: its id and the registration numbers written into it. A copy put back is another one."""
 
-    folder_id: FolderId
+    directory_id: DirectoryId
     numbers: list[int] = field(default_factory=lambda: [-1])
 
     def copy(self) -> Volume:
         """As it was before the last registration was written into it."""
-        return Volume(self.folder_id, self.numbers[:-1])
+        return Volume(self.directory_id, self.numbers[:-1])
 
 
 FIRST, SECOND = 0, 1
@@ -47,16 +47,16 @@ which = st.sampled_from([FIRST, SECOND])
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Nodes come and go, folders fail, are lost or put back, commits lag, the controller changes."""
+    """Nodes come and go, directories fail, are lost or put back, commits lag, the controller changes."""
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
         self.world = Controlled(seed)
         self.lives = dict.fromkeys(NODES, 0)
-        self.volumes = {node: [Volume(folder(node)), Volume(folder(50 + node))] for node in NODES}
+        self.volumes = {node: [Volume(directory(node)), Volume(directory(50 + node))] for node in NODES}
         self.named: dict[int, list[Volume]] = {}  # the volumes with which the process of a node registered
         self.failed: set[int] = set()  # nodes whose second volume has failed under the process that is registered
-        self.told: dict[tuple[int, FolderId], NodeEpoch] = {}  # in which registration the controller heard of that
+        self.told: dict[tuple[int, DirectoryId], NodeEpoch] = {}  # in which registration the controller heard of that
         self.holders: dict[tuple[PartitionKey, int], Volume | None] = {}  # on which volume a member held all
         self.leaders: dict[tuple[PartitionKey, LeaderEpoch], tuple[NodeId, int]] = {}
         self.seen: ClusterImage = self.world.image
@@ -76,9 +76,9 @@ class ControllerMachine(RuleBasedStateMachine):
         self.restart_on(node, self.volumes[node], reboot=reboot, without_second=without_second)
 
     @rule(node=nodes, which=which)
-    def restart_with_an_empty_folder(self, node: int, which: int = FIRST) -> None:
+    def restart_with_an_empty_directory(self, node: int, which: int = FIRST) -> None:
         volumes = list(self.volumes[node])
-        volumes[which] = Volume(folder(100 * node + 1_000 * which + self.lives[node]))
+        volumes[which] = Volume(directory(100 * node + 1_000 * which + self.lives[node]))
         self.restart_on(node, volumes)
 
     @rule(node=nodes, which=which)
@@ -95,8 +95,8 @@ class ControllerMachine(RuleBasedStateMachine):
         life = self.lives[node] = self.lives[node] + 1
         boot = f"boot {life}".encode() if reboot else b"boot"
         named = volumes[:SECOND] if without_second else volumes
-        numbers = {volume.folder_id: volume.numbers[-1] for volume in named}
-        self.world.register(node, life=life, folders=numbers, boot=boot)
+        numbers = {volume.directory_id: volume.numbers[-1] for volume in named}
+        self.world.register(node, life=life, directories=numbers, boot=boot)
         if self.world.node(node).incarnation.int == node * 1_000 + life:
             self.volumes[node], self.named[node] = volumes, named
             self.failed.discard(node)
@@ -113,31 +113,31 @@ class ControllerMachine(RuleBasedStateMachine):
             for volume in working:  # fsynced before it says that it is ready
                 if volume.numbers[-1] != number:
                     volume.numbers.append(number)
-        offline = [volume.folder_id for volume in self.named[node] if volume not in working]
-        late = standing_of(self.world.node(node)) is Standing.GONE and not drain  # it has said good-bye since
+        offline = [volume.directory_id for volume in self.named[node] if volume not in working]
+        late = node_state_of(self.world.node(node)) is NodeState.GONE and not drain  # it has said good-bye since
         answer = self.world.beat(node, ready=ready, drain=drain, offline=offline)
         if not late and not isinstance(answer, TidelogError):
-            self.told |= {(node, folder_id): number for folder_id in offline}
+            self.told |= {(node, directory_id): number for directory_id in offline}
 
     def working(self, node: int) -> list[Volume]:
         """The volumes that the process of a node named, and that have not failed since."""
         return self.named[node][:SECOND] if node in self.failed else self.named[node]
 
     @rule(node=nodes)
-    def second_folder_fails(self, node: int) -> None:
-        """The node says so at once. What lies in its first folder is not touched."""
+    def second_directory_fails(self, node: int) -> None:
+        """The node says so at once. What lies in its first directory is not touched."""
         entry = self.world.node(node)
         if len(self.named[node]) == 1:
             return
         self.failed.add(node)
-        failed = self.volumes[node][SECOND].folder_id
+        failed = self.volumes[node][SECOND].directory_id
         elsewhere = [
             state
             for state in self.world.image.partitions()
-            if node not in state.replicas or state.folder_of(NodeId(node)) != failed
+            if node not in state.replicas or state.directory_of(NodeId(node)) != failed
         ]
         self.heartbeat(node, ready=True, drain=False)
-        if standing_of(entry) is Standing.SERVING:
+        if node_state_of(entry) is NodeState.SERVING:
             assert [self.world.image.partition(state.key) for state in elsewhere] == elsewhere
 
     @rule(ms=st.integers(1, 3_000), alive=st.sets(nodes))
@@ -206,7 +206,7 @@ class ControllerMachine(RuleBasedStateMachine):
         last = state.leader
         self.world.propose(last, state=state, epochs={last: self.world.image.nodes[last].node_epoch})
         self.time_passes(3_000, set(NODES) - {last})
-        returns = data.draw(st.sampled_from([self.restart_with_a_copy, self.restart_with_an_empty_folder]))
+        returns = data.draw(st.sampled_from([self.restart_with_a_copy, self.restart_with_an_empty_directory]))
         returns(last, data.draw(which))
         self.heartbeat(last, ready=True, drain=False)
 
@@ -239,7 +239,7 @@ class ControllerMachine(RuleBasedStateMachine):
             assert state.isr or state.leader == NO_NODE
             assert set(state.isr) <= set(state.replicas)
             assert not set(state.isr) & set(state.elr)
-            assert len(state.folders) == len(state.replicas)
+            assert len(state.directories) == len(state.replicas)
             assert state.counted_on, "somebody is waited for"
             assert state.counted_on <= set(state.replicas)
             assert not state.last_known_elr or not state.isr
@@ -257,41 +257,41 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_leads_has_the_bytes(self) -> None:
-        """The very folder that the metadata names, on the very volume on which it was in sync."""
+        """The very directory that the metadata names, on the very volume on which it was in sync."""
         for state in self.world.image.partitions():
             for member in state.counted_on:
                 self.holders.setdefault((state.key, member), self.volume_of(state, member))
             for replica in set(state.replicas) - state.counted_on:
                 self.holders.pop((state.key, replica), None)
             if state.leader != NO_NODE:
-                mine = state.folder_of(state.leader)
-                held_on = self.holders[state.key, state.leader]
-                assert held_on is not None and held_on is self.volume_of(state, state.leader)
-                assert mine != LOST_FOLDER
-                assert mine in {named.folder_id for named in self.world.image.nodes[state.leader].folders}
+                mine = state.directory_of(state.leader)
+                durable_on = self.holders[state.key, state.leader]
+                assert durable_on is not None and durable_on is self.volume_of(state, state.leader)
+                assert mine != LOST_DIRECTORY
+                assert mine in {named.directory_id for named in self.world.image.nodes[state.leader].directories}
 
     def volume_of(self, state: PartitionState, node: NodeId) -> Volume | None:
         """The node's volume that the metadata name for this replica, None where it has no such one."""
-        mine = state.folder_of(node)
-        return next((volume for volume in self.volumes[node] if volume.folder_id == mine), None)
+        mine = state.directory_of(node)
+        return next((volume for volume in self.volumes[node] if volume.directory_id == mine), None)
 
     @invariant()
-    def nobody_leads_or_follows_in_a_folder_that_is_known_to_have_failed(self) -> None:
+    def nobody_leads_or_follows_in_a_directory_that_is_known_to_have_failed(self) -> None:
         """Until its node registers again (KIP-858). The last member of a set stays, and does not lead."""
         for state in self.world.image.partitions():
             for replica in state.replicas:
-                number = self.told.get((replica, state.folder_of(replica)))
+                number = self.told.get((replica, state.directory_of(replica)))
                 if number is not None and number == self.world.image.nodes[replica].node_epoch:
                     assert state.leader != replica
                     assert replica not in state.isr or state.isr == (replica,)
 
     @invariant()
-    def only_folders_that_have_failed_are_offline(self) -> None:
+    def only_directories_that_have_failed_are_offline(self) -> None:
         for node in self.world.image.nodes.values():
-            offline = {each.folder_id for each in node.offline_folders}
+            offline = {each.directory_id for each in node.offline_directories}
             told = {place for (node_id, place), number in self.told.items() if (node_id, number) == _registered(node)}
             assert offline == told
-            assert not offline & {each.folder_id for each in node.folders}
+            assert not offline & {each.directory_id for each in node.directories}
 
     @invariant()
     def leaders_and_eligible_replicas_have_all_that_can_be_committed(self) -> None:

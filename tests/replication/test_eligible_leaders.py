@@ -14,8 +14,8 @@ from replication.controller.events import (
     TopicAltered,
 )
 from replication.controller.image import PartitionState
-from replication.controller.metadata import LOST_FOLDER
-from tests.replication.controlled import SESSION_MS, Controlled, folder
+from replication.controller.metadata import LOST_DIRECTORY
+from tests.replication.controlled import SESSION_MS, Controlled, directory
 from tidelog.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -73,22 +73,22 @@ def test_a_set_that_suffices_again_leaves_nobody_eligible() -> None:
     assert sets(world) == ({a, c}, set(), a)
 
 
-@pytest.mark.parametrize("how", ["another folder", "an older copy", "damage"])
+@pytest.mark.parametrize("how", ["another directory", "an older copy", "damage"])
 def test_an_eligible_replica_that_lost_what_it_held_is_eligible_no_more(how: str) -> None:
     world, a, b, c = three()
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
     key = world.partition().key
-    known = world.on_disk[folder(b)]
-    if how == "another folder":
-        world.register(b, life=2, folders={folder(7): -1})
+    known = world.on_disk[directory(b)]
+    if how == "another directory":
+        world.register(b, life=2, directories={directory(7): -1})
     elif how == "an older copy":
-        world.register(b, life=2, folders={folder(b): known - 1})
+        world.register(b, life=2, directories={directory(b): known - 1})
     else:
-        world.register(b, life=2, folders={folder(b): known}, damaged={key: "bad CRC at offset 17"})
+        world.register(b, life=2, directories={directory(b): known}, damaged={key: "bad CRC at offset 17"})
     world.beat(b)
     assert sets(world) == ({a}, set(), a)
-    assert world.partition().folder_of(b) == folder(7 if how == "another folder" else b)  # type: ignore[arg-type]
+    assert world.partition().directory_of(b) == directory(7 if how == "another directory" else b)  # type: ignore[arg-type]
     world.pass_time(SESSION_MS + 200, b)
     assert sets(world) == ({a}, set(), NO_NODE)
 
@@ -130,7 +130,7 @@ def test_where_all_were_stopped_cleanly_a_reboot_of_all_machines_takes_nobody_ou
 
 
 def test_a_page_cache_replica_whose_node_does_not_say_that_it_is_intact_is_eligible_no_more() -> None:
-    """The boot that the controller knows proves nothing: only the node's own folder tells."""
+    """The boot that the controller knows proves nothing: only the node's own directory tells."""
     world, a, b, c = three(durability="page-cache")
     world.kill(c, alive=(a, b))
     world.kill(b, alive=(a,))
@@ -200,12 +200,12 @@ def test_durability_is_fixed() -> None:
 
 
 def nobody_left(**configs: str) -> tuple[Controlled, int, int, int]:
-    """Node a, which alone was in sync, comes back with another folder; b and c are there with older logs."""
+    """Node a, which alone was in sync, comes back with another directory; b and c are there with older logs."""
     world, a, b, c = three(minimum=1, **configs)
     world.kill(b, c, alive=(a,))
     world.kill(a)
     world.start(b, c, life=2)
-    world.register(a, life=2, folders={folder(7): -1})
+    world.register(a, life=2, directories={directory(7): -1})
     world.beat(a)
     assert sets(world) == (set(), set(), NO_NODE)
     return world, a, b, c
@@ -229,10 +229,10 @@ def test_an_unclean_election_on_command_takes_the_highest_epoch_and_end_and_says
     assert world.asked == []  # the topic does not allow it by itself
     assert elect(world, world.partition().key) is None
     assert set(world.asked[0].nodes) == {a, b, c}
-    world.tell({a: (-1, 0), b: (3, 10), c: (2, 99)}, folders={a: folder(7)})
+    world.tell({a: (-1, 0), b: (3, 10), c: (2, 99)}, directories={a: directory(7)})
     assert sets(world) == ({b}, set(), b)
     assert world.partition().last_known_elr == ()
-    assert world.partition().folder_of(a) == folder(7)  # type: ignore[arg-type]
+    assert world.partition().directory_of(a) == directory(7)  # type: ignore[arg-type]
     told = outcome(world)
     assert isinstance(told.outcome, PartitionState)
     assert f"only nodes {a} had is gone" in told.loss
@@ -281,18 +281,18 @@ def test_a_controller_that_resigns_leaves_an_unclean_election_open() -> None:
     assert isinstance(world.replies[world.requests], RequestTimedOut)
 
 
-def test_a_lost_replica_elected_uncleanly_is_known_by_the_folder_it_really_has() -> None:
+def test_a_lost_replica_elected_uncleanly_is_known_by_the_directory_it_really_has() -> None:
     world = Controlled()
     world.start(1)
     key = world.made(replicas=1).key
     world.kill(1)
-    world.register(1, life=2, folders={folder(1): world.on_disk[folder(1)] - 1})
+    world.register(1, life=2, directories={directory(1): world.on_disk[directory(1)] - 1})
     world.beat(1)
-    assert world.partition().folder_of(1) == LOST_FOLDER  # type: ignore[arg-type]
+    assert world.partition().directory_of(1) == LOST_DIRECTORY  # type: ignore[arg-type]
     elect(world, key)
     world.tell({1: (0, 7)})
     assert sets(world) == ({1}, set(), 1)
-    assert world.partition().folder_of(1) == folder(1)  # type: ignore[arg-type]
+    assert world.partition().directory_of(1) == directory(1)  # type: ignore[arg-type]
     assert "older copy" in outcome(world).loss
 
 

@@ -7,7 +7,7 @@ from replication.controller.explain import OnDisks, explain, why_not_restart
 from replication.controller.metadata import VotersRecord
 from replication.partition.move_throttle import Throttle
 from replication.raft.voters import Voter
-from tests.replication.controlled import Controlled, folder
+from tests.replication.controlled import Controlled, directory
 from tidelog.types import Millis, NodeId
 
 
@@ -37,7 +37,7 @@ def test_a_partition_without_anybody_names_the_election_that_loses_records() -> 
     world, a, b, c = three(minimum=1)
     world.kill(b, c, alive=(a,))
     world.kill(a)
-    world.register(a, life=2, folders={folder(7): -1})
+    world.register(a, life=2, directories={directory(7): -1})
     told = explain(world.image, world.partition())
     assert (told.readable, told.writable) == (False, False)
     assert any("gone" in cause for cause in told.causes)
@@ -47,16 +47,16 @@ def test_a_partition_without_anybody_names_the_election_that_loses_records() -> 
 def test_a_leader_without_room_refuses_writes_and_says_who_could_go_on() -> None:
     """The metadata know nothing of it: the partition has its leader, and its set is full."""
     world, a, b, c = three()
-    full = {folder(a): "the disk of /data is full: 0 bytes are free"}
+    full = {directory(a): "the disk of /data is full: 0 bytes are free"}
     told = explain(world.image, world.partition(), OnDisks(full))
     assert (told.readable, told.writable) == (True, False)
     assert told.causes == (f"its leader, node {a}, refuses every write: the disk of /data is full: 0 bytes are free",)
     make_room, let_lead = told.steps
     assert f"make room on node {a}" in make_room
     assert f"`tidelog partition reassign orders-0 --replicas {b},{a},{c}`" in let_lead
-    full[folder(b)] = full[folder(a)]
+    full[directory(b)] = full[directory(a)]
     assert f"--replicas {c},{a},{b}" in explain(world.image, world.partition(), OnDisks(full)).steps[1]
-    full[folder(c)] = full[folder(a)]
+    full[directory(c)] = full[directory(a)]
     assert explain(world.image, world.partition(), OnDisks(full)).steps == (make_room,), "nobody else has room either"
 
 
@@ -66,7 +66,7 @@ def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
     world.ask(ElectLeaders(world.request_id(), ElectionType.PREFERRED, (world.partition().key,)))
     state = world.partition()
     assert (state.leader, set(state.isr)) == (b, {a, b, c})
-    assert explain(world.image, state, OnDisks({folder(a): "full"})).healthy, (
+    assert explain(world.image, state, OnDisks({directory(a): "full"})).healthy, (
         "a member without room is no trouble until it lags"
     )
 
@@ -74,7 +74,9 @@ def test_what_is_said_to_be_done_for_a_leader_without_room_does_it() -> None:
 def test_a_follower_without_room_is_out_for_that() -> None:
     world, a, b, c = three()
     world.propose(a, b)
-    told = explain(world.image, world.partition(), OnDisks({folder(c): "the disk of /data is full: 0 bytes are free"}))
+    told = explain(
+        world.image, world.partition(), OnDisks({directory(c): "the disk of /data is full: 0 bytes are free"})
+    )
     assert (told.readable, told.writable) == (True, True)
     assert told.causes == (f"replica {c} is out: the disk of /data is full: 0 bytes are free",)
     assert told.steps[0].startswith(f"make room on node {c}")
@@ -106,7 +108,7 @@ def test_a_restart_is_safe_only_while_others_can_go_on() -> None:
 
 def test_a_restart_must_leave_the_quorum_a_majority() -> None:
     world, a, b, c = three(minimum=1)
-    voters = tuple(Voter(NodeId(node), folder(node), {}) for node in (a, b, c))
+    voters = tuple(Voter(NodeId(node), directory(node), {}) for node in (a, b, c))
     world._write([VotersRecord(voters)], world.end)
     world.activate()
     assert why_not_restart(world.image, NodeId(a)) == []

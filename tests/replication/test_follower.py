@@ -12,12 +12,12 @@ from replication.partition.follower_events import (
     AdvanceWatermark,
     Answered,
     AppendRecords,
+    DurableOffsetMoved,
     FollowerEffect,
-    HeldMoved,
     LogChanged,
     LogFailed,
     LogView,
-    ReportHeld,
+    ReportDurable,
     RestartAt,
     RetryLater,
     SendFetch,
@@ -41,14 +41,14 @@ class Follower:
         self,
         *,
         log_end: int = 100,
-        held: int = 100,
+        durable_offset: int = 100,
         log_start: int = 0,
         last_epoch: int = 3,
         history: tuple[tuple[int, int], ...] = ((1, 0), (3, 60)),
     ) -> None:
         self.now = 0
         self.history = tuple(EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in history)
-        self.log = LogView(Offset(log_start), Offset(log_end), Offset(held), LeaderEpoch(last_epoch))
+        self.log = LogView(Offset(log_start), Offset(log_end), Offset(durable_offset), LeaderEpoch(last_epoch))
         self.core = PartitionFollower(name=NAME, leader_epoch=LeaderEpoch(4), log=self.log, rng=random.Random(1))
         assert self.core.start() == [WantFetch()]
         self.fetches = 0
@@ -90,9 +90,9 @@ class Follower:
         )
 
     def changed(
-        self, log_end: int, *, held: int = 100, last_epoch: int = 4, log_start: int = 0
+        self, log_end: int, *, durable_offset: int = 100, last_epoch: int = 4, log_start: int = 0
     ) -> list[FollowerEffect]:
-        self.log = LogView(Offset(log_start), Offset(log_end), Offset(held), LeaderEpoch(last_epoch))
+        self.log = LogView(Offset(log_start), Offset(log_end), Offset(durable_offset), LeaderEpoch(last_epoch))
         return self.core.handle(LogChanged(self.log))
 
     def later(self, ms: int) -> list[FollowerEffect]:
@@ -101,7 +101,7 @@ class Follower:
 
 
 def test_it_asks_for_what_lies_behind_its_end_and_says_what_it_holds() -> None:
-    follower = Follower(held=90)
+    follower = Follower(durable_offset=90)
     assert follower.fetch() == SendFetch(1, Offset(100), LeaderEpoch(3), Offset(90), Offset(0))
 
 
@@ -116,20 +116,20 @@ def test_the_next_fetch_does_not_wait_for_the_disk_where_there_may_be_more() -> 
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, many=True)
-    assert follower.changed(110, held=100)[-1] == WantFetch()
+    assert follower.changed(110, durable_offset=100)[-1] == WantFetch()
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(100), Offset(0))
-    assert follower.core.handle(HeldMoved(Offset(110))) == [ReportHeld(Offset(110))]
-    assert follower.core.handle(HeldMoved(Offset(110))) == [], "told already"
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110))]
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [], "told already"
 
 
 def test_a_little_is_held_before_the_next_fetch_which_says_so() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, watermark=100, many=False)
-    assert follower.changed(110, held=100) == [AdvanceWatermark(Offset(100))], "nothing is asked yet"
+    assert follower.changed(110, durable_offset=100) == [AdvanceWatermark(Offset(100))], "nothing is asked yet"
     assert follower.core.state is FollowerState.SYNCING
     assert follower.core.handle(StreamReady(9)) == []
-    assert follower.core.handle(HeldMoved(Offset(110))) == [WantFetch()]
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [WantFetch()]
     assert follower.fetch() == SendFetch(2, Offset(110), LeaderEpoch(4), Offset(110), Offset(0))
 
 
@@ -137,34 +137,34 @@ def test_what_needs_no_fsync_is_held_at_once() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, many=False)
-    assert follower.changed(110, held=110)[-1] == WantFetch()
+    assert follower.changed(110, durable_offset=110)[-1] == WantFetch()
 
 
 def test_a_slow_disk_is_not_waited_for_long() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, many=False)
-    follower.changed(110, held=100)
+    follower.changed(110, durable_offset=100)
     assert follower.later(1) == [WantFetch()], "whoever drives it lets time go by every now and then"
-    assert follower.fetch().held == 100
-    assert follower.core.handle(HeldMoved(Offset(110))) == [ReportHeld(Offset(110))]
+    assert follower.fetch().durable_offset == 100
+    assert follower.core.handle(DurableOffsetMoved(Offset(110))) == [ReportDurable(Offset(110))]
 
 
 def test_a_stream_that_breaks_meanwhile_is_not_waited_for_either() -> None:
     follower = Follower()
     follower.fetch()
     follower.answer(records=True, many=False)
-    follower.changed(110, held=100)
+    follower.changed(110, durable_offset=100)
     assert follower.core.handle(StreamBroken()) == [WantFetch()]
     assert follower.fetch().next_offset == 110
 
 
 def test_what_moves_while_no_fetch_is_open_is_told_by_the_next() -> None:
-    follower = Follower(held=90)
-    assert follower.core.handle(HeldMoved(Offset(95))) == []
-    assert follower.fetch().held == 95
+    follower = Follower(durable_offset=90)
+    assert follower.core.handle(DurableOffsetMoved(Offset(95))) == []
+    assert follower.fetch().durable_offset == 95
     follower.answer(records=True)
-    assert follower.core.handle(HeldMoved(Offset(100))) == []
+    assert follower.core.handle(DurableOffsetMoved(Offset(100))) == []
 
 
 def test_an_empty_answer_moves_the_watermark_alone() -> None:
@@ -192,7 +192,7 @@ def test_a_diverging_answer_moves_no_log_start() -> None:
     follower = Follower()
     follower.fetch()
     assert follower.answer(diverging=(1, 60), log_start=40) == [TruncateTo(Offset(60))]
-    assert follower.changed(60, held=60, last_epoch=1) == [WantFetch()]
+    assert follower.changed(60, durable_offset=60, last_epoch=1) == [WantFetch()]
     assert follower.fetch().log_start == 0
 
 
@@ -206,7 +206,7 @@ def test_an_answer_counts_only_for_the_fetch_that_is_open() -> None:
     assert follower.answer(fetch=1, records=True, watermark=100) == []
     assert follower.answer(fetch=2, diverging=(3, 80)) == [TruncateTo(Offset(80))]
     assert follower.answer(fetch=2, records=True) == [], "nothing is open while the log changes"
-    follower.changed(80, held=80, last_epoch=3)
+    follower.changed(80, durable_offset=80, last_epoch=3)
     assert follower.answer(fetch=2, records=True) == []
 
 
@@ -237,7 +237,7 @@ def test_a_diverging_answer_brings_no_watermark() -> None:
     follower = Follower()
     follower.fetch()
     assert follower.answer(diverging=(3, 80), watermark=100) == [TruncateTo(Offset(80))]
-    assert follower.changed(80, held=80, last_epoch=3) == [WantFetch()]
+    assert follower.changed(80, durable_offset=80, last_epoch=3) == [WantFetch()]
     assert follower.fetch() == SendFetch(2, Offset(80), LeaderEpoch(3), Offset(80), Offset(0))
 
 
@@ -260,7 +260,7 @@ def test_it_cuts_at_the_smaller_of_both_ends(diverging: tuple[int, int], cut: in
 
 def test_the_two_questions_of_scenario_15_end() -> None:
     """Leader 1@0, 4@50, end 100; follower 1@0, 2@30, 3@60, end 80. With its answer alone it would ask for ever."""
-    follower = Follower(log_end=80, held=80, history=((1, 0), (2, 30), (3, 60)))
+    follower = Follower(log_end=80, durable_offset=80, history=((1, 0), (2, 30), (3, 60)))
     follower.fetch()
     assert follower.answer(diverging=(1, 50)) == [TruncateTo(Offset(30))]
 
@@ -271,7 +271,7 @@ def test_with_no_epoch_in_common_it_begins_anew_at_the_leaders_start() -> None:
     [effect] = follower.answer(diverging=(1, 50), log_start=20)
     assert isinstance(effect, RestartAt)
     assert effect.offset == 20
-    follower.changed(20, held=20, last_epoch=-1, log_start=20)
+    follower.changed(20, durable_offset=20, last_epoch=-1, log_start=20)
     other = Follower()
     other.fetch()
     [effect] = other.answer(diverging=(-1, 40), log_start=40)
@@ -286,7 +286,7 @@ def test_with_no_epoch_in_common_it_begins_anew_at_the_leaders_start() -> None:
 )
 def test_what_it_has_deleted_is_not_held_less_than_before(own_start: int, leader_start: int, begins: int) -> None:
     """A member that led epoch 1 has nothing older left; the next leader ends at 20, in epoch 0."""
-    follower = Follower(log_start=own_start, log_end=22, held=22, history=((1, own_start),))
+    follower = Follower(log_start=own_start, log_end=22, durable_offset=22, history=((1, own_start),))
     follower.fetch()
     [effect] = follower.answer(diverging=(0, 20), log_start=leader_start)
     assert isinstance(effect, RestartAt)

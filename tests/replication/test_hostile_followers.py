@@ -14,8 +14,8 @@ from replication.partition.leader_events import (
     Appended,
     CommitUpTo,
     FetchAgreed,
+    FollowerDurable,
     FollowerFetched,
-    FollowerHeld,
     LeaderEvent,
     Session,
     Ticked,
@@ -35,7 +35,7 @@ EVENTS = st.one_of(
     st.builds(
         FollowerFetched, NODES, LIVES, SESSIONS, st.integers(-5, 5), EPOCHS, OFFSETS, EPOCHS, OFFSETS, OFFSETS, AT
     ),
-    st.builds(FollowerHeld, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, AT),
+    st.builds(FollowerDurable, NODES, LIVES, SESSIONS, EPOCHS, OFFSETS, AT),
     st.builds(Ticked, st.sampled_from((Millis(10), Millis(5_000)))),
 )
 
@@ -43,7 +43,7 @@ EVENTS = st.one_of(
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENTS, max_size=25))
 def test_whatever_followers_claim_the_watermark_stays_within_what_the_leader_holds(events: list[LeaderEvent]) -> None:
-    leader = Leader(log_end=100, held=90)
+    leader = Leader(log_end=100, durable_offset=90)
     core = leader.core
     mark = core.high_watermark
     for event in events:
@@ -58,7 +58,7 @@ def test_whatever_followers_claim_the_watermark_stays_within_what_the_leader_hol
 
 
 def test_a_position_beyond_the_log_end_is_cut_and_not_counted() -> None:
-    leader = Leader(isr=(1, 2), min_insync=2, log_end=100, held=100, watermark=80)
+    leader = Leader(isr=(1, 2), min_insync=2, log_end=100, durable_offset=100, watermark=80)
     for claimed in (101, 2**63 - 1):
         fetch = FollowerFetched(
             NodeId(2),
@@ -73,8 +73,8 @@ def test_a_position_beyond_the_log_end_is_cut_and_not_counted() -> None:
             Millis(0),
         )
         assert not any(isinstance(effect, FetchAgreed | CommitUpTo) for effect in leader.core.handle(fetch))
-        held = FollowerHeld(NodeId(2), life(2), Session(1), EPOCH, Offset(claimed), Millis(0))
-        assert leader.core.handle(held) == []
+        durable_offset = FollowerDurable(NodeId(2), life(2), Session(1), EPOCH, Offset(claimed), Millis(0))
+        assert leader.core.handle(durable_offset) == []
     assert leader.core.high_watermark == 80
     leader.core.handle(Appended(Offset(101), Offset(101)))
     assert leader.core.high_watermark == 80

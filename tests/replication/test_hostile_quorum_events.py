@@ -43,13 +43,13 @@ from replication.raft.roles import QuorumState, Role
 from replication.raft.voters import ReplicaKey
 from tests.replication.quorum_cluster import TIMES, QuorumCluster, key, voters
 from tidelog.errors import TidelogError
-from tidelog.types import NO_NODE, EpochEnd, FolderId, LeaderEpoch, Millis, NodeId, Offset
+from tidelog.types import NO_NODE, DirectoryId, EpochEnd, LeaderEpoch, Millis, NodeId, Offset
 
 EPOCHS = st.sampled_from((-(2**31), -1, 0, 1, 2, 3, 999, 1_001, EPOCH_LAST - 1, EPOCH_LAST, EPOCH_LAST + 1, EPOCH_MAX))
 OFFSETS = st.sampled_from((-(2**63), -1, 0, 1, 2, 5, 2**31, 2**63 - 1))
 NODES = st.sampled_from((-(2**31), -1, 0, 1, 2, 3, 2**31 - 1))
 KEYS = st.builds(
-    lambda node, known: key(node) if known and 0 <= node < 4 else ReplicaKey(NodeId(node), FolderId(UUID(int=7))),
+    lambda node, known: key(node) if known and 0 <= node < 4 else ReplicaKey(NodeId(node), DirectoryId(UUID(int=7))),
     NODES,
     st.booleans(),
 )
@@ -155,7 +155,7 @@ def test_nothing_is_heard_from_a_leader_that_is_no_node_or_this_one(
 
 def in_role(role: Role) -> Quorum:
     """Node 0, of three voters, in that role, where none leads."""
-    core = quorum(state=QuorumState(LeaderEpoch(1), NodeId(0), NodeId(0), key(0).folder_id))
+    core = quorum(state=QuorumState(LeaderEpoch(1), NodeId(0), NodeId(0), key(0).directory_id))
     if role is not Role.RESIGNED:
         core = quorum(me=key(3) if role is Role.OBSERVER else key(0))
     if role is Role.VOTED:
@@ -249,8 +249,8 @@ def test_what_a_replica_claims_beyond_the_leaders_log_end_does_not_count() -> No
     cluster.slow_disks = set(range(3))
     cluster.append(leader, "held by nobody")
     mark = cluster.replicas[leader].high_watermark
-    for number, (offset, held) in enumerate(((10**9, 10**9), (2**63 - 1, 2**63 - 1))):
-        claim = Fetch(key((leader + 1) % 3), core.epoch, Offset(offset), core.epoch, Offset(held))
+    for number, (offset, durable_offset) in enumerate(((10**9, 10**9), (2**63 - 1, 2**63 - 1))):
+        claim = Fetch(key((leader + 1) % 3), core.epoch, Offset(offset), core.epoch, Offset(durable_offset))
         (answer,) = core.handle(Fetched(number, Millis(cluster.now), claim))
         assert isinstance(answer, Answer)
         assert isinstance(answer.answer, LogsDiverge)
@@ -266,10 +266,10 @@ def test_replicas_that_nobody_has_heard_of_cost_a_bounded_amount_of_memory() -> 
     leader = cluster.wait_leader()
     core = cluster.core(leader)
     for number in range(2_000):
-        stranger = ReplicaKey(NodeId(number), FolderId(UUID(int=10**6 + number)))
+        stranger = ReplicaKey(NodeId(number), DirectoryId(UUID(int=10**6 + number)))
         core.handle(Fetched(number, Millis(cluster.now), Fetch(stranger, core.epoch, Offset(1), core.epoch, Offset(1))))
         core.handle(SnapshotAsked(Millis(cluster.now), stranger, core.epoch))
-    assert core._books is not None
-    assert len(core._books._heard) <= 1_000 + 3
+    assert core._progress is not None
+    assert len(core._progress._heard) <= 1_000 + 3
     cluster.append(leader, "the voters count all the same")
     cluster.run_until(lambda: cluster.values()[-1] == "the voters count all the same")

@@ -9,7 +9,7 @@ import pytest
 from replication.controller.image import EMPTY, ClusterImage, advance, apply
 from replication.controller.metadata import (
     ClusterRecord,
-    FolderState,
+    DirectoryState,
     MetadataRecord,
     NodeChangeRecord,
     NodeRegistrationRecord,
@@ -21,8 +21,8 @@ from replication.controller.metadata import (
 from tidelog.errors import CorruptLog
 from tidelog.types import (
     NO_NODE,
+    DirectoryId,
     Durability,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -35,7 +35,7 @@ from tidelog.types import (
 )
 
 TOPIC = TopicId(UUID(int=1))
-FOLDER = FolderId(UUID(int=2))
+DIRECTORY = DirectoryId(UUID(int=2))
 
 
 def located(image: ClusterImage, *records: MetadataRecord) -> list[tuple[Offset, MetadataRecord]]:
@@ -51,7 +51,7 @@ def partition(index: int = 0, topic: TopicId = TOPIC) -> PartitionRecord:
         topic,
         PartitionIndex(index),
         replicas=(NodeId(1), NodeId(2)),
-        folders=(FOLDER, FOLDER),
+        directories=(DIRECTORY, DIRECTORY),
         isr=(NodeId(1), NodeId(2)),
         elr=(),
         last_known_elr=(),
@@ -61,10 +61,10 @@ def partition(index: int = 0, topic: TopicId = TOPIC) -> PartitionRecord:
     )
 
 
-def registration(life: int = 1, **folders: int) -> NodeRegistrationRecord:
+def registration(life: int = 1, **directories: int) -> NodeRegistrationRecord:
     states = tuple(
-        FolderState(FolderId(UUID(bytes=name.encode().ljust(16))), NodeEpoch(number))
-        for name, number in folders.items()
+        DirectoryState(DirectoryId(UUID(bytes=name.encode().ljust(16))), NodeEpoch(number))
+        for name, number in directories.items()
     )
     return NodeRegistrationRecord(NodeId(1), Incarnation(UUID(int=life)), {}, "", b"boot", states)
 
@@ -145,14 +145,14 @@ def test_offsets_only_grow() -> None:
     assert advance(image, Offset(1)) is image
 
 
-def test_a_folder_is_known_by_the_number_of_the_last_unfenced_registration() -> None:
+def test_a_directory_is_known_by_the_number_of_the_last_unfenced_registration() -> None:
     image = after(EMPTY, registration(1, a=-1))
-    assert image.nodes[NodeId(1)].known_folders() == {FolderId(UUID(bytes=b"a".ljust(16))): -1}
+    assert image.nodes[NodeId(1)].known_directories() == {DirectoryId(UUID(bytes=b"a".ljust(16))): -1}
     image = after(image, NodeChangeRecord(NodeId(1), NodeEpoch(0), fenced=False))
-    (known,) = image.nodes[NodeId(1)].known_folders().values()
+    (known,) = image.nodes[NodeId(1)].known_directories().values()
     assert known == 0
     image = after(image, registration(2, a=0, b=-1))  # never unfenced: the number of `a` stays what it was
     image = after(image, registration(3, a=2))
     node = image.nodes[NodeId(1)]
-    assert [folder.last_registration for folder in node.folders] == [0]
-    assert [folder.last_registration for folder in node.former_folders] == [-1]
+    assert [directory.last_registration for directory in node.directories] == [0]
+    assert [directory.last_registration for directory in node.former_directories] == [-1]

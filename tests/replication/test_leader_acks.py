@@ -17,14 +17,14 @@ def test_acks_all_waits_for_the_watermark() -> None:
     first, effects = leader.await_ack(110)
     second, _ = leader.await_ack(120)
     assert acknowledged(effects) == []
-    assert acknowledged(leader.fetch(2, 120, held=119)) == [first]
+    assert acknowledged(leader.fetch(2, 120, durable_offset=119)) == [first]
     assert acknowledged(leader.hears(2, 120)) == [second]
     assert leader.core.waiting == 0
 
 
 def test_acks_one_waits_until_the_leader_holds_it() -> None:
     leader = Leader(isr=(1, 2))
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     ticket, effects = leader.await_ack(120, acks=Acks.LEADER)
     assert acknowledged(effects) == []
     assert acknowledged(leader.holds(119)) == []
@@ -36,7 +36,7 @@ def test_acks_one_of_what_is_held_already_and_acks_none_are_done_at_once() -> No
     leader.append(120)
     ticket, effects = leader.await_ack(120, acks=Acks.LEADER)
     assert acknowledged(effects) == [ticket]
-    leader.append(130, held=120)
+    leader.append(130, durable_offset=120)
     ticket, effects = leader.await_ack(130, acks=Acks.NONE)
     assert acknowledged(effects) == [ticket]
 
@@ -67,7 +67,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> None:
 def test_too_few_in_sync_replicas_after_the_append_leave_the_outcome_open() -> None:
     leader = Leader(isr=(1, 2), min_insync=2)
     leader.fetch(2, 100)
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     ticket, _ = leader.await_ack(120)
     mine, _ = leader.await_ack(120, acks=Acks.LEADER)
     errors = failed(leader.news(isr=(1,)))
@@ -94,7 +94,7 @@ def test_a_deadline_that_passes_leaves_the_outcome_open() -> None:
 def test_a_leadership_that_ends_answers_all_that_waits() -> None:
     """Scenario 11: an ack belongs to the epoch that appended; a later epoch's watermark says nothing about it."""
     leader = Leader(isr=(1, 2))
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     ticket, _ = leader.await_ack(120)
     mine, _ = leader.await_ack(120, acks=Acks.LEADER)
     errors = failed(leader.core.handle(LeadershipEnded("node 2 leads in epoch 5")))

@@ -55,7 +55,7 @@ def test_a_node_without_a_replica_is_refused() -> None:
 
 def test_a_follower_that_holds_more_than_it_has_is_faulty() -> None:
     leader = Leader()
-    assert isinstance(refusal([*leader.fetch(2, 100, held=101)]), InvalidRequest)
+    assert isinstance(refusal([*leader.fetch(2, 100, durable_offset=101)]), InvalidRequest)
 
 
 def test_a_follower_below_the_log_start_is_told_so() -> None:

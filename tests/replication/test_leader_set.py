@@ -11,7 +11,7 @@ def test_a_member_that_holds_nothing_new_for_the_lag_time_leaves() -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(2, 100)
     leader.append(120)
-    leader.fetch(2, 120, held=100)  # it has everything, it holds nothing more
+    leader.fetch(2, 120, durable_offset=100)  # it has everything, it holds nothing more
     assert proposed(leader.later(LAG_MS - 100)) is None
     assert proposed(leader.later(300)) == (1,)
 
@@ -23,7 +23,7 @@ def test_a_member_that_keeps_up_with_a_delay_stays() -> None:
     for step in range(60):
         leader.append(110 + 10 * step)
         assert proposed(leader.later(100)) is None
-        leader.fetch(2, 110 + 10 * step, held=max(100, 110 + 10 * (step - 7)))
+        leader.fetch(2, 110 + 10 * step, durable_offset=max(100, 110 + 10 * (step - 7)))
 
 
 def test_an_idle_member_stays_however_long_it_is_silent() -> None:
@@ -67,7 +67,9 @@ def test_a_replica_joins_when_what_it_holds_has_reached_the_watermark_and_the_ep
     leader = Leader(isr=(1,), watermark=80)
     leader.append(120)
     assert leader.watermark == 120
-    assert proposed(leader.fetch(2, 120, held=110)) is None, "scenario 4: its log reaches, but it does not hold it"
+    assert proposed(leader.fetch(2, 120, durable_offset=110)) is None, (
+        "scenario 4: its log reaches, but it does not hold it"
+    )
     assert proposed(leader.hears(2, 119)) is None
     assert proposed(leader.hears(2, 120)) == (1, 2)
 
@@ -75,8 +77,8 @@ def test_a_replica_joins_when_what_it_holds_has_reached_the_watermark_and_the_ep
 def test_the_watermark_alone_does_not_let_a_replica_in() -> None:
     """A new leader's watermark may lie far below what is committed; its epoch's start does not."""
     leader = Leader(isr=(1, 2), watermark=80)
-    assert proposed(leader.fetch(3, 95, held=95)) is None
-    assert proposed(leader.fetch(3, 100, held=100)) == (1, 2, 3)
+    assert proposed(leader.fetch(3, 95, durable_offset=95)) is None
+    assert proposed(leader.fetch(3, 100, durable_offset=100)) == (1, 2, 3)
 
 
 def test_a_replica_seen_as_fenced_draining_or_unknown_is_not_proposed() -> None:
@@ -127,7 +129,7 @@ def test_a_new_member_has_the_lag_time_to_catch_up_with_the_end() -> None:
     leader = Leader(isr=(1,), min_insync=2, watermark=100)
     leader.append(500)
     leader.later(5 * LAG_MS)
-    assert proposed(leader.fetch(2, 120, held=120)) == (1, 2)
+    assert proposed(leader.fetch(2, 120, durable_offset=120)) == (1, 2)
     leader.news(isr=(1, 2))
     assert proposed(leader.later(LAG_MS - 100)) is None
     assert proposed(leader.later(300)) == (1,)
@@ -135,7 +137,7 @@ def test_a_new_member_has_the_lag_time_to_catch_up_with_the_end() -> None:
 
 def test_a_leader_whose_own_disk_is_behind_resigns_where_another_can_lead() -> None:
     leader = Leader(isr=(1, 2, 3))
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     leader.fetch(2, 120)
     effects = []
     for _ in range(LAG_MS // 50 + 6):
@@ -146,10 +148,10 @@ def test_a_leader_whose_own_disk_is_behind_resigns_where_another_can_lead() -> N
 
 def test_a_leader_whose_own_disk_is_behind_stays_where_nobody_else_can_lead() -> None:
     leader = Leader(isr=(1,))
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     assert proposed(leader.later(3 * LAG_MS)) is None
     refused = Leader(isr=(1, 2))
-    refused.append(120, held=100)
+    refused.append(120, durable_offset=100)
     refused.fetch(2, 120)
     assert proposed(refused.later(LAG_MS + 200)) == (2,)
     refused.core.handle(ProposalFailed(PartitionEpoch(10), Millis(refused.now)))
@@ -161,7 +163,7 @@ def test_a_leader_whose_own_disk_is_behind_resigns_where_an_eligible_replica_can
     """It is alone in the set. That other one is no successor before the metadata say so, while its node is fenced, or
     when it joins the set this very moment: then it is a member, and the next word is of that."""
     leader = Leader(isr=(1,), min_insync=2, watermark=100)
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     assert proposed(leader.later(LAG_MS + 200)) is None
     leader.elr = (2,)
     leader.sees(2, eligible=False)
@@ -169,10 +171,10 @@ def test_a_leader_whose_own_disk_is_behind_resigns_where_an_eligible_replica_can
     effects = leader.sees(2)
     assert proposed(effects + leader.later(50)) == ()
     joins = Leader(isr=(1,), min_insync=2, watermark=100)
-    joins.append(120, held=100)
+    joins.append(120, durable_offset=100)
     joins.later(LAG_MS + 200)
     joins.elr = (2,)
-    assert proposed(joins.fetch(2, 110, held=110)) == (1, 2)
+    assert proposed(joins.fetch(2, 110, durable_offset=110)) == (1, 2)
 
 
 def test_a_node_that_is_no_replica_is_refused() -> None:

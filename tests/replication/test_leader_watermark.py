@@ -23,7 +23,7 @@ def test_the_watermark_is_the_least_that_any_member_holds() -> None:
 def test_what_a_follower_has_counts_only_once_it_holds_it() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120)
-    leader.fetch(2, 120, held=100)
+    leader.fetch(2, 120, durable_offset=100)
     assert leader.watermark == 100
     leader.hears(2, 115)
     assert leader.watermark == 115
@@ -31,7 +31,7 @@ def test_what_a_follower_has_counts_only_once_it_holds_it() -> None:
 
 def test_the_leader_itself_must_hold_it_too() -> None:
     leader = Leader(isr=(1, 2))
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     leader.fetch(2, 120)
     assert leader.watermark == 100
     leader.holds(120)
@@ -40,7 +40,7 @@ def test_the_leader_itself_must_hold_it_too() -> None:
 
 def test_a_leader_alone_commits_what_it_holds() -> None:
     leader = Leader(isr=(1,))
-    leader.append(120, held=100)
+    leader.append(120, durable_offset=100)
     assert leader.watermark == 100
     leader.holds(120)
     assert leader.watermark == 120
@@ -171,13 +171,13 @@ def test_positions_of_a_diverging_fetch_do_not_count() -> None:
     assert not agreed(leader.fetch(2, 100, last_epoch=3))
     leader.hears(2, 100)
     assert leader.watermark == 80
-    assert agreed(leader.fetch(2, 90, last_epoch=3, held=85))
+    assert agreed(leader.fetch(2, 90, last_epoch=3, durable_offset=85))
     assert leader.watermark == 85
 
 
 def test_a_diverging_fetch_takes_back_what_was_in_the_books() -> None:
     leader = Leader(isr=(1, 2), log_end=90)
-    leader.fetch(2, 90, last_epoch=3, held=85)
+    leader.fetch(2, 90, last_epoch=3, durable_offset=85)
     leader.fetch(2, 100, last_epoch=3)
     leader.hears(2, 90)
     assert leader.watermark == 85
@@ -187,7 +187,7 @@ def test_a_report_of_another_epoch_does_not_count() -> None:
     """Scenario 2, variant: a report of epoch 3 reaches the same leader in epoch 5."""
     leader = Leader(isr=(1, 2))
     leader.append(120)
-    leader.fetch(2, 110, held=90)
+    leader.fetch(2, 110, durable_offset=90)
     leader.hears(2, 110, epoch=3)
     leader.hears(2, 110, epoch=5)
     assert leader.watermark == 90
@@ -197,8 +197,8 @@ def test_a_report_from_an_older_stream_does_not_count() -> None:
     """Scenario 2, variant: the old stream's last report overtakes the new one."""
     leader = Leader(isr=(1, 2))
     leader.append(120)
-    leader.fetch(2, 110, held=90, session=1)
-    leader.fetch(2, 110, held=90, session=2)
+    leader.fetch(2, 110, durable_offset=90, session=1)
+    leader.fetch(2, 110, durable_offset=90, session=2)
     leader.hears(2, 110, session=1)
     assert leader.watermark == 90
     leader.hears(2, 110, session=2, number=2)
@@ -211,7 +211,7 @@ def test_a_fetch_from_an_older_stream_does_not_count() -> None:
     """It was long on its way: what its process said since, on another stream, stays, and so does that stream's word."""
     leader = Leader(isr=(1, 2))
     leader.append(120)
-    leader.fetch(2, 120, held=110, session=2, fetch_id=7)
+    leader.fetch(2, 120, durable_offset=110, session=2, fetch_id=7)
     [refused] = leader.fetch(2, 100, session=1, fetch_id=5)
     assert isinstance(refused, FetchRefused)
     assert leader.watermark == 110
@@ -224,7 +224,7 @@ def test_a_fetch_from_an_older_stream_does_not_count() -> None:
 def test_a_restarted_follower_counts_for_nothing_until_it_agrees_again() -> None:
     leader = Leader(isr=(1, 2))
     leader.append(120)
-    leader.fetch(2, 110, held=90)
+    leader.fetch(2, 110, durable_offset=90)
     leader.sees(2, number=2)
     leader.hears(2, 110)
     leader.hears(2, 110, number=2)
@@ -246,7 +246,7 @@ def test_a_report_of_more_than_its_fetch_had_does_not_count() -> None:
     """Scenario 2, variant: a report from before a cut comes behind the fetch that followed the cut."""
     leader = Leader(isr=(1, 2))
     leader.append(120)
-    leader.fetch(2, 105, held=90)
+    leader.fetch(2, 105, durable_offset=90)
     leader.hears(2, 110)
     assert leader.watermark == 90
     leader.hears(2, 105)
@@ -261,13 +261,13 @@ class SlowTwin:
 
     def __init__(self, isr: set[int]) -> None:
         self.isr, self.joiners = set(isr), set[int]()
-        self.held: dict[int, int] = {1: 100}
+        self.durable_offset: dict[int, int] = {1: 100}
         self.watermark, self.min_insync = 80, 2
 
     def settle(self) -> None:
         counted = self.isr | self.joiners | {1}
-        if len(self.isr) >= self.min_insync and counted <= self.held.keys():
-            self.watermark = max(self.watermark, min(self.held[node] for node in counted))
+        if len(self.isr) >= self.min_insync and counted <= self.durable_offset.keys():
+            self.watermark = max(self.watermark, min(self.durable_offset[node] for node in counted))
 
 
 STEPS = st.lists(
@@ -293,17 +293,19 @@ def test_the_watermark_equals_that_of_a_slow_and_obvious_twin(steps: list[tuple[
             case ("append", int(count)):
                 end += count
                 effects = leader.append(end)
-                twin.held[1] = end
+                twin.durable_offset[1] = end
             case ("fetch", int(node), int(behind), int(unsynced)):
                 offset = max(end - behind, 0)
                 epoch = 4 if offset > 100 else 3 if offset > 60 else 1
-                held = max(offset - unsynced, 0)
-                effects = leader.fetch(node, offset, held=held, last_epoch=epoch, number=lives[node])
-                twin.held[node] = held
+                durable_offset = max(offset - unsynced, 0)
+                effects = leader.fetch(
+                    node, offset, durable_offset=durable_offset, last_epoch=epoch, number=lives[node]
+                )
+                twin.durable_offset[node] = durable_offset
             case ("restart", int(node)):
                 lives[node] += 1
                 effects = leader.sees(node, number=lives[node])
-                twin.held.pop(node, None)
+                twin.durable_offset.pop(node, None)
             case ("refused",):
                 leader.core.handle(ProposalFailed(PartitionEpoch(leader.partition_epoch), Millis(leader.now)))
             case ("news", set(others)):

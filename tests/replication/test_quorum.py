@@ -154,7 +154,7 @@ def test_a_vote_is_persisted_before_it_is_answered_and_given_once() -> None:
     request = VoteRequest(LeaderEpoch(5), key(1), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
     effects = core.handle(VoteAsked(1, Millis(cluster.now), request))
     states = [effect.state for effect in effects if isinstance(effect, Persist)]
-    assert states[-1] == QuorumState(LeaderEpoch(5), core.leader_id, key(1).node_id, key(1).folder_id)
+    assert states[-1] == QuorumState(LeaderEpoch(5), core.leader_id, key(1).node_id, key(1).directory_id)
     assert isinstance(effects[-1], object)
     assert [type(effect).__name__ for effect in effects][-2:] == ["Persist", "Answer"]
     rival = VoteRequest(LeaderEpoch(5), key(2), key(0), LeaderEpoch(-1), Offset(0), pre_vote=False)
@@ -386,7 +386,7 @@ def test_a_leader_that_resigned_is_not_followed_again_on_the_word_of_who_has_not
     assert cluster.now - began < 500
 
 
-def test_a_folder_that_is_not_meant_gets_no_vote_request_of_ours() -> None:
+def test_a_directory_that_is_not_meant_gets_no_vote_request_of_ours() -> None:
     cluster = QuorumCluster()
     effects = cluster.core(0).handle(Called(Millis(cluster.now)))
     asked = {effect.request.voter for effect in effects if isinstance(effect, SendVote)}
@@ -395,7 +395,7 @@ def test_a_folder_that_is_not_meant_gets_no_vote_request_of_ours() -> None:
 
 def test_majorities() -> None:
     three = VoterSet((key(0), key(1), key(2)))
-    stranger = ReplicaKey(key(0).node_id, key(0, folder=5).folder_id)
+    stranger = ReplicaKey(key(0).node_id, key(0, directory=5).directory_id)
     assert not three.is_majority({key(0), stranger})
     assert three.is_majority({key(0), key(2)})
     assert not VoterSet().is_majority({key(0)})

@@ -78,7 +78,7 @@ class QuorumMachine(RuleBasedStateMachine):
     @rule(node=NODE, member=NODE)
     def a_voter_is_added_or_removed(self, node: int, member: int) -> None:
         """As the controller does it: no other change open, an active leader, a replica that has caught up, and a
-        majority of those who stay has its folders."""
+        majority of those who stay has its directories."""
         cluster = self.cluster
         replica = cluster.replicas[node]
         if not replica.active:
@@ -99,7 +99,7 @@ class QuorumMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.emptied < 1)
     @rule(node=NODE)
     def a_volume_is_emptied(self, node: int) -> None:
-        """One at most, and of whatever set a log names a majority keeps its folders."""
+        """One at most, and of whatever set a log names a majority keeps its directories."""
         cluster = self.cluster
         kept = {replica.me for other, replica in cluster.replicas.items() if other != node}
         named = [entry.voters for replica in cluster.replicas.values() for entry in replica.entries if entry.voters]

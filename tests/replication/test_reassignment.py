@@ -7,7 +7,7 @@ from replication.controller.elections import why_leaderless
 from replication.controller.events import CreatePartitions, FeaturesUpdated, TopicAltered, UpdateFeatures
 from replication.controller.image import PartitionState, apply
 from replication.controller.metadata import ClusterRecord
-from tests.replication.controlled import CLUSTER, Controlled, folder
+from tests.replication.controlled import CLUSTER, Controlled, directory
 from tidelog.errors import (
     FeatureUpdateFailed,
     InvalidConfig,
@@ -17,7 +17,7 @@ from tidelog.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from tidelog.types import FolderId, NodeId
+from tidelog.types import DirectoryId, NodeId
 
 
 def five(minimum: int = 2) -> tuple[Controlled, int, int, int, list[int]]:
@@ -33,7 +33,7 @@ def test_a_replica_goes_only_when_the_one_that_comes_is_in_sync() -> None:
     moving = world.reassign(world.partition().key, (a, b, d))
     assert isinstance(moving, PartitionState)
     assert (set(moving.replicas), moving.adding, moving.removing) == ({a, b, c, d}, (d,), (c,))
-    assert moving.folder_of(NodeId(d)) == folder(d)
+    assert moving.directory_of(NodeId(d)) == directory(d)
     assert world.propose(a, b) == world.partition()  # c lags: it goes no sooner for that
     assert set(world.partition().replicas) == {a, b, c, d}
     world.propose(a, b, c, d)
@@ -103,10 +103,10 @@ def test_a_move_is_not_taken_back_from_under_the_only_replica_that_is_waited_for
     world.kill(d, alive=(a, b, c))
     assert (world.partition().isr, world.partition().elr) == ((a,), (d,))
     world.kill(a, alive=(b, c))
-    world.register(a, life=2, folders={folder(77): -1})
+    world.register(a, life=2, directories={directory(77): -1})
     assert (world.partition().isr, world.partition().elr) == ((), (d,))
     assert isinstance(world.reassign(key, None), InvalidReplicaAssignment)
-    world.register(d, life=2, folders={folder(78): -1})
+    world.register(d, life=2, directories={directory(78): -1})
     assert (world.partition().elr, world.partition().last_known_elr) == ((), (a,))
     assert isinstance(world.reassign(key, None), PartitionState)
     assert "led last" in why_leaderless(world.image, world.partition())
@@ -143,11 +143,11 @@ def test_a_fenced_node_gets_no_replica_and_an_emptied_one_is_refilled() -> None:
     world, a, b, c, (d, e) = five()
     world.kill(e, alive=(a, b, c, d))
     assert isinstance(world.reassign(world.partition().key, (a, b, e)), InvalidReplicaAssignment)
-    world.register(e, life=2, folders={FolderId(folder(77)): -1})
+    world.register(e, life=2, directories={DirectoryId(directory(77)): -1})
     world.beat(e)
     state = world.reassign(world.partition().key, (a, b, e))
     assert isinstance(state, PartitionState)
-    assert state.folder_of(NodeId(e)) == folder(77)
+    assert state.directory_of(NodeId(e)) == directory(77)
 
 
 def test_a_move_ends_though_the_one_that_goes_has_died() -> None:

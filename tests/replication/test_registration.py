@@ -6,8 +6,8 @@ import pytest
 
 from replication.controller.elections import why_leaderless
 from replication.controller.events import HeartbeatAnswer, Registered
-from replication.controller.metadata import LOST_FOLDER
-from tests.replication.controlled import SESSION_MS, Controlled, folder
+from replication.controller.metadata import LOST_DIRECTORY
+from tests.replication.controlled import SESSION_MS, Controlled, directory
 from tidelog.errors import (
     DuplicateNodeRegistration,
     InconsistentClusterId,
@@ -15,7 +15,7 @@ from tidelog.errors import (
     NodeIdNotRegistered,
     StaleNodeEpoch,
 )
-from tidelog.types import NO_NODE, FolderId
+from tidelog.types import NO_NODE, DirectoryId
 
 
 def test_a_node_begins_fenced_and_is_unfenced_once_it_has_applied_its_own_registration_and_is_ready() -> None:
@@ -43,7 +43,7 @@ def test_a_request_sent_twice_registers_once() -> None:
 
 
 def test_a_process_elsewhere_with_a_live_nodes_number_is_refused_until_the_session_ends() -> None:
-    """It has the node's folder, it seems; a copy of it on another machine would look like that."""
+    """It has the node's directory, it seems; a copy of it on another machine would look like that."""
     world = Controlled()
     world.start(1)
     refused = world.register(1, life=2, boot=b"another machine")
@@ -69,30 +69,30 @@ def test_a_process_that_has_the_locks_of_the_one_before_takes_its_place_at_once(
 
 @pytest.mark.parametrize(
     "named",
-    [{folder(5): -1}, {folder(1): 0}, {folder(5): -1, folder(6): -1}],
-    ids=["another folder", "an older copy", "other folders"],
+    [{directory(5): -1}, {directory(1): 0}, {directory(5): -1, directory(6): -1}],
+    ids=["another directory", "an older copy", "other directories"],
 )
-def test_a_folder_that_the_live_process_may_have_locked_itself_proves_nothing(named: dict[FolderId, int]) -> None:
+def test_a_directory_that_the_live_process_may_have_locked_itself_proves_nothing(named: dict[DirectoryId, int]) -> None:
     world = Controlled()
     world.start(1)
-    assert isinstance(world.register(1, life=2, folders=named), DuplicateNodeRegistration)
+    assert isinstance(world.register(1, life=2, directories=named), DuplicateNodeRegistration)
 
 
-def test_one_of_two_folders_proves_nothing_of_the_process_that_had_both() -> None:
+def test_one_of_two_directories_proves_nothing_of_the_process_that_had_both() -> None:
     world = Controlled()
-    first = world.register(1, folders={folder(1): -1, folder(2): -1})
+    first = world.register(1, directories={directory(1): -1, directory(2): -1})
     assert isinstance(first, Registered)
     number = first.node_epoch
-    assert isinstance(world.register(1, life=2, folders={folder(1): number}), DuplicateNodeRegistration)
-    assert isinstance(world.register(1, life=2, folders={folder(1): number, folder(2): number}), Registered)
+    assert isinstance(world.register(1, life=2, directories={directory(1): number}), DuplicateNodeRegistration)
+    assert isinstance(world.register(1, life=2, directories={directory(1): number, directory(2): number}), Registered)
 
 
-def test_a_node_of_another_cluster_or_with_the_folder_of_another_node_is_refused() -> None:
+def test_a_node_of_another_cluster_or_with_the_directory_of_another_node_is_refused() -> None:
     world = Controlled()
     world.start(1)
     assert isinstance(world.register(2, cluster="BBBBBBBBBBBBBBBBBBBBBB"), InconsistentClusterId)
-    assert isinstance(world.register(2, folders={folder(1): 3}), InvalidRequest)
-    assert isinstance(world.register(2, folders={}), InvalidRequest)
+    assert isinstance(world.register(2, directories={directory(1): 3}), InvalidRequest)
+    assert isinstance(world.register(2, directories={}), InvalidRequest)
 
 
 def test_a_silent_node_is_fenced_leaves_every_set_and_leads_nothing() -> None:
@@ -191,7 +191,7 @@ def alone(world: Controlled, *, durability: str = "fsync") -> None:
     assert world.partition().isr == (1,)
 
 
-def test_an_unclean_stop_keeps_the_last_replica_if_its_folder_is_the_same() -> None:
+def test_an_unclean_stop_keeps_the_last_replica_if_its_directory_is_the_same() -> None:
     world = Controlled()
     alone(world)
     world.start(1, life=2, boot=b"another boot")
@@ -199,10 +199,10 @@ def test_an_unclean_stop_keeps_the_last_replica_if_its_folder_is_the_same() -> N
     assert world.reports[1:] == []
 
 
-def test_a_crash_before_the_number_was_written_does_not_make_the_folder_an_older_one() -> None:
+def test_a_crash_before_the_number_was_written_does_not_make_the_directory_an_older_one() -> None:
     world = Controlled()
     alone(world)
-    assert isinstance(world.register(1, life=2), Registered)  # dies before it writes the number into its folder
+    assert isinstance(world.register(1, life=2), Registered)  # dies before it writes the number into its directory
     world.pass_time(SESSION_MS + 200, 2)
     world.start(1, life=3)
     assert world.partition().leader == 1
@@ -212,13 +212,13 @@ def test_an_emptied_volume_leads_nothing_until_the_old_one_is_back() -> None:
     """Scenario 9: in-sync set {A}; A's volume is replaced by an empty one; A must not lead from nothing."""
     world = Controlled()
     alone(world)
-    assert isinstance(world.register(1, life=2, folders={folder(7): -1}), Registered)
+    assert isinstance(world.register(1, life=2, directories={directory(7): -1}), Registered)
     world.beat(1)
     assert not world.node(1).fenced
     state = world.partition()
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
     assert "is gone or has failed; give it back" in why_leaderless(world.image, state)
-    assert any("without data folder" in report for report in world.reports)
+    assert any("without log directory" in report for report in world.reports)
     world.kill(1, alive=(2,))
     world.start(1, life=3)
     assert world.partition().leader == 1
@@ -228,11 +228,11 @@ def test_a_copy_put_back_leads_nothing() -> None:
     """Scenario 9: the volume is put back from last night's snapshot, same id, older number."""
     world = Controlled()
     alone(world)
-    assert isinstance(world.register(1, life=2, folders={folder(1): world.numbers[1] - 1}), Registered)  # type: ignore[index]
+    assert isinstance(world.register(1, life=2, directories={directory(1): world.numbers[1] - 1}), Registered)  # type: ignore[index]
     world.beat(1)
     state = world.partition()
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((), (), (1,), NO_NODE)
-    assert state.folder_of(1) == LOST_FOLDER  # type: ignore[arg-type]
+    assert state.directory_of(1) == LOST_DIRECTORY  # type: ignore[arg-type]
     assert any("older copy" in report for report in world.reports)
     world.kill(1, alive=(2,))
     world.start(1, life=3)
@@ -242,16 +242,16 @@ def test_a_copy_put_back_leads_nothing() -> None:
 
 
 def test_a_late_copy_of_an_earlier_lifes_registration_counts_for_nothing() -> None:
-    """It would make the folder an older copy of itself: it says which number lay there in that life."""
+    """It would make the directory an older copy of itself: it says which number lay there in that life."""
     world = Controlled()
     alone(world)
-    number, seen = world.on_disk[folder(1)], world.end
+    number, seen = world.on_disk[directory(1)], world.end
     world.start(1, life=2)
     world.kill(1, alive=(2,))
     world.start(1, life=3)
     world.kill(1, alive=(2,))
     before = world.image
-    assert isinstance(world.register(1, life=2, folders={folder(1): number}, offset=seen), StaleNodeEpoch)
+    assert isinstance(world.register(1, life=2, directories={directory(1): number}, offset=seen), StaleNodeEpoch)
     assert world.image is before
     world.start(1, life=4)
     assert world.partition().leader == 1
@@ -262,7 +262,7 @@ def test_named_damage_leads_nothing() -> None:
     alone(world)
     key = world.partition().key
     answer = world.register(
-        1, life=2, folders={folder(1): world.on_disk[folder(1)]}, damaged={key: "bad CRC at offset 17"}
+        1, life=2, directories={directory(1): world.on_disk[directory(1)]}, damaged={key: "bad CRC at offset 17"}
     )
     assert isinstance(answer, Registered)
     world.beat(1)
@@ -271,16 +271,16 @@ def test_named_damage_leads_nothing() -> None:
     assert "unclean" in why_leaderless(world.image, world.partition())
 
 
-def test_damage_or_a_new_folder_takes_a_replica_out_of_a_set_that_others_carry_on() -> None:
-    """The registration itself takes it out, in the batch that names its new folder: nothing acts on the old one."""
+def test_damage_or_a_new_directory_takes_a_replica_out_of_a_set_that_others_carry_on() -> None:
+    """The registration itself takes it out, in the batch that names its new directory: nothing acts on the old one."""
     world = Controlled()
     world.start(1, 2, 3)
     world.made()
     world.activate(node=1, incarnation=1)  # node 1 hosts the controller: its session is over at once
-    assert isinstance(world.register(1, life=2, folders={folder(7): -1}), Registered)
+    assert isinstance(world.register(1, life=2, directories={directory(7): -1}), Registered)
     state = world.partition()
     assert 1 not in state.isr
-    assert state.folder_of(1) == folder(7)  # type: ignore[arg-type]
+    assert state.directory_of(1) == directory(7)  # type: ignore[arg-type]
     assert state.leader in (2, 3)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from replication.controller.events import CreateTopic, DeleteTopic, TopicCreated, TopicDeleted
 from replication.controller.placement import place
-from tests.replication.controlled import Controlled, folder
+from tests.replication.controlled import Controlled, directory
 from tidelog.errors import (
     InconsistentTopicId,
     InvalidConfig,
@@ -33,7 +33,7 @@ def test_a_topic_has_its_partitions_led_and_in_sync_from_the_start() -> None:
     for state in topic.partitions:
         assert state.leader == state.replicas[0]
         assert set(state.isr) == {1, 2, 3}
-        assert state.folders == tuple(folder(node) for node in state.replicas)
+        assert state.directories == tuple(directory(node) for node in state.replicas)
     assert Counter(state.leader for state in topic.partitions) == {1: 2, 2: 2, 3: 2}
 
 
@@ -97,15 +97,15 @@ def test_a_topic_is_removed_by_name_or_by_the_life_that_was_meant() -> None:
     assert isinstance(world.ask(DeleteTopic(world.request_id(), "orders")), UnknownTopicOrPartition)
 
 
-def test_a_node_with_several_folders_fills_them_evenly() -> None:
+def test_a_node_with_several_directories_fills_them_evenly() -> None:
     world = Controlled()
-    world.register(1, folders={folder(10): -1, folder(11): -1, folder(12): -1})
+    world.register(1, directories={directory(10): -1, directory(11): -1, directory(12): -1})
     world.beat(1)
     world.made(partitions=9, replicas=1)
-    assert Counter(state.folders[0] for state in world.topic().partitions) == {
-        folder(10): 3,
-        folder(11): 3,
-        folder(12): 3,
+    assert Counter(state.directories[0] for state in world.topic().partitions) == {
+        directory(10): 3,
+        directory(11): 3,
+        directory(12): 3,
     }
 
 

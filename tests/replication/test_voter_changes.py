@@ -15,13 +15,13 @@ from replication.controller.events import (
     VotersReviewed,
 )
 from replication.raft.voters import ReplicaKey
-from tests.replication.controlled import SESSION_MS, Controlled, folder
+from tests.replication.controlled import SESSION_MS, Controlled, directory
 from tidelog.errors import InvalidRequest, VoterChangePending, VoterNotFound
 from tidelog.types import Incarnation, Millis, NodeId
 
 
-def key(node: int, folder_number: int | None = None) -> ReplicaKey:
-    return ReplicaKey(NodeId(node), folder(node if folder_number is None else folder_number))
+def key(node: int, directory_number: int | None = None) -> ReplicaKey:
+    return ReplicaKey(NodeId(node), directory(node if directory_number is None else directory_number))
 
 
 def cluster(*nodes: int) -> Controlled:
@@ -30,15 +30,15 @@ def cluster(*nodes: int) -> Controlled:
     return controlled
 
 
-def come_back(controlled: Controlled, node: int, with_folder: int) -> None:
+def come_back(controlled: Controlled, node: int, with_directory: int) -> None:
     """Another life of the node, its volume replaced."""
-    assert isinstance(controlled.register(node, life=2, folders={folder(with_folder): -1}), Registered)
+    assert isinstance(controlled.register(node, life=2, directories={directory(with_directory): -1}), Registered)
     controlled.beat(node)
 
 
 def review(controlled: Controlled, *caught_up: ReplicaKey) -> list[ReplicaKey]:
     controlled.handle(VotersReviewed(controlled.now, caught_up))
-    return [ReplicaKey(voter.node_id, voter.folder_id) for voter in controlled.replayed().voters]
+    return [ReplicaKey(voter.node_id, voter.directory_id) for voter in controlled.replayed().voters]
 
 
 def test_a_set_grows_by_one_that_has_caught_up_until_it_has_as_many_as_wanted() -> None:
@@ -70,13 +70,13 @@ def test_a_new_controller_changes_nothing_before_all_that_it_found_is_committed(
     assert review(controlled, key(0), key(1)) == [key(0), key(1)]
 
 
-def test_a_voter_that_came_back_with_another_folder_goes_and_may_come_again() -> None:
+def test_a_voter_that_came_back_with_another_directory_goes_and_may_come_again() -> None:
     controlled = cluster(0, 1, 2)
     for _ in range(3):
         review(controlled, key(0), key(1), key(2))
     controlled.pass_time(SESSION_MS + 400, 0, 1)
     assert review(controlled, key(0), key(1)) == [key(0), key(1), key(2)], "it is only silent"
-    come_back(controlled, 2, with_folder=22)
+    come_back(controlled, 2, with_directory=22)
     assert review(controlled, key(0), key(1)) == [key(0), key(1)]
     assert review(controlled, key(0), key(1), key(2, 22)) == [key(0), key(1), key(2, 22)]
 
@@ -85,7 +85,7 @@ def test_the_last_voter_is_never_removed() -> None:
     controlled = cluster(0)
     review(controlled, key(0))
     controlled.pass_time(SESSION_MS + 400)
-    come_back(controlled, 0, with_folder=9)
+    come_back(controlled, 0, with_directory=9)
     assert review(controlled, key(0, 9)) == [key(0)]
 
 
@@ -102,9 +102,9 @@ def test_a_controller_that_listened_before_it_led_knows_who_was_silent() -> None
     assert fenced == {1: False, 2: True}
 
 
-def removed(controlled: Controlled, node: int, folder_number: int | None = None) -> object:
-    folder_id = None if folder_number is None else folder(folder_number)
-    return controlled.ask(RemoveVoter(controlled.request_id(), NodeId(node), folder_id))
+def removed(controlled: Controlled, node: int, directory_number: int | None = None) -> object:
+    directory_id = None if directory_number is None else directory(directory_number)
+    return controlled.ask(RemoveVoter(controlled.request_id(), NodeId(node), directory_id))
 
 
 def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its_place() -> None:
@@ -115,7 +115,7 @@ def test_an_operator_removes_a_voter_that_is_gone_for_good_and_another_takes_its
     assert isinstance(removed(controlled, 2), InvalidRequest), "it is alive"
     assert isinstance(removed(controlled, 3), VoterNotFound)
     controlled.pass_time(SESSION_MS + 400, 0, 1, 3)
-    assert isinstance(removed(controlled, 2, folder_number=7), VoterNotFound)
+    assert isinstance(removed(controlled, 2, directory_number=7), VoterNotFound)
     controlled.hold_commits = True
     assert removed(controlled, 2) is None, "not committed yet"
     assert isinstance(removed(controlled, 2), VoterChangePending | None)

@@ -115,7 +115,7 @@ def _is_well(machine: Machine) -> bool:
         return False
     pace = machine.pace
     troubled = pace.stalled or pace.hanging or pace.slow_by > 1 or machine.disk_broken
-    return not troubled and machine.disk.capacity is None and not machine.has_offline_folder
+    return not troubled and machine.disk.capacity is None and not machine.has_offline_directory
 
 
 def _is_sound(machine: Machine, state: PartitionState) -> bool:

@@ -42,7 +42,7 @@ class ReadableLog(Protocol):
     @property
     def log_end_offset(self) -> Offset: ...
     @property
-    def held(self) -> Offset: ...
+    def durable_offset(self) -> Offset: ...
     @property
     def high_watermark(self) -> Offset: ...
     @property
@@ -50,7 +50,7 @@ class ReadableLog(Protocol):
 
 
 class ReplicaView(NamedTuple):
-    """One replica as it is now. `log` is None where the node has none (yet, or its folder is offline)."""
+    """One replica as it is now. `log` is None where the node has none (yet, or its directory is offline)."""
 
     key: PartitionKey
     name: str  # topic-partition, for people
@@ -117,7 +117,7 @@ class Checkers:
         self._watched: dict[tuple[str, PartitionKey], Watched] = {}
         self._made_anew: dict[tuple[str, PartitionKey], int] = {}  # where a replica's empty log began last
         self._voters = 1
-        self._metadata_held: dict[str, int] = {}  # by node, as far as it was last seen to
+        self._metadata_durable: dict[str, int] = {}  # by node, as far as it was last seen to
         self._set_sizes: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
         self._placed: dict[tuple[int, int], bytes] = {}  # batches of the metadata log, by base offset and epoch
 
@@ -164,7 +164,7 @@ class Checkers:
                 self._epoch_moved(node, life, replica, seen)
             if log is not None:
                 if replica.name.startswith("__"):
-                    self._metadata_held[node] = log.held
+                    self._metadata_durable[node] = log.durable_offset
                 if log.log_end_offset < seen.log_end:
                     seen.compared = min(seen.compared, log.log_end_offset)
                     self._members_have_all(replica.key, "a log was cut")
@@ -317,9 +317,9 @@ class Checkers:
         log = replica.log
         if log is None or replica.durability is not Durability.FSYNC:
             return
-        if log.held < end:
+        if log.durable_offset < end:
             raise Violation(
-                f"{replica.name}: {node} is in the in-sync set and holds offsets below {log.held} (log end "
+                f"{replica.name}: {node} is in the in-sync set and holds offsets below {log.durable_offset} (log end "
                 f"{log.log_end_offset}), but everything below {end} is committed ({why})"
             )
         self._compare(node, replica, log, start, end)
@@ -415,7 +415,9 @@ class Checkers:
     def _many_hold_it(self, node: str, replica: ReplicaView, ledger: Ledger) -> None:
         """As many as a majority of the voters hold what is committed; others count too: the set may be changing. The
         record that takes a voter out is committed by a majority of those that stay."""
-        holding = sorted(name for name, held in self._metadata_held.items() if held >= ledger.end)
+        holding = sorted(
+            name for name, durable_offset in self._metadata_durable.items() if durable_offset >= ledger.end
+        )
         if len(holding) <= (self._voters - 1) // 2:
             raise Violation(
                 f"{replica.name}: {node} commits everything below {ledger.end}, which only {', '.join(holding)} of "

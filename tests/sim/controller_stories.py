@@ -10,7 +10,7 @@ from __future__ import annotations
 from node.config import ReplicationConfig
 from storage.log.log import Log
 from tests.sim.network import Envelope, Held
-from tests.sim.stories import TOPIC, admits, committed, end, epoch, fenced, held, leads, write
+from tests.sim.stories import TOPIC, admits, committed, durable_offset, end, epoch, fenced, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import EligibleLeadersNotAvailable
 from tidelog.protocol.v1 import controller_pb2
@@ -160,7 +160,7 @@ def unclean_election(sim: Simulation) -> None:
     cluster goes on with what the other replica has."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a", 5)
-    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has the first records")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has the first records")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 5)
@@ -193,7 +193,7 @@ def unclean_election_without_anybody(sim: Simulation) -> None:
     only the other has is lost, and readers come to the new, lower end."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 5)
-    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has all")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has all")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage.log.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import on_two_nodes
-from tests.sim.stories import TOPIC, end, fenced, held, leads, old_epoch_reaches_one_follower, write
+from tests.sim.stories import TOPIC, durable_offset, end, fenced, leads, old_epoch_reaches_one_follower, write
 from tests.sim.world import Simulation
 
 
@@ -45,7 +45,7 @@ def watermark_of_what_was_cut(sim: Simulation) -> None:
     counts as committed."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 40)
-    sim.run_until(lambda: held(sim, follower, 0) == 40, what="the follower has the first records")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 40, what="the follower has the first records")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 40)
@@ -58,11 +58,11 @@ def watermark_of_what_was_cut(sim: Simulation) -> None:
     client = sim.client()
     for number in range(50):
         sim.produce(TOPIC, f"b{number}".encode(), acks="1", client=client)
-    sim.run_until(lambda: held(sim, follower, 0) == 90, what="it has 50 more")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 90, what="it has 50 more")
     proposals = sim.hold("Controller.AlterPartition", source=follower)
     sim.restart(leader)
     sim.run_until(lambda: not fenced(sim, leader), what="the first one is there")
-    sim.run_until(lambda: held(sim, leader, 0) == 90, what="it was cut, and has them too")
+    sim.run_until(lambda: durable_offset(sim, leader, 0) == 90, what="it was cut, and has them too")
     assert sim.log(leader, TOPIC).high_watermark == 40
     sim.kill(leader)
     sim.cut_link(leader, follower)

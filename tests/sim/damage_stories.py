@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 
 from node.runtime import methods
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import away_from_voter, eligible, on_two_nodes
 from tests.sim.log_stories import three_replicas
-from tests.sim.stories import TOPIC, fenced, held, leads, write
+from tests.sim.stories import TOPIC, durable_offset, fenced, leads, write
 from tests.sim.world import Simulation
 from tidelog.errors import CorruptLog, CorruptRecord
 from tidelog.protocol.v1 import admin_pb2
@@ -86,7 +86,7 @@ def consumer_meets_rot(sim: Simulation) -> None:
     the record, and the replica is fetched anew."""
     p, rotten, *followers = three_replicas(sim)
     write(sim, p, "a", 6)
-    sim.run_until(lambda: all(held(sim, node, p) == 6 for node in followers), what="all have it")
+    sim.run_until(lambda: all(durable_offset(sim, node, p) == 6 for node in followers), what="all have it")
     log = rots(sim, rotten, p, 3)
     reading = reads_all(sim, p, 6)
     sim.run_until(reading.done, within=8, what="the consumer has read all")
@@ -114,7 +114,7 @@ def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
     assert "it lost offsets 3..3" in causes
     sim.produce(TOPIC, b"b", partition=p).wait()
     assert sim.machines[2].node is not None
-    (figures,) = sim.machines[2].node.figures().working_folders
+    (figures,) = sim.machines[2].node.figures().working_directories
     assert figures.damaged == 1
 
 
@@ -122,14 +122,14 @@ def consumer_meets_rot_where_nobody_else_has_it(sim: Simulation) -> None:
 
 
 def kept_aside(sim: Simulation, node: int, name: str) -> list[str]:
-    """Folders of copies of a log on that node."""
+    """Directories of copies of a log on that node."""
     disk = sim.machines[node].disk
     return [f"/data/{each}" for each in disk.list("/data") if each.startswith(f"{name}.") and each.endswith("-stray")]
 
 
-def size_of_logs(sim: Simulation, node: int, folder: str) -> int:
+def size_of_logs(sim: Simulation, node: int, directory: str) -> int:
     disk = sim.machines[node].disk
-    return sum(disk.size(f"{folder}/{name}") or 0 for name in disk.list(folder) if name.endswith(".log"))
+    return sum(disk.size(f"{directory}/{name}") or 0 for name in disk.list(directory) if name.endswith(".log"))
 
 
 def unclean_election_keeps_what_can_be_read(sim: Simulation) -> None:
@@ -180,14 +180,14 @@ def unclean_leader_has_less(sim: Simulation) -> None:
     what was committed, and keeps a copy of its log."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a", 5)
-    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has the first records")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has the first records")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "given up ", 5)
     log = sim.log(leader, TOPIC)
     assert isinstance(log, Log)
-    assert isinstance(log.folder, DataFolder)
-    log.folder.write_checkpoints()
+    assert isinstance(log.directory, LogDirectory)
+    log.directory.write_checkpoints()
     sim.run_for(0.1)
     sim.kill(leader)
     sim.run_until(lambda: sim.leader(TOPIC) == -1, what="nobody leads")

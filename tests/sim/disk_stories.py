@@ -6,9 +6,9 @@ from storage.log.log import Log
 from tests.sim import views
 from tests.sim.consumers import SimConsumer
 from tests.sim.controller_stories import on_two_nodes
-from tests.sim.folder_stories import lies_in_second, with_second_folders
+from tests.sim.directory_stories import lies_in_second, with_second_directories
 from tests.sim.replication_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, committed, fenced, held, leads, write
+from tests.sim.stories import TOPIC, committed, durable_offset, fenced, leads, write
 from tests.sim.world import Simulation
 from tidelog.types import Offset
 
@@ -51,7 +51,7 @@ def index_rots(sim: Simulation) -> None:
     itself: each record is given to who asks for it, and no replica leaves its set."""
     leader, follower = on_two_nodes(sim, 2, segment_bytes="2000", index_interval_bytes="1")
     write(sim, 0, "a" * 100, 40)
-    sim.run_until(lambda: held(sim, follower, 0) == 40, what="both have all")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 40, what="both have all")
     for node in (leader, follower):  # where batches lie is forgotten
         sim.kill(node)
         sim.restart(node)
@@ -80,7 +80,7 @@ def epochs_rot_while_nobody_hears_of_it(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=2, partitions=12, message_format="v1")
     p, (rotten, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 10)
-    sim.run_until(lambda: all(held(sim, node, p) == 10 for node in (rotten, *others)), what="all have all")
+    sim.run_until(lambda: all(durable_offset(sim, node, p) == 10 for node in (rotten, *others)), what="all have all")
     for node in (rotten, *others):
         sim.kill(node)
     path = f"/data/{TOPIC}-{p}/leader-epoch-checkpoint"
@@ -98,21 +98,21 @@ def epochs_rot_while_nobody_hears_of_it(sim: Simulation) -> None:
     assert committed(sim, p) >= 10
 
 
-def one_of_two_folders_hangs(sim: Simulation) -> None:
-    """Syncs and reads in one of a node's two folders hang for seconds. The node goes on: it is not fenced, and what
-    lies in its other folder stays in sync and takes records."""
-    sim.start(nodes=4, min_insync=2, partitions=24, folders=2)
-    p, (victim, *_) = with_second_folders(sim, of_leader=False)
+def one_of_two_directories_hangs(sim: Simulation) -> None:
+    """Syncs and reads in one of a node's two directories hang for seconds. The node goes on: it is not fenced, and what
+    lies in its other directory stays in sync and takes records."""
+    sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
+    p, (victim, *_) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
     replicas = [int(state.partition) for state in sim.topic(TOPIC).partitions if victim in state.replicas]
     here = [q for q in replicas if not lies_in_second(sim, victim, q)]
-    sim.hang_files(victim, "/more/", "sync", "sync_folder", "read", "rename", "remove")
+    sim.hang_files(victim, "/more/", "sync", "sync_directory", "read", "rename", "remove")
     sim.produce(TOPIC, b"b", partition=p, acks="1")
     for number in range(8):
         for q in here[:2]:
             sim.produce(TOPIC, f"c{number} {q}".encode(), partition=q).wait(within=1)
         sim.run_for(1)
-    assert not fenced(sim, victim), "the whole node hangs with one folder"
+    assert not fenced(sim, victim), "the whole node hangs with one directory"
     assert here and all(victim in sim.isr(TOPIC, q) for q in here)
     sim.release_disk(victim)
     sim.must_heal()
@@ -123,7 +123,7 @@ def unclean_leader_is_judged(sim: Simulation) -> None:
     acknowledges its follower has too, and brings it along when it leads in its turn."""
     leader, follower = on_two_nodes(sim, 1, unclean_leader_election_enable="true")
     write(sim, 0, "a", 5)
-    sim.run_until(lambda: held(sim, follower, 0) == 5, what="the follower has the first records")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 5, what="the follower has the first records")
     sim.kill(follower)
     sim.run_until(lambda: sim.isr(TOPIC) == {leader}, what="the leader is alone")
     write(sim, 0, "lost ", 5)
@@ -160,7 +160,7 @@ def record_is_read_where_it_is_sound(sim: Simulation) -> None:
     finds the damage has the leader replaced."""
     leader, follower = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 30)
-    sim.run_until(lambda: held(sim, follower, 0) == 30, what="both have all")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 30, what="both have all")
     log = sim.log(leader, TOPIC)
     assert isinstance(log, Log)
     first = log.segments[0]
@@ -179,7 +179,7 @@ def damage_that_a_consumer_finds(sim: Simulation) -> None:
     it. A consumer is given it in time, since another replica leads then."""
     leader, follower = on_two_nodes(sim, 1)
     write(sim, 0, "a" * 100, 20)
-    sim.run_until(lambda: held(sim, follower, 0) == 20, what="both have all")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 20, what="both have all")
     log = sim.log(leader, TOPIC)
     assert isinstance(log, Log)
     found = log.active.find(Offset(12))
@@ -197,7 +197,7 @@ ALL = [
     records_come_while_a_flush_is_under_way,
     index_rots,
     epochs_rot_while_nobody_hears_of_it,
-    one_of_two_folders_hangs,
+    one_of_two_directories_hangs,
     unclean_leader_is_judged,
     record_is_read_where_it_is_sound,
     damage_that_a_consumer_finds,

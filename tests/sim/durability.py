@@ -19,7 +19,7 @@ from tidelog.records import walk_headers
 class Verified:
     """How much of one log has been looked at: offsets below `held`, and by segment the bytes below a position."""
 
-    held: int = 0
+    durable_offset: int = 0
     positions: dict[int, int] = field(default_factory=dict)
 
 
@@ -43,41 +43,41 @@ class Safety:
         seen = self._verified.get(log)
         if seen is None:
             seen = self._verified[log] = Verified()
-        held = log.held
-        if held <= seen.held:
-            if held < seen.held:  # it was cut
-                seen.held = held
+        durable_offset = log.durable_offset
+        if durable_offset <= seen.durable_offset:
+            if durable_offset < seen.durable_offset:  # it was cut
+                seen.durable_offset = durable_offset
                 seen.positions.clear()
             return None
         active = log.active
-        if seen.held >= active.base_offset:  # as nearly always
-            whole = held == log.log_end_offset
-            lie = self._lie_in(active, held, seen, active.size if whole else None)
+        if seen.durable_offset >= active.base_offset:  # as nearly always
+            whole = durable_offset == log.log_end_offset
+            lie = self._lie_in(active, durable_offset, seen, active.size if whole else None)
             if lie is None:
-                seen.held = held
+                seen.durable_offset = durable_offset
             return lie
         segments = log.segments
         ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
         for segment, end in zip(segments, ends, strict=True):
-            if segment.base_offset < held and end > seen.held:
-                lie = self._lie_in(segment, held, seen)
+            if segment.base_offset < durable_offset and end > seen.durable_offset:
+                lie = self._lie_in(segment, durable_offset, seen)
                 if lie is not None:
                     return lie
-        seen.held = held
+        seen.durable_offset = durable_offset
         return None
 
-    def _lie_in(self, segment: LogSegment, held: int, seen: Verified, end: int | None = None) -> str | None:
+    def _lie_in(self, segment: LogSegment, durable_offset: int, seen: Verified, end: int | None = None) -> str | None:
         """end: of the bytes of what is held, where that is known."""
         start = seen.positions.get(segment.base_offset, 0)
         path = segment.path
         if end is None:
             end = start
             for header in walk_headers(bytes(memoryview(self._disk._file(path).seen.data)[start:])):
-                if header.base_offset >= held:
+                if header.base_offset >= durable_offset:
                     break
                 end = start + header.end
         safe = self._disk.safe_end(path, start, end)
         if safe < end:
-            return f"holds offsets below {held}, but a crash may lose {path} from byte {safe} on, of {end}"
+            return f"holds offsets below {durable_offset}, but a crash may lose {path} from byte {safe} on, of {end}"
         seen.positions[segment.base_offset] = end
         return None

@@ -4,8 +4,8 @@ Each piece of work is a greenlet. Before a call of the disk it may hand over to 
 the seed says: callbacks of its own process and of all others run between its calls. One thing runs at any instant, and
 the same seed gives the same order.
 
-Kept true: one executor works one thing at a time, in order, like the writer thread of a data folder (`workers` of them
-side by side for a pool). Everything belongs to the process that submitted it: when that dies, work under way stops
+Kept true: one executor works one thing at a time, in order, like the writer thread of a log directory (`workers` of
+them side by side for a pool). Everything belongs to the process that submitted it: when that dies, work under way stops
 where it is, in the middle too, and runs no further line, no `finally` either. A lock that one piece of work has is
 waited for by others; a loop that wants it waits until that work has let go of it.
 Left to others: what the loop itself asks of the disk (machine.py).
@@ -28,7 +28,7 @@ from tests.sim.process import Process
 
 T = TypeVar("T")
 
-SYNCS: Final = frozenset({"sync", "sync_folder"})
+SYNCS: Final = frozenset({"sync", "sync_directory"})
 SHORT_US: Final = 100
 """What any other call of the disk takes at most."""
 QUICK: Final = 0.6

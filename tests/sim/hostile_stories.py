@@ -16,7 +16,7 @@ from replication.raft.quorum import Quorum
 from tests.sim.machine import endpoint_of
 from tests.sim.quorum_stories import active, core, wait_active
 from tests.sim.replication_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, committed, held, write
+from tests.sim.stories import TOPIC, committed, durable_offset, write
 from tests.sim.world import Simulation
 from tidelog.errors import TidelogError
 from tidelog.protocol.v1 import data_pb2, quorum_pb2
@@ -62,7 +62,7 @@ def says_who_leads(sim: Simulation, node: int, epoch: int, cluster: str | None =
         cluster_id=sim.image().cluster_id if cluster is None else cluster,
         leader_id=STRANGER,
         epoch=epoch,
-        receiver=quorum_pb2.ReplicaKey(node_id=me.node_id, folder_id=me.folder_id.bytes),
+        receiver=quorum_pb2.ReplicaKey(node_id=me.node_id, directory_id=me.directory_id.bytes),
     )
     return ask(sim, node, methods.QUORUM_BEGIN_QUORUM_EPOCH, begin)
 
@@ -96,7 +96,7 @@ def stranger_names_no_cluster(sim: Simulation) -> None:
     for node in range(3):
         refused = says_who_leads(sim, node, 2, cluster="")
         assert isinstance(refused, TidelogError), "a request without a cluster is obeyed"
-        nobody = quorum_pb2.ReplicaKey(node_id=node, folder_id=b"\x00" * 16)
+        nobody = quorum_pb2.ReplicaKey(node_id=node, directory_id=b"\x00" * 16)
         end = quorum_pb2.EndQuorumEpochRequest(
             cluster_id=sim.image().cluster_id, leader_id=active(sim), epoch=rules(sim, node).epoch, receiver=nobody
         )
@@ -111,11 +111,11 @@ def stranger_asks_for_a_vote_in_the_last_epoch(sim: Simulation) -> None:
     for node in range(3):
         me, before = rules(sim, node).me, rules(sim, node).epoch
         for epoch in (EPOCH_MAX, EPOCH_LAST):
-            key = quorum_pb2.ReplicaKey(node_id=me.node_id, folder_id=me.folder_id.bytes)
+            key = quorum_pb2.ReplicaKey(node_id=me.node_id, directory_id=me.directory_id.bytes)
             vote = quorum_pb2.VoteRequest(
                 cluster_id=sim.image().cluster_id,
                 epoch=epoch,
-                candidate=quorum_pb2.ReplicaKey(node_id=STRANGER, folder_id=b"\x03" * 16),
+                candidate=quorum_pb2.ReplicaKey(node_id=STRANGER, directory_id=b"\x03" * 16),
                 voter=key,
                 last_epoch=epoch,
                 log_end=1 << 40,
@@ -133,7 +133,9 @@ def follower_claims_more_than_there_is(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, *others) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
-    sim.run_until(lambda: all(held(sim, node, p) == 3 for node in others), what="the followers hold everything")
+    sim.run_until(
+        lambda: all(durable_offset(sim, node, p) == 3 for node in others), what="the followers hold everything"
+    )
     for node in others:
         sim.stall_disk(node)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
@@ -147,7 +149,7 @@ def follower_claims_more_than_there_is(sim: Simulation) -> None:
             current_leader_epoch=state.leader_epoch,
             fetch_offset=1 << 40,
             last_fetched_epoch=state.leader_epoch,
-            held_offset=1 << 40,
+            durable_offset=1 << 40,
         )
         replica = data_pb2.Replica(node_id=node, incarnation=entry.incarnation.bytes)
         request = data_pb2.FetchRequest(replica=replica, partitions=[fetch])

@@ -13,7 +13,7 @@ from tests.sim import views
 from tests.sim.network import Envelope, Held
 from tests.sim.quorum_stories import active, voters_but
 from tests.sim.replication_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, committed, end, epoch, fenced, held, leads, with_records_of, write
+from tests.sim.stories import TOPIC, committed, durable_offset, end, epoch, fenced, leads, with_records_of, write
 from tests.sim.world import Simulation
 from tidelog.types import NodeId
 
@@ -22,8 +22,8 @@ def holds(partition: int, offset: int) -> Callable[[Envelope], bool]:
     """Does this message of a follower report, between fetches, that it holds everything below that offset?"""
 
     def matches(envelope: Envelope) -> bool:
-        reports = envelope.message.held  # type: ignore[attr-defined]
-        return any(report.partition == partition and report.held_offset == offset for report in reports)
+        reports = envelope.message.durable_positions  # type: ignore[attr-defined]
+        return any(report.partition == partition and report.durable_offset == offset for report in reports)
 
     return matches
 
@@ -44,7 +44,10 @@ def report_of_an_earlier_epoch(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=1, partitions=12)
     p, (leader, other, follower) = away_from_the_voter(sim)
     write(sim, p, "a", 6)
-    sim.run_until(lambda: held(sim, follower, p) == held(sim, other, p) == 6, what="all hold the first records")
+    sim.run_until(
+        lambda: durable_offset(sim, follower, p) == durable_offset(sim, other, p) == 6,
+        what="all hold the first records",
+    )
     kept = sim.hold("Data.FetchStream", source=leader, target=other, part="answer", when=with_records_of(p))
     stuck = sim.hold("Data.FetchStream", source=follower, target=leader, when=holds(p, 7))
     asked = sim.hold("Data.FetchStream", source=follower, target=leader, when=asks_at(p, 7))
@@ -68,7 +71,9 @@ def report_of_an_earlier_epoch(sim: Simulation) -> None:
     sim.run_until(lambda: all(epoch(sim, node, p) == first + 2 for node in both), what="both follow it again")
     sim.stall_disk(follower)
     sim.produce(TOPIC, b"c", acks="1", partition=p).wait()
-    sim.run_until(lambda: end(sim, follower, p) == held(sim, other, p) == 7, what="the follower has not synced it")
+    sim.run_until(
+        lambda: end(sim, follower, p) == durable_offset(sim, other, p) == 7, what="the follower has not synced it"
+    )
     stuck.release()
     sim.run_for(0.5)
     assert committed(sim, p) == 6, "a report of an earlier epoch counted"

@@ -1,5 +1,5 @@
-"""What a log owes to replication: cuts that last, epochs that are not lost, folders that are gone, cleaning that waits,
-a durability that stays what it was, rot that is not spread.
+"""What a log owes to replication: cuts that last, epochs that are not lost, directories that are gone, cleaning that
+waits, a durability that stays what it was, rot that is not spread.
 
 Told as in stories.py. Node 0 is the quorum's only voter and holds no replica of the partition that the story is about.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.config import INT64_MAX
 from storage.directory.log_cleaner import LogCleaner
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
 from tests.sim.controller_stories import eligible, on_two_nodes
@@ -21,9 +21,9 @@ from tests.sim.stories import (
     asks_for,
     committed,
     delete_below,
+    durable_offset,
     end,
     fenced,
-    held,
     leads,
     old_epoch_reaches_one_follower,
     with_records_of,
@@ -56,13 +56,13 @@ def cut_below_what_the_checkpoint_says(sim: Simulation) -> None:
     p, old, new, last = three_replicas(sim)
     old_epoch_reaches_one_follower(sim, p, old, new, last)
     log = log_of(sim, last, p)
-    assert isinstance(log.folder, DataFolder)
-    log.folder.write_checkpoints()
+    assert isinstance(log.directory, LogDirectory)
+    log.directory.write_checkpoints()
     sim.run_for(0.1)
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p), what="the other follower leads")
     write(sim, p, "c", 3)
-    assert held(sim, last, p) == end(sim, last, p) == 8
+    assert durable_offset(sim, last, p) == end(sim, last, p) == 8
     sim.kill(new)
     sim.run_until(lambda: leads(sim, last, p), what="the last one leads")
     sim.power_off(last, forget_all=True)
@@ -72,7 +72,7 @@ def cut_below_what_the_checkpoint_says(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def cut_of_messages_without_epochs(sim: Simulation) -> None:
+def truncation_of_messages_without_epochs(sim: Simulation) -> None:
     """Scenario 3, variant: a log of format v1, whose bytes hold no epoch, is cut, and has new records that are not on
     the disk yet when its machine loses power. The old records do not come back under the new epoch."""
     p, old, new, follower = three_replicas(sim, message_format="v1")
@@ -140,23 +140,24 @@ def epochs_are_lost(sim: Simulation) -> None:
     sim.must_heal()
 
 
-# --- 9. folders -------------------------------------------------------------------------------------------------------
+# --- 9. directories
+# -------------------------------------------------------------------------------------------------------
 
 
-def remove_all(disk: FakeDisk, folder: str) -> None:
-    for name in disk.list(folder):
-        path = f"{folder}/{name}"
-        if disk.is_folder(path):
+def remove_all(disk: FakeDisk, directory: str) -> None:
+    for name in disk.list(directory):
+        path = f"{directory}/{name}"
+        if disk.is_directory(path):
             remove_all(disk, path)
-            disk.remove_folder(path)
+            disk.remove_directory(path)
         else:
             disk.remove(path)
 
 
-def one_of_two_folders_is_gone(sim: Simulation) -> None:
-    """Scenario 9, variant: one of the last member's two data folders is replaced by an empty one. What lay there is not
-    led from nothing, though it was made anew in the folder that is left; what lies in that one is as it was."""
-    sim.start(nodes=4, min_insync=1, partitions=24, folders=2)
+def one_of_two_directories_is_gone(sim: Simulation) -> None:
+    """Scenario 9, variant: one of the last member's two log directories is replaced by an empty one. What lay there is
+    not led from nothing, though it was made anew in the directory that is left; what lies in that one is as it was."""
+    sim.start(nodes=4, min_insync=1, partitions=24, directories=2)
     away = [state for state in sim.topic(TOPIC).partitions if 0 not in state.replicas]
     p = next(state.partition for state in away if log_of(sim, state.leader, state.partition).path.startswith("/more/"))
     last, others = sim.leader(TOPIC, p), sim.followers(TOPIC, p)
@@ -178,7 +179,7 @@ def one_of_two_folders_is_gone(sim: Simulation) -> None:
         sim.restart(node)
     sim.run_until(lambda: not any(fenced(sim, node) for node in (last, *others)), what="all are there")
     sim.never(lambda: sim.leader(TOPIC, p) >= 0, seconds=3, what="led from nothing")
-    assert held(sim, last, kept) >= 3
+    assert durable_offset(sim, last, kept) >= 3
 
 
 # --- 10. cleaning above the watermark ---------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ def clean(log: Log) -> None:
     def trouble(error: TidelogError) -> None:
         raise error
 
-    now = log.folder.clock.wall_ms()
+    now = log.directory.clock.wall_ms()
     cleaner = LogCleaner(map_bytes=1 << 16, bytes_per_second=INT64_MAX, on_trouble=trouble)
     piece = cleaner.begin([log], now)
     while piece is not None:
@@ -212,7 +213,7 @@ def compaction_stops_at_the_watermark(sim: Simulation) -> None:
     for number in range(8):
         value = b"v2 %d " % number + filler
         sim.produce(TOPIC, value, acks="1", partition=p, key=b"k%d" % (number % 4), client=client)
-    sim.run_until(lambda: held(sim, old, p) == 12, what="the leader has other values, and nobody else")
+    sim.run_until(lambda: durable_offset(sim, old, p) == 12, what="the leader has other values, and nobody else")
     assert committed(sim, p) == 4
     clean(log_of(sim, old, p))
     sim.kill(old)
@@ -256,9 +257,9 @@ def member_has_only_its_own_epoch_left(sim: Simulation) -> None:
     kept = [sim.hold("Data.FetchStream", source=leader, target=node, part="answer") for node in others]
     sim.produce(TOPIC, b"of its epoch", acks="1", partition=p).wait()
     log = log_of(sim, leader, p)
-    log.roll(log.folder.clock.wall_ms())
+    log.roll(log.directory.clock.wall_ms())
     delete_below(sim, leader, p, 3)
-    log.delete_old_segments(log.folder.clock.wall_ms())
+    log.delete_old_segments(log.directory.clock.wall_ms())
     sim.elect(TOPIC, p)
     sim.run_until(lambda: leads(sim, first, p), what="the preferred one leads again")
     sim.run_until(lambda: end(sim, leader, p) == 3, what="the other has begun anew")
@@ -323,10 +324,10 @@ def failed_sync_is_not_believed_by_the_next_life(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, follower, _) = away_from_the_voter(sim)
     write(sim, p, "a", 3)
-    sim.run_until(lambda: held(sim, follower, p) == 3, what="the follower holds the first records")
+    sim.run_until(lambda: durable_offset(sim, follower, p) == 3, what="the follower holds the first records")
     sim.break_disk(follower, "sync", path=f"/data/{TOPIC}-{p}")
     write(sim, p, "b", 1)
-    sim.run_until(lambda: not sim.machines[follower].up, what="its only folder fails, and it ends")
+    sim.run_until(lambda: not sim.machines[follower].up, what="its only directory fails, and it ends")
     sim.mend_disk(follower)
     sim.restart(follower)
     sim.run_until(lambda: sim.replica(follower, TOPIC, p) is not None, what="it has recovered")
@@ -416,7 +417,7 @@ def sparse_epochs(sim: Simulation) -> None:
     for node in (new, other):
         log = log_of(sim, node, p)
         sim.jump_clock(node, 3_600_000)
-        log.delete_old_segments(log.folder.clock.wall_ms())
+        log.delete_old_segments(log.directory.clock.wall_ms())
     sim.kill(new)
     sim.run_until(lambda: leads(sim, other, p), what="the third leads, and has heard of no epoch before the second's")
     log = log_of(sim, other, p)
@@ -453,7 +454,7 @@ def follower_is_damaged_as_its_leader_dies(sim: Simulation) -> None:
     elected, the only member. It leads with what it has, until the old leader is back with everything and takes over."""
     leader, rotten = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
-    sim.run_until(lambda: held(sim, rotten, 0) == 12, what="the follower has all")
+    sim.run_until(lambda: durable_offset(sim, rotten, 0) == 12, what="the follower has all")
     log = log_of(sim, rotten, 0)
     sim.kill(leader)
     sim.run_for(1.5)
@@ -491,7 +492,7 @@ def leader_is_damaged_as_its_follower_dies(sim: Simulation) -> None:
     elected. The leader, alone in its set, goes on in its epoch with what it has, until the follower is back."""
     rotten, follower = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
-    sim.run_until(lambda: held(sim, follower, 0) == 12, what="the follower has all")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 12, what="the follower has all")
     alone_with_damage(sim, 0, rotten, follower)
     write(sim, 0, "b", 3, acks="1")
     sim.restart(follower)
@@ -504,7 +505,9 @@ def leader_begins_again_in_its_epoch(sim: Simulation) -> None:
     records of its own, where that epoch began; they are cut, though the log reaches further by now."""
     p, old, rotten, other = three_replicas(sim, segment_bytes="1000")
     write(sim, p, "a" * 100, 12)
-    sim.run_until(lambda: held(sim, rotten, p) == held(sim, other, p) == 12, what="all have the first records")
+    sim.run_until(
+        lambda: durable_offset(sim, rotten, p) == durable_offset(sim, other, p) == 12, what="all have the first records"
+    )
     lost = [
         sim.hold("Data.FetchStream", source=old, target=node, part="answer", when=with_records_of(p))
         for node in (rotten, other)
@@ -527,10 +530,10 @@ def known_damage_outlives_a_restart(sim: Simulation) -> None:
     start would read it. It knows of the damage still, is fetched anew, and leads with whole records."""
     leader, rotten = on_two_nodes(sim, 1, segment_bytes="1000")
     write(sim, 0, "a" * 100, 12)
-    sim.run_until(lambda: held(sim, rotten, 0) == 12, what="the follower has all")
+    sim.run_until(lambda: durable_offset(sim, rotten, 0) == 12, what="the follower has all")
     log = log_of(sim, rotten, 0)
-    assert isinstance(log.folder, DataFolder)
-    log.folder.write_checkpoints()
+    assert isinstance(log.directory, LogDirectory)
+    log.directory.write_checkpoints()
     sim.run_for(0.1)
     beats = sim.hold("Controller.Heartbeat", source=rotten)
     sim.machines[rotten].disk.flip_bit(log.segments[0].path, 100)
@@ -552,10 +555,10 @@ def known_damage_outlives_a_restart(sim: Simulation) -> None:
 ALL = (
     failed_sync_is_not_believed_by_the_next_life,
     cut_below_what_the_checkpoint_says,
-    cut_of_messages_without_epochs,
+    truncation_of_messages_without_epochs,
     messages_without_their_epoch,
     epochs_are_lost,
-    one_of_two_folders_is_gone,
+    one_of_two_directories_is_gone,
     compaction_stops_at_the_watermark,
     deletion_that_nobody_has_heard_of,
     member_has_only_its_own_epoch_left,

@@ -261,8 +261,8 @@ class SimLoop(LoopInterface):
             self._call_its_turn(process)
             return
         process.state = ProcessState.RUNNING
-        self._ready.extendleft(reversed(process.held))
-        process.held.clear()
+        self._ready.extendleft(reversed(process.held_back))
+        process.held_back.clear()
 
     def _look_after(self, process: Process) -> None:
         """A callback has moved something, or has taken its time."""
@@ -309,21 +309,21 @@ class SimLoop(LoopInterface):
         """What is to run now that a callback of a process comes due that is not simply running; mostly nothing."""
         if process.state is ProcessState.DEAD:
             return None
-        held = process.held
+        held_back = process.held_back
         if handle._callback is not _turn:
-            held.append(handle)
+            held_back.append(handle)
         if process.state is ProcessState.PAUSED or self.now_us < process.busy_until_us:
             return None
-        while held and held[0]._cancelled:
-            held.popleft()
-        if not held:
+        while held_back and held_back[0]._cancelled:
+            held_back.popleft()
+        if not held_back:
             return None
         if not process.step_us:  # it was busy for a while, and is as fast as ever
             self.resume(process)
             return None
         process.busy_until_us = self.now_us + 1 + int(self._rng.random() * 2 * process.step_us)
         self._call_its_turn(process)
-        due: SimHandle = held.popleft()
+        due: SimHandle = held_back.popleft()
         return due
 
     def _call_its_turn(self, process: Process) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 from node.config import SNAPSHOT_BYTES, ListenerConfig, NodeConfig, QuorumConfig, ReplicationConfig
 from node.process.node import Node
-from storage.checkpoints.folder_identity import CLEAN_SHUTDOWN
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.files.executor import Executor
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
@@ -37,7 +37,7 @@ COLD_SHARES = (0.0, 0.0, 0.02, 0.5)
 """Of the reads that are not to wait, how many find something that is not in memory; of each machine."""
 RESERVES = (0, 8_192)
 """Some nodes meet the end of their disk, others the watermark before it."""
-FOLDERS = ("/data", "/more")
+DIRECTORIES = ("/data", "/more")
 
 
 def machine_name(node_id: int) -> str:
@@ -69,7 +69,7 @@ class Machine:
         memory: random.Random,
         note: Callable[[str], None],
         on_exit: Callable[[Machine, BaseException | None], None],
-        folders: int = 1,
+        directories: int = 1,
         voters: int = 1,
         snapshot_bytes: int = SNAPSHOT_BYTES,
         rack: str = "",
@@ -84,8 +84,8 @@ class Machine:
         self.process: Process | None = None
         self.node: Node | None = None
         self.life = 0
-        self.folders = FOLDERS[:folders]
-        self.disk_broken = self.first_folder_broken = False
+        self.directories = DIRECTORIES[:directories]
+        self.disk_broken = self.first_directory_broken = False
         self.was_full = False  # at some time in the present life
         self._loop, self._network, self._rng, self._note, self._on_exit = loop, network, rng, note, on_exit
         self._memory = memory
@@ -101,12 +101,12 @@ class Machine:
         self._config = NodeConfig(
             node_id=NodeId(node_id),
             rack=rack,
-            data_folders=self.folders,
+            log_directories=self.directories,
             replication=replication or ReplicationConfig(),
             listeners=(ListenerConfig("client", endpoint_of(node_id)),),
             quorum=QuorumConfig(node_id == 0, tuple(cluster), voters, snapshot_bytes),
             log_defaults={"segment.index.bytes": "16384"},
-            upkeep=UpkeepConfig(
+            maintenance=MaintenanceConfig(
                 reserve_bytes=RESERVES[node_id % len(RESERVES)],
                 scrub_interval_ms=30_000,
                 retention_check_ms=1_000 if cleaning else 300_000,
@@ -124,7 +124,7 @@ class Machine:
     @property
     def is_closed(self) -> bool:
         """Was the last stop a clean one, so that nothing lies in the page cache alone?"""
-        return all(self.disk.size(f"{folder}/{CLEAN_SHUTDOWN}") is not None for folder in self.folders)
+        return all(self.disk.size(f"{directory}/{CLEAN_SHUTDOWN}") is not None for directory in self.directories)
 
     @property
     def life_name(self) -> str:
@@ -188,12 +188,12 @@ class Machine:
         self._on_exit(self, None if excused else failure)
 
     def _is_excused(self, failure: BaseException | None) -> bool:
-        """May a process end like that? Without its metadata log, yes, and without any folder before it is ready; with a
-        full disk it may refuse to start, or lose a folder that was full in the middle of emptying a log."""
+        """May a process end like that? Without its metadata log, yes, and without any directory before it is ready;
+        with a full disk it may refuse to start, or lose a directory that was full in the middle of emptying a log."""
         was_full = self.was_full or self.disk.capacity is not None
         if isinstance(failure, KafkaStorageError):
             getting_ready = self.node is None or not self.node.figures().ready
-            return self.first_folder_broken or was_full or (self.disk_broken and getting_ready)
+            return self.first_directory_broken or was_full or (self.disk_broken and getting_ready)
         starting = self.node is None or self.node.replicas is None
         return isinstance(failure, DiskFull) and starting and was_full
 
@@ -213,7 +213,7 @@ class Machine:
         if process is not None and process.alive:
             process.state = ProcessState.DEAD
             self._graveyard.append(self._loop.tasks_of(process))
-            process.held.clear()  # nothing else may hold a task that waits for its turn
+            process.held_back.clear()  # nothing else may hold a task that waits for its turn
             self._network.process_ended(process, power_lost=power_lost)
         if power_lost:
             self._network.machines_off.add(self.name)
@@ -267,12 +267,13 @@ class Machine:
             one.abandon()
 
     @property
-    def has_offline_folder(self) -> bool:
-        """Does the node run without one of its data folders, or may it soon, since it was starting when it failed?"""
+    def has_offline_directory(self) -> bool:
+        """Does the node run without one of its log directories, or may it soon, since it was starting when it
+        failed?"""
         if self.node is None:
             return False
         figures = self.node.figures()
-        return bool(figures.offline_folders) or (self.disk_broken and not figures.ready)
+        return bool(figures.offline_directories) or (self.disk_broken and not figures.ready)
 
     def _is_cold(self, path: str) -> bool:
         """Has memory lost something that is to be read? Not while the whole disk hangs: what was read or written last

@@ -27,13 +27,13 @@ TWO_TOGETHER: Final = 0.4
 
 
 HANGING: Final = (
-    ("sync", "sync_folder"),
+    ("sync", "sync_directory"),
     ("read",),
-    ("sync", "sync_folder", "read", "rename", "remove"),
-    ("sync", "sync_folder", "read", "rename", "remove", "write", "truncate", "open", "reserve"),
+    ("sync", "sync_directory", "read", "rename", "remove"),
+    ("sync", "sync_directory", "read", "rename", "remove", "write", "truncate", "open", "reserve"),
 )
 HANGS: Final = (0.4, 0.6, 0.8, 1.0)
-"""What hangs in a folder up to which amount."""
+"""What hangs in a directory up to which amount."""
 
 
 class Nemesis:
@@ -113,11 +113,11 @@ def _mend(sim: Simulation, fault: Fault) -> None:
         sim.heal_link(fault.other, fault.node)
 
 
-def _hang_folder(sim: Simulation, fault: Fault) -> None:
+def _hang_directory(sim: Simulation, fault: Fault) -> None:
     """Syncs hang most often: of a disk that is busy, reads and writes are served from memory for a long time."""
-    folders = sim.machines[fault.node].folders
+    directories = sim.machines[fault.node].directories
     share = next(number for number, limit in enumerate(HANGS) if fault.amount <= limit)
-    sim.hang_files(fault.node, f"{folders[fault.other % len(folders)]}/", *HANGING[share])
+    sim.hang_files(fault.node, f"{directories[fault.other % len(directories)]}/", *HANGING[share])
 
 
 def _make_room(sim: Simulation, fault: Fault) -> None:
@@ -143,8 +143,8 @@ BEGIN: Final[dict[Kind, Act]] = {
     Kind.CLOG: lambda sim, fault: sim.clog(fault.node, fault.other, fault.lasts),
     Kind.SLOW_DISK: lambda sim, fault: sim.slow_disk(fault.node, 1 + 50 * fault.amount),
     Kind.STALL_DISK: lambda sim, fault: sim.stall_disk(fault.node),
-    Kind.HANG: _hang_folder,
-    Kind.DISK_ERROR: lambda sim, fault: sim.break_folder(
+    Kind.HANG: _hang_directory,
+    Kind.DISK_ERROR: lambda sim, fault: sim.break_directory(
         fault.node, fault.other, "sync" if fault.amount < 0.7 else "write"
     ),
     Kind.DISK_FULL: lambda sim, fault: sim.fill_disk(fault.node, room=int(20_000 * fault.amount)),

@@ -131,7 +131,7 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._listening: dict[Endpoint, Listening] = {}
         self._machine_of: dict[Endpoint, str] = {}
-        self._held: list[Held] = []
+        self._durable_offset: list[Held] = []
         self._open_calls: dict[Process, list[Callable[[str], None]]] = {}
         self._connections_made = 0
 
@@ -210,14 +210,14 @@ class Network:
     @property
     def holds(self) -> bool:
         """Does a story hold back anything from here on?"""
-        if self._held:
-            self._held = [held for held in self._held if held.active]
-        return bool(self._held)
+        if self._durable_offset:
+            self._durable_offset = [durable_offset for durable_offset in self._durable_offset if durable_offset.active]
+        return bool(self._durable_offset)
 
     def hold(self, matches: Callable[[Envelope], bool]) -> Held:
-        held = Held(matches)
-        self._held.append(held)
-        return held
+        durable_offset = Held(matches)
+        self._durable_offset.append(durable_offset)
+        return durable_offset
 
     def held_back(
         self,
@@ -232,7 +232,7 @@ class Network:
         fails its call or stream."""
         kind = method.request if part == "request" else method.answer
         envelope = Envelope(link.source, link.target, str(method), part, kind.FromString(data))
-        return any(held.take(envelope, go, broken) for held in self._held)
+        return any(durable_offset.take(envelope, go, broken) for durable_offset in self._durable_offset)
 
     # --- processes and machines ---
 

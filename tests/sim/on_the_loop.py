@@ -19,11 +19,11 @@ COSTS_US: Final = {
     "rename": (10, 100),
     "remove": (10, 100),
     "sync": (200, 4_000),
-    "sync_folder": (200, 4_000),
+    "sync_directory": (200, 4_000),
 }
 """What each operation costs the loop, at least and at most, on a disk that is not slow."""
 
-WATCHED: Final = frozenset({"write", "rename", "remove", "sync", "sync_folder"})
+WATCHED: Final = frozenset({"write", "rename", "remove", "sync", "sync_directory"})
 """What only the functions below may do there."""
 
 PRODUCT: Final = ("/storage/", "/node/", "/replication/")
@@ -40,7 +40,7 @@ def _may(operations: str, reason: str) -> Allowed:
     return Allowed(frozenset(operations.split()), reason)
 
 
-DISK: Final = "write rename remove sync sync_folder"
+DISK: Final = "write rename remove sync sync_directory"
 
 ALLOWED: Final[dict[str, Allowed]] = {
     # Into the page cache, as fast as memory.
@@ -48,7 +48,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
         "write", "an append, of which a flush beside the loop makes more"
     ),
     "storage/segment/transaction_index:TransactionIndex.append": _may("write", "the same, of an aborted transaction"),
-    "storage/checkpoints/held_marks:HeldMarks.put": _may(
+    "storage/checkpoints/durable_offsets:DurableOffsets.put": _may(
         "write", "a mark of what has been made durable; not fsynced as it rises"
     ),
     "storage/log/log_writer:LogWriter.roll": _may(
@@ -58,7 +58,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
         "write rename", "an index that has rotted"
     ),
     # Seldom, and of few files.
-    "storage/log/log_truncation:LogCutter._shorten": _may(
+    "storage/log/log_truncation:LogTruncator._shorten": _may(
         "write rename remove", "the index of aborted transactions, after a cut"
     ),
     "node/metadata/metadata_log:MetadataLog.truncate_to": _may(
@@ -75,11 +75,11 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "storage/log/log_start:LogStart.replace": _may(
         DISK, "cleaned segments take the place of others, between two reads"
     ),
-    "storage/directory/folder_claims:FolderClaims.note_cleaned": _may(
+    "storage/directory/directory_claims:DirectoryClaims.note_cleaned": _may(
         DISK, "the end of that: how far a log is cleaned"
     ),
     "storage/log/log_writer:LogWriter.write": _may(
-        "write rename sync sync_folder", "the epoch file, before messages of v0 or v1"
+        "write rename sync sync_directory", "the epoch file, before messages of v0 or v1"
     ),
 }
 """By function."""

@@ -1,28 +1,28 @@
-"""Pages of mapped indexes that the disk cannot give. Told as in stories.py; each node has two folders, the first holds
-the metadata log."""
+"""Pages of mapped indexes that the disk cannot give. Told as in stories.py; each node has two directories, the first
+holds the metadata log."""
 
 from __future__ import annotations
 
-from tests.sim.folder_stories import lies_in_second, with_second_folders
+from tests.sim.directory_stories import lies_in_second, with_second_directories
 from tests.sim.stories import TOPIC, write
 from tests.sim.world import Simulation
 
 
 def index_page_of_a_follower_is_unreadable(sim: Simulation) -> None:
-    """A follower is to add an entry to an index whose page cannot be read. That is an error of its folder like any
-    other: its replicas there leave their sets, the node goes on with its other folder."""
-    sim.start(nodes=4, min_insync=2, partitions=24, folders=2)
-    p, (victim, leader, other) = with_second_folders(sim, of_leader=False)
+    """A follower is to add an entry to an index whose page cannot be read. That is an error of its directory like any
+    other: its replicas there leave their sets, the node goes on with its other directory."""
+    sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
+    p, (victim, leader, other) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
     replicas = [int(state.partition) for state in sim.topic(TOPIC).partitions if victim in state.replicas]
     here = [q for q in replicas if not lies_in_second(sim, victim, q)]
     for operation in ("load", "store"):
         sim.break_disk(victim, operation, path="/more/", times=-1)
     write(sim, p, "b" * 3_000, 3)
-    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, other}, within=2, what="its folder is offline")
+    sim.run_until(lambda: sim.isr(TOPIC, p) == {leader, other}, within=2, what="its directory is offline")
     sim.run_for(2)
     assert sim.machines[victim].up, "the node goes on"
-    assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other folder works"
+    assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other directory works"
     sim.mend_disk(victim)
     sim.must_heal()
 

@@ -26,7 +26,7 @@ class Kind(Enum):
     CLOG = "let nothing through for a while, then all at once"
     SLOW_DISK = "make the disk slow"
     STALL_DISK = "let the disk hang"
-    HANG = "let syncs, reads or writes in one data folder hang"
+    HANG = "let syncs, reads or writes in one log directory hang"
     CLOCK_JUMP = "move the wall clock"
     DISK_ERROR = "fail one sync or write of the disk; the node is started again afterwards"
     DISK_FULL = "leave almost no room on the disk"
@@ -170,7 +170,7 @@ class Plan:
     consumers: int  # the real ones, every other of decided transactions only
     racks: int  # that nodes and consumers are in; 0: none, and all reading is from leaders
     pace: float  # a producer pauses up to so many seconds between two records
-    folders: int  # data folders of each node
+    directories: int  # log directories of each node
     voters: int  # of the metadata quorum
     snapshot_bytes: int  # of its log, from one snapshot to the next
     churn: bool  # one more topic is made and deleted again and again
@@ -205,7 +205,7 @@ def _plan(seed: int, nodes: int | None, seconds: float) -> Plan:
         consumers=rng.randint(1, 2),
         racks=rng.choice((0, 0, 2)),
         pace=rng.choice((0.08, 0.2, 0.2, 0.5)),
-        folders=rng.choice((1, 1, 2)),
+        directories=rng.choice((1, 1, 2)),
         voters=rng.choice((3, 3, 3, 1)),
         snapshot_bytes=rng.choice((2_000, 10_000, 20 << 20)),
         churn=rng.random() < 0.3,

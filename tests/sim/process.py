@@ -39,7 +39,7 @@ class Process:
         "__weakref__",
         "_context",
         "busy_until_us",
-        "held",
+        "held_back",
         "life",
         "name",
         "on_death",
@@ -56,7 +56,7 @@ class Process:
         self.life = life
         self.state = ProcessState.RUNNING
         self.stirred = False  # something that checkers watch was written since they looked last
-        self.held: deque[Any] = deque()  # handles that came due while it was paused or busy, in order
+        self.held_back: deque[Any] = deque()  # handles that came due while it was paused or busy, in order
         self.step_us = 0  # what one callback takes while it is slow, on average
         self.busy_until_us = 0  # with its last callback
         self.owes_us = 0  # what its loop has done since and has not been paid for with time

@@ -141,20 +141,22 @@ def back_to_back_failures(sim: Simulation) -> None:
 
 
 def one_node_loses_all_state(sim: Simulation) -> None:
-    """A voter's folder is emptied (KIP-853): it is no voter any more until it was removed and added again; what was
+    """A voter's directory is emptied (KIP-853): it is no voter any more until it was removed and added again; what was
     committed with its vote is still there when the old leader is lost."""
     sim.start(nodes=3, voters=3, min_insync=2, partitions=3)
     leader = active(sim)
     emptied, other = voters_but(sim, leader)
     write(sim, 0, "a", 5)
-    old = {voter.node_id: voter.folder_id for voter in sim.image().voters}
+    old = {voter.node_id: voter.directory_id for voter in sim.image().voters}
     sim.kill(emptied)
     sim.empty(emptied)
     sim.restart(emptied)
     sim.run_until(
-        lambda: len(sim.image().voters) == 3 and old != {each.node_id: each.folder_id for each in sim.image().voters},
+        lambda: (
+            len(sim.image().voters) == 3 and old != {each.node_id: each.directory_id for each in sim.image().voters}
+        ),
         within=20,
-        what="its new folder votes",
+        what="its new directory votes",
     )
     sim.run_until(lambda: sim.isr(TOPIC) == {0, 1, 2}, what="it is in sync again")
     sim.power_off(leader)
@@ -164,7 +166,8 @@ def one_node_loses_all_state(sim: Simulation) -> None:
 
 
 def two_of_three_lose_all_state(sim: Simulation) -> None:
-    """Beyond what a quorum survives, the right outcome is that nobody is elected: two new folders are no majority."""
+    """Beyond what a quorum survives, the right outcome is that nobody is elected: two new directories are no
+    majority."""
     sim.start(nodes=3, voters=3, topics=())
     emptied = voters_but(sim, active(sim))
     left = active(sim)
@@ -179,7 +182,7 @@ def two_of_three_lose_all_state(sim: Simulation) -> None:
     state = core(sim, left)
     assert state is not None
     assert before is not None
-    assert (active(sim), state.leads, state.epoch) == (-1, False, before.epoch), "elected, or a new folder has voted"
+    assert (active(sim), state.leads, state.epoch) == (-1, False, before.epoch), "elected, or a new directory has voted"
 
 
 # --- Raft's own ---------------------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ def voters_lose_power_one_after_the_other(sim: Simulation) -> None:
 
 
 def voter_whose_mark_fails(sim: Simulation) -> None:
-    """A voter has made records durable, but cannot write down that it holds them: its folder goes out of use, and it
+    """A voter has made records durable, but cannot write down that it holds them: its directory goes out of use, and it
     says nothing more. With the third voter down, nothing is committed by its word."""
     sim.start(nodes=3, voters=3, min_insync=1)
     leader = wait_active(sim)
@@ -363,8 +366,8 @@ def forgotten_vote(sim: Simulation) -> None:
 
 
 def emptied_voter_votes_again(sim: Simulation) -> None:
-    """Scenario 16: a voter votes, and loses its folder before it hears of the leader that it has made. The old leader
-    is back and stands in that same epoch: the new folder does not vote (KIP-853)."""
+    """Scenario 16: a voter votes, and loses its directory before it hears of the leader that it has made. The old
+    leader is back and stands in that same epoch: the new directory does not vote (KIP-853)."""
     sim.start(nodes=3, voters=3, topics=())
     old = active(sim)
     voter, candidate = voters_but(sim, old)
@@ -378,7 +381,7 @@ def emptied_voter_votes_again(sim: Simulation) -> None:
     sim.empty(voter)
     sim.restart(voter)
     sim.restart(old)
-    sim.never(lambda: _leads(sim, old), seconds=6, what="elected by a folder that is no voter")
+    sim.never(lambda: _leads(sim, old), seconds=6, what="elected by a directory that is no voter")
     sim.resume(candidate)
     news.let_pass()
     begins.let_pass()

@@ -282,7 +282,7 @@ def run(plan: Plan, *, show: Callable[[str], None] | None = None) -> Outcome:
             sim.start(
                 nodes=plan.nodes,
                 topics=(),
-                folders=plan.folders,
+                directories=plan.directories,
                 voters=plan.voters,
                 snapshot_bytes=plan.snapshot_bytes,
                 racks=tuple(f"rack-{number % plan.racks}" for number in range(plan.nodes)) if plan.racks else (),

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.sim.machine import endpoint_of
 from tests.sim.replication_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, asks_for, committed, end, epoch, held, leads, with_records_of, write
+from tests.sim.stories import TOPIC, asks_for, committed, durable_offset, end, epoch, leads, with_records_of, write
 from tests.sim.workload import Client
 from tests.sim.world import Simulation
 from tidelog.errors import FencedLeaderEpoch, OffsetNotAvailable, TidelogError
@@ -62,7 +62,7 @@ def reader_at_a_follower(sim: Simulation) -> None:
     assert read_at(sim, client, near, p, 0) == 5
     sim.stall_disk(other)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
-    sim.run_until(lambda: end(sim, near, p) == held(sim, near, p) == 6, what="the follower has one more")
+    sim.run_until(lambda: end(sim, near, p) == durable_offset(sim, near, p) == 6, what="the follower has one more")
     assert committed(sim, p) == 5
     assert read_at(sim, client, near, p, 0) == 5, "a follower gives what is not committed"
     ahead = refused(sim, client, near, p, 7)
@@ -115,7 +115,7 @@ def reader_of_what_vanishes(sim: Simulation) -> None:
     sim.run_until(lambda: sim.log(follower, TOPIC, p).high_watermark == 5, what="the follower knows them as committed")
     sim.hold("Data.FetchStream", source=old, target=new, part="answer", when=with_records_of(p))
     write(sim, p, "vanishes ", 3, acks="1")
-    sim.run_until(lambda: held(sim, follower, p) == 8, what="the follower has what is going to vanish")
+    sim.run_until(lambda: durable_offset(sim, follower, p) == 8, what="the follower has what is going to vanish")
     asking = sim.hold("Data.FetchStream", source=follower, target=new, when=asks_for(p))
     sim.kill(old)
     sim.run_until(lambda: leads(sim, new, p) and asking.count > 0, what="the follower asks the next leader")

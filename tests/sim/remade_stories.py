@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.sim.checkers import ReadableLog
 from tests.sim.controller_stories import away_from_voter
 from tests.sim.network import Envelope, Held
 from tests.sim.quorum_stories import active
-from tests.sim.stories import TOPIC, admits, end, fenced, held, leads, with_records_of, write
+from tests.sim.stories import TOPIC, admits, durable_offset, end, fenced, leads, with_records_of, write
 from tests.sim.world import Simulation
 from tidelog.protocol.v1 import data_pb2
 from tidelog.types import NodeId
@@ -26,7 +26,9 @@ def says_it_has(count: int) -> Callable[[Envelope], bool]:
 
     def matches(envelope: Envelope) -> bool:
         said: data_pb2.FetchRequest = envelope.message  # type: ignore[assignment]
-        ends = [asked.fetch_offset for asked in said.partitions] + [report.held_offset for report in said.held]
+        ends = [asked.fetch_offset for asked in said.partitions] + [
+            report.durable_offset for report in said.durable_positions
+        ]
         return any(end >= count for end in ends)
 
     return matches
@@ -41,7 +43,7 @@ def replica_moved_away_and_back(sim: Simulation) -> None:
     late = sim.hold("Data.FetchStream", source=comes, target=leader, when=says_it_has(5))
     sim.reassign(TOPIC, 0, leader, *others, comes)
     sim.run_until(
-        lambda: late.count > 0 and held(sim, comes, 0) == 5, what="its words that it has all are on their way"
+        lambda: late.count > 0 and durable_offset(sim, comes, 0) == 5, what="its words that it has all are on their way"
     )
     sim.reassign(TOPIC, 0)
     sim.run_until(lambda: sim.replica(comes, TOPIC) is None, what="its log is gone")
@@ -67,7 +69,7 @@ def damaged_member_is_made_anew(sim: Simulation) -> None:
     write(sim, 0, "a" * 100, 12)
     late = sim.hold("Data.FetchStream", source=rotten, target=leader, when=says_it_has(13))
     sim.produce(TOPIC, b"b", acks="1").wait()
-    sim.run_until(lambda: late.count > 0 and held(sim, rotten, 0) == 13, what="it says that it has all")
+    sim.run_until(lambda: late.count > 0 and durable_offset(sim, rotten, 0) == 13, what="it says that it has all")
     made_anew(sim, rotten)
     arrives_before_records(sim, late, leader, rotten)
 
@@ -121,10 +123,10 @@ def damage_found_at_the_start(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def topic_made_beside_a_failed_folder(sim: Simulation) -> None:
-    """One data folder of a node has failed, the others serve; the controller has not heard of it. A topic that is made
-    then is led by those who can."""
-    sim.start(nodes=3, min_insync=2, partitions=3, folders=2, voters=3)
+def topic_made_beside_a_failed_directory(sim: Simulation) -> None:
+    """One log directory of a node has failed, the others serve; the controller has not heard of it. A topic that is
+    made then is led by those who can."""
+    sim.start(nodes=3, min_insync=2, partitions=3, directories=2, voters=3)
     node = next(each for each in (2, 1) if each != active(sim))
     write(sim, 0, "a", 1)
     unheard = sim.hold("Controller.Heartbeat", source=node)
@@ -132,11 +134,13 @@ def topic_made_beside_a_failed_folder(sim: Simulation) -> None:
     sim.break_disk(node, "write", path="/more/orders")
     for p in range(3):
         sim.produce(TOPIC, b"b%d" % p, acks="1", partition=p)
-    sim.run_until(lambda: sim.machines[node].has_offline_folder, what="the folder has failed")
+    sim.run_until(lambda: sim.machines[node].has_offline_directory, what="the directory has failed")
     sim.create_topic("later", partitions=6, wait=False)
     sim.run_until(lambda: sim.image().topic("later") is not None, what="it is known")
-    _, failed = (each.folder_id for each in sim.image().nodes[NodeId(node)].folders)
-    led = [s.partition for s in sim.topic("later").partitions if s.leader == node and s.folder_of(s.leader) == failed]
+    _, failed = (each.directory_id for each in sim.image().nodes[NodeId(node)].directories)
+    led = [
+        s.partition for s in sim.topic("later").partitions if s.leader == node and s.directory_of(s.leader) == failed
+    ]
     assert led, "it is to lead what it can make no log for"
     sim.run_until(lambda: node not in {sim.leader("later", p) for p in led}, within=1.5, what="others lead")
     unheard.release()
@@ -169,40 +173,40 @@ def last_member_is_damaged_for_good(sim: Simulation) -> None:
     sim.must_heal(lossy=True)
 
 
-def replica_comes_back_in_another_folder(sim: Simulation) -> None:
+def replica_comes_back_in_another_directory(sim: Simulation) -> None:
     """Rule 6: replicas are moved away and back while their node hears of neither. The metadata name another of its data
-    folders now; what it goes on with lies in that one, or it would be judged by a folder without its records."""
-    sim.start(nodes=4, min_insync=1, partitions=24, folders=2)
+    directories now; what it goes on with lies in that one, or it would be judged by a directory without its records."""
+    sim.start(nodes=4, min_insync=1, partitions=24, directories=2)
     comes = NodeId(3)
     states = [s for s in sim.topic(TOPIC).partitions if comes in s.replicas and s.leader not in (0, comes)]
     one = states[0]
-    two = next(state for state in states if state.folder_of(comes) != one.folder_of(comes))
+    two = next(state for state in states if state.directory_of(comes) != one.directory_of(comes))
     for state in (one, two):
         write(sim, state.partition, "a", 3)
     news = sim.hold("Quorum.FetchMetadata", target=comes, part="answer")
     sim.run_for(0.02)
-    for back in ((one, two), (two, one)):  # which folder is chosen depends on how full the two are
+    for back in ((one, two), (two, one)):  # which directory is chosen depends on how full the two are
         for state in back:
             sim.reassign(TOPIC, state.partition, *(node for node in state.replicas if node != comes))
         for state in back:
             sim.reassign(TOPIC, state.partition, *state.replicas)
-        if sim.partition(TOPIC, one.partition).folder_of(comes) != one.folder_of(comes):
+        if sim.partition(TOPIC, one.partition).directory_of(comes) != one.directory_of(comes):
             break
     news.release()
     for state in (one, two):
-        named = sim.partition(TOPIC, state.partition).folder_of(comes)
-        assert named != state.folder_of(comes)
+        named = sim.partition(TOPIC, state.partition).directory_of(comes)
+        assert named != state.directory_of(comes)
         sim.run_until(lambda p=state.partition: comes in sim.isr(TOPIC, p), what="it is in sync")  # type: ignore[misc]
         log = sim.log(comes, TOPIC, state.partition)
         assert isinstance(log, Log)
-        assert isinstance(log.folder, DataFolder)
-        assert log.folder.folder_id == named, "it goes on in a folder that nobody names"
+        assert isinstance(log.directory, LogDirectory)
+        assert log.directory.directory_id == named, "it goes on in a directory that nobody names"
     sim.must_heal()
 
 
 def late_registration(sim: Simulation) -> None:
     """Rule 6: a registration arrives when its process is long gone, and another one's too. It would make the node's own
-    folder an older copy of itself: nobody registers who has not seen the last registration of its node."""
+    directory an older copy of itself: nobody registers who has not seen the last registration of its node."""
     leader, *others = away_from_voter(sim, 4, replicas=3, min_insync=1)
     write(sim, 0, "a", 3)
     sim.kill(leader)
@@ -233,8 +237,8 @@ ALL = (
     damaged_member_is_made_anew,
     damaged_joiner_is_made_anew,
     damage_found_at_the_start,
-    topic_made_beside_a_failed_folder,
+    topic_made_beside_a_failed_directory,
     last_member_is_damaged_for_good,
-    replica_comes_back_in_another_folder,
+    replica_comes_back_in_another_directory,
     late_registration,
 )

@@ -22,10 +22,10 @@ from tests.sim.stories import (
     asks_for,
     committed,
     delete_below,
+    durable_offset,
     end,
     epoch,
     fenced,
-    held,
     leads,
     with_records_of,
     write,
@@ -84,16 +84,18 @@ def epochs_that_only_a_follower_has(sim: Simulation) -> None:
     a, f, d, c = (int(node) for node in sim.partition(TOPIC, p).replicas)
     assert sim.leader(TOPIC, p) == a
     write(sim, p, "a", 3)
-    sim.run_until(lambda: all(held(sim, node, p) == 3 for node in (f, d, c)), what="all hold the first records")
+    sim.run_until(
+        lambda: all(durable_offset(sim, node, p) == 3 for node in (f, d, c)), what="all hold the first records"
+    )
     for node in (f, d):
         sim.hold("Data.FetchStream", source=a, target=node, part="answer", when=with_records_of(p))
     write(sim, p, "only c has ", 2, acks="1")
-    sim.run_until(lambda: held(sim, c, p) == 5, what="one follower has the first leader's last records")
+    sim.run_until(lambda: durable_offset(sim, c, p) == 5, what="one follower has the first leader's last records")
     kept = sim.hold("Data.FetchStream", source=c, when=asks_for(p))
     sim.kill(a)
     sim.run_until(lambda: leads(sim, f, p), what="the second leads")
     write(sim, p, "b", 2, acks="1")
-    sim.run_until(lambda: held(sim, d, p) == 5, what="the third has the second's records")
+    sim.run_until(lambda: durable_offset(sim, d, p) == 5, what="the third has the second's records")
     sim.kill(f)
     sim.run_until(lambda: leads(sim, d, p), what="the third leads")
     write(sim, p, "c", 1, acks="1")
@@ -371,7 +373,7 @@ def heard_from(sim: Simulation, follower: int, leader: int, p: int) -> data_pb2.
     said = data_pb2.FetchRequest()
     said.CopyFrom(heard[-1])
     kept = next(asked for asked in said.partitions if asked.partition == p)
-    del said.partitions[:], said.held[:]
+    del said.partitions[:], said.durable_positions[:]
     said.partitions.append(kept)
     said.max_wait_ms = 0
     return said
@@ -433,13 +435,18 @@ def report_of_another_stream(sim: Simulation) -> None:
     write(sim, p, "a", 5)
     said = heard_from(sim, follower, leader, p)
     sim.run_until(
-        lambda: held(sim, follower, p) == held(sim, other, p) == committed(sim, p) == 6, what="all hold everything"
+        lambda: durable_offset(sim, follower, p) == durable_offset(sim, other, p) == committed(sim, p) == 6,
+        what="all hold everything",
     )
     sim.stall_disk(follower)
     sim.produce(TOPIC, b"b", acks="1", partition=p).wait()
-    sim.run_until(lambda: end(sim, follower, p) == held(sim, other, p) == 7, what="the follower has not synced it")
+    sim.run_until(
+        lambda: end(sim, follower, p) == durable_offset(sim, other, p) == 7, what="the follower has not synced it"
+    )
     asked = said.partitions[0]
-    said.held.add(topic_id=asked.topic_id, partition=p, leader_epoch=asked.current_leader_epoch, held_offset=7)
+    said.durable_positions.add(
+        topic_id=asked.topic_id, partition=p, leader_epoch=asked.current_leader_epoch, durable_offset=7
+    )
     del said.partitions[:]
     arrives(sim, leader, said)
     assert committed(sim, p) == 6, "another stream's report counted"
@@ -593,7 +600,7 @@ def follower_with_a_full_disk(sim: Simulation) -> None:
 
 
 def failed_sync_is_not_believed_again(sim: Simulation) -> None:
-    """Scenario 14: an fsync fails, and what it was to save is gone whatever a later one says. The folder is not used
+    """Scenario 14: an fsync fails, and what it was to save is gone whatever a later one says. The directory is not used
     on: a power failure then takes nothing that was promised."""
     sim.start(nodes=4, min_insync=2, partitions=12)
     p, (leader, follower, _) = away_from_the_voter(sim)
@@ -621,7 +628,7 @@ def retention_stops_at_the_watermark(sim: Simulation) -> None:
     log = sim.log(leader, TOPIC, p)
     sim.run_until(lambda: log.log_end_offset == 10, what="the records are appended")
     assert isinstance(log, Log)
-    log.delete_old_segments(Millis(log.folder.clock.wall_ms() + 3_600_000))  # what the upkeep does every few minutes
+    log.delete_old_segments(Millis(log.directory.clock.wall_ms() + 3_600_000))  # what the upkeep does every few minutes
     assert log.log_start_offset <= committed(sim, p), "records were deleted that were not committed"
     sim.must_heal()
 
@@ -635,7 +642,7 @@ def follower_below_the_log_start(sim: Simulation) -> None:
     log = sim.log(leader, TOPIC, p)
     assert isinstance(log, Log)
     sim.jump_clock(leader, 3_600_000)
-    log.delete_old_segments(log.folder.clock.wall_ms())
+    log.delete_old_segments(log.directory.clock.wall_ms())
     assert log.log_start_offset > 0
     sim.restart(follower)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="the follower is in sync")

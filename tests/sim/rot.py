@@ -22,7 +22,7 @@ from typing import Final
 
 from replication.controller.image import PartitionState
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
-from storage.checkpoints.held_marks import HELD_MARKS, parse_marks
+from storage.checkpoints.durable_offsets import HELD_MARKS, parse_marks
 from storage.files.file_system import read_file
 from tests.fakes.fake_tree import Inode
 from tests.sim import views
@@ -96,8 +96,8 @@ class Rot:
         logs = list(self._logs_on(machine))
         if not logs:
             return
-        state, folder = rng.choice(logs)
-        files = [path for path in views.files_in(machine.disk, folder) if path.endswith(".log")]
+        state, directory = rng.choice(logs)
+        files = [path for path in views.files_in(machine.disk, directory) if path.endswith(".log")]
         path = rng.choice(files) if files else ""
         inode = views.inode_at(machine.disk, path)
         if inode is None:
@@ -127,10 +127,10 @@ class Rot:
         rng = random.Random(str(fault))
         machine = self._sim.machines[fault.node]
         disk, paths = machine.disk, []
-        for folder in machine.folders:
-            for path in views.files_in(disk, folder):
+        for directory in machine.directories:
+            for path in views.files_in(disk, directory):
                 name = path.rpartition("/")[2]
-                if disk.is_folder(path) and not name.startswith("__") and not name.endswith(("-delete", "-stray")):
+                if disk.is_directory(path) and not name.startswith("__") and not name.endswith(("-delete", "-stray")):
                     paths += [each for each in views.files_in(disk, path) if each.endswith(BESIDE)]
                 elif name in BESIDE:
                     paths.append(path)
@@ -145,8 +145,8 @@ class Rot:
         self._sim.note(f"{machine.name}: bit {bit} of byte {position} of {path}, of {size}, flips")
         disk.flip_bit(path, position, bit)
         if path.endswith("leader-epoch-checkpoint"):
-            for state, folder in self._logs_on(machine):
-                if path.startswith(f"{folder}/"):
+            for state, directory in self._logs_on(machine):
+                if path.startswith(f"{directory}/"):
                     self._look_later_at(self._epochs, Flipped(machine, state.key, path, inode, position))
 
     def power_lost(self) -> None:
@@ -157,10 +157,10 @@ class Rot:
 
     def _is_known(self, flipped: Flipped) -> bool:
         """Do the files beside the log tell that what lies there was held?"""
-        disk, (folder, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
+        disk, (directory, log) = flipped.machine.disk, flipped.path.rsplit("/", 2)[:2]
         with unwatched(disk), disk.as_written():
-            points = read_offsets(disk, f"{folder}/{RECOVERY_POINT_CHECKPOINT}")
-            marks = dict(mark for mark in parse_marks(read_file(disk, f"{folder}/{HELD_MARKS}") or b"") if mark)
+            points = read_offsets(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
+            marks = dict(mark for mark in parse_marks(read_file(disk, f"{directory}/{HELD_MARKS}") or b"") if mark)
             batches = walk_headers(bytes(flipped.inode.seen.data))
             offset = next((batch.base_offset for batch in batches if batch.end > flipped.position), None)
         point = next((point for tp, point in points.items() if f"{tp.topic}-{tp.partition}" == log), 0)
@@ -181,13 +181,13 @@ class Rot:
         """The logs of a node that may lose a bit: there is another replica that counts."""
         node = NodeId(machine.node_id)
         return [
-            (state, folder)
+            (state, directory)
             for topic in sorted(self._sim.image().topics.values(), key=lambda topic: topic.name)
             if topic.durability is Durability.FSYNC
             for state in topic.partitions
             if node in state.replicas and any(other != node for other in state.counted_on)
-            for folder in (f"{path}/{topic.name}-{state.partition}" for path in machine.folders)
-            if machine.disk.is_folder(folder)
+            for directory in (f"{path}/{topic.name}-{state.partition}" for path in machine.directories)
+            if machine.disk.is_directory(directory)
         ]
 
     def _look(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from node.config import ReplicationConfig
 from tests.sim.quorum_stories import wait_active
 from tests.sim.replication_stories import away_from_the_voter
-from tests.sim.stories import TOPIC, committed, epoch, fenced, held, leads
+from tests.sim.stories import TOPIC, committed, durable_offset, epoch, fenced, leads
 from tests.sim.workload import Fate, Sent
 from tests.sim.world import Simulation
 from tidelog.types import Millis
@@ -50,13 +50,13 @@ def slow_follower_falls_behind(sim: Simulation) -> None:
     sim.start(nodes=4, min_insync=2, partitions=12, replication=ReplicationConfig(lag_ms_max=Millis(1_000)))
     p, (leader, follower, _) = away_from_the_voter(sim)
     stop = go_on_writing(sim, p)
-    sim.run_until(lambda: held(sim, follower, p) > 20, what="there is something to be behind with")
+    sim.run_until(lambda: durable_offset(sim, follower, p) > 20, what="there is something to be behind with")
     sim.slow_process(follower, BEHIND_MS)
     sim.run_until(lambda: follower not in sim.isr(TOPIC, p), what="the slow follower is taken out for its lag")
     assert not fenced(sim, follower)
     before = committed(sim, p)
     sim.run_until(lambda: committed(sim, p) > before + 10, within=6, what="the others go on without it")
-    assert held(sim, follower, p) < held(sim, leader, p)
+    assert durable_offset(sim, follower, p) < durable_offset(sim, leader, p)
     sim.slow_process(follower, 0)
     sim.run_until(lambda: follower in sim.isr(TOPIC, p), what="it is back")
     assert {sent.fate for sent in stop()} == {Fate.ACKNOWLEDGED}

@@ -17,15 +17,15 @@ from node.process.metadata_node import MetadataNode
 from node.process.node import Node
 from node.quorum.state import QuorumView
 from node.replicas.partition import Partition
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.flush import FlushState
 from storage.log.log import Log
 from tests.sim.process import CURRENT, Process
 
 WATCHED: Final[Mapping[type, frozenset[str]]] = {
-    Log: frozenset({"folder", "log_start_offset", "log_end_offset", "high_watermark", "_flush"}),
+    Log: frozenset({"directory", "log_start_offset", "log_end_offset", "high_watermark", "_flush"}),
     FlushState: frozenset({"synced"}),
-    DataFolder: frozenset({"offline"}),
+    LogDirectory: frozenset({"offline"}),
     Partition: frozenset({"log", "leader", "leader_epoch", "offline"}),
     QuorumView: frozenset({"leader_epoch", "leader_id"}),
     MetadataLog: frozenset({"image", "log"}),

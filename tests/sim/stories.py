@@ -50,8 +50,8 @@ def end(sim: Simulation, node: int, partition: int) -> int:
     return sim.log(node, TOPIC, partition).log_end_offset
 
 
-def held(sim: Simulation, node: int, partition: int) -> int:
-    return sim.log(node, TOPIC, partition).held
+def durable_offset(sim: Simulation, node: int, partition: int) -> int:
+    return sim.log(node, TOPIC, partition).durable_offset
 
 
 def epoch(sim: Simulation, node: int, partition: int) -> LeaderEpoch:
@@ -88,8 +88,10 @@ def same_epoch_other_bytes(sim: Simulation) -> None:
     sim.stall_disk(a)
     for number in range(20):
         sim.produce(TOPIC, f"b{number}".encode(), partition=p)
-    sim.run_until(lambda: held(sim, b, p) == held(sim, voter, p) == 25, what="the followers hold everything")
-    assert held(sim, a, p) == 5
+    sim.run_until(
+        lambda: durable_offset(sim, b, p) == durable_offset(sim, voter, p) == 25, what="the followers hold everything"
+    )
+    assert durable_offset(sim, a, p) == 5
     for node in sim.nodes:
         sim.power_off(node, forget_all=node == a)
     sim.release_disk(a)
@@ -133,7 +135,7 @@ def old_epoch_reaches_one_follower(sim: Simulation, p: int, leader: int, without
     client = sim.client()
     for number in range(20):
         sim.produce(TOPIC, f"b{number}".encode(), acks="1", partition=p, client=client)
-    sim.run_until(lambda: held(sim, reached, p) == 25, what="one follower holds the old epoch's records")
+    sim.run_until(lambda: durable_offset(sim, reached, p) == 25, what="one follower holds the old epoch's records")
     assert end(sim, without, p) == 5
 
 
@@ -173,7 +175,7 @@ def synced(sim: Simulation, node: int, p: int) -> int:
     log = sim.log(node, TOPIC, p)
     assert isinstance(log, Log)
     file = views.inode_at(sim.machines[node].disk, log.active.path)
-    return log.log_end_offset if file is not None and not file.pending else log.held
+    return log.log_end_offset if file is not None and not file.pending else log.durable_offset
 
 
 def flush_across_a_cut(sim: Simulation) -> None:
@@ -183,13 +185,13 @@ def flush_across_a_cut(sim: Simulation) -> None:
     p = sim.partition_where(TOPIC, lambda state: 0 not in state.replicas)
     old, new, follower = sim.partition(TOPIC, p).replicas
     write(sim, p, "a", 5)
-    sim.run_until(lambda: held(sim, follower, p) == 5, what="the follower holds the first records")
+    sim.run_until(lambda: durable_offset(sim, follower, p) == 5, what="the follower holds the first records")
     sim.hold("Data.FetchStream", source=old, target=new, part="answer")
     sim.run_for(0.1)
     client = sim.client()
     sim.produce(TOPIC, b"b0", acks="1", partition=p, client=client)
     sim.run_until(lambda: synced(sim, follower, p) == end(sim, follower, p) == 6, what="its disk has the next one")
-    assert held(sim, follower, p) == 5, "the fsync has ended already"
+    assert durable_offset(sim, follower, p) == 5, "the fsync has ended already"
     sim.hang_syncs(follower)
     for number in range(10):
         sim.produce(TOPIC, f"b{number + 1}".encode(), acks="1", partition=p, client=client)
@@ -200,7 +202,7 @@ def flush_across_a_cut(sim: Simulation) -> None:
     sim.run_until(
         lambda: end(sim, follower, p) == end(sim, new, p), what="the follower was cut and has the new records"
     )
-    assert held(sim, follower, p) <= 5
+    assert durable_offset(sim, follower, p) <= 5
     sim.release_disk(follower)
     sim.run_until(lambda: committed(sim, p) == end(sim, new, p), what="the new records are committed")
     sim.must_heal()
@@ -222,7 +224,7 @@ def join_by_log_end(sim: Simulation) -> None:
     sim.stall_disk(follower)
     sim.heal_link(follower, leader)
     sim.run_until(lambda: end(sim, follower, p) == end(sim, leader, p), what="the follower has fetched everything")
-    assert held(sim, follower, p) < committed(sim, p)
+    assert durable_offset(sim, follower, p) < committed(sim, p)
     sim.run_for(3)
     assert sim.isr(TOPIC, p) == {leader, voter}
     for node in sim.nodes:
@@ -358,7 +360,7 @@ def topic_made_again(sim: Simulation) -> None:
     led = [state.partition for state in sim.topic(TOPIC).partitions if state.leader == 1]
     for p in led:
         write(sim, p, "a", 20)
-    sim.run_until(lambda: all(held(sim, deaf, p) == 20 for p in led), what="the follower holds everything")
+    sim.run_until(lambda: all(durable_offset(sim, deaf, p) == 20 for p in led), what="the follower holds everything")
     news = sim.hold("Quorum.FetchMetadata", source=voter, target=deaf, part="answer")
     sim.run_for(0.02)
     others = sim.client(nodes=(0, 1))
@@ -482,10 +484,10 @@ def stopped_while_connecting(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def folder_fails_before_ready(sim: Simulation) -> None:
-    """Rule 6: a node is unfenced only when its registration's number is in every folder it named. One folder fails just
-    then; it holds the last in-sync copy of a partition, and is not to count as an older copy of itself."""
-    sim.start(nodes=3, min_insync=1, partitions=6, folders=2)
+def directory_fails_before_ready(sim: Simulation) -> None:
+    """Rule 6: a node is unfenced only when its registration's number is in every directory it named. One directory
+    fails just then; it holds the last in-sync copy of a partition, and is not to count as an older copy of itself."""
+    sim.start(nodes=3, min_insync=1, partitions=6, directories=2)
     last = 2
     manager = sim.machines[last].replicas()
     led = [replica for replica in manager if replica.leads and isinstance(replica.log, Log)]
@@ -548,10 +550,10 @@ def rot_that_a_follower_refuses(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def folder_of_another_cluster(sim: Simulation) -> None:
+def directory_of_another_cluster(sim: Simulation) -> None:
     """A node is given a disk of another cluster as its second one: it is left out, nothing on it is touched, and
     what belongs there is made anew in the first one."""
-    sim.start(nodes=3, min_insync=2, partitions=6, folders=2)
+    sim.start(nodes=3, min_insync=2, partitions=6, directories=2)
     for p in range(6):
         write(sim, p, "a", 2)
     node, disk = 2, sim.machines[2].disk
@@ -565,7 +567,7 @@ def folder_of_another_cluster(sim: Simulation) -> None:
     logs = [name for name in disk.list("/more") if name.startswith(TOPIC)]
     assert logs
     sim.restart(node)
-    sim.run_until(lambda: sim.machines[node].has_offline_folder, what="it runs without that folder")
+    sim.run_until(lambda: sim.machines[node].has_offline_directory, what="it runs without that directory")
     sim.run_until(lambda: not fenced(sim, node), what="it is unfenced")
     sim.must_heal()
     assert read_file(disk, "/more/meta.properties") == theirs
@@ -593,8 +595,8 @@ ALL = (
     only_voter_has_not_voted_yet,
     refused_fetch_is_sent_again,
     stopped_while_connecting,
-    folder_fails_before_ready,
+    directory_fails_before_ready,
     rot_found_by_the_scrub,
     rot_that_a_follower_refuses,
-    folder_of_another_cluster,
+    directory_of_another_cluster,
 )

@@ -37,7 +37,7 @@ class Pipe:
         self.unread_bytes = 0
         self.lost = False  # a message was lost: nothing more gets through
         self._stalled: deque[bytes | object] = deque()  # waits for the end of a cut or of a story's hold
-        self._held = False
+        self._durable_offset = False
         self._last_us = 0
 
     def push(self, item: bytes | object) -> None:
@@ -51,7 +51,7 @@ class Pipe:
             elif network.holds and network.held_back(
                 self.link, self.connection.method, self.part, item, self._unhold, self._break
             ):
-                self._held = True
+                self._durable_offset = True
         if self.lost:
             return
         self._stalled.append(item)
@@ -61,13 +61,13 @@ class Pipe:
         self.connection.break_both("its connection broke", (0, 0))
 
     def _unhold(self) -> None:
-        self._held = False
+        self._durable_offset = False
         self.flush()
 
     def flush(self) -> None:
         """Send on what nothing holds back."""
         network = self.connection.network
-        while self._stalled and not self._held and not self.link.cut:
+        while self._stalled and not self._durable_offset and not self.link.cut:
             item = self._stalled.popleft()
             loop = network.loop
             self._last_us = max(self._last_us + 1, loop.now_us + network.delay_us(self.link))

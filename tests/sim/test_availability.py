@@ -8,7 +8,7 @@ from storage.log.log import Log
 from tests.sim.availability import BOUND_S, Availability
 from tests.sim.loop import Defect
 from tests.sim.mutants import disks
-from tests.sim.stories import TOPIC, held, write
+from tests.sim.stories import TOPIC, durable_offset, write
 from tests.sim.world import Simulation
 
 
@@ -18,7 +18,7 @@ def probed(sim: Simulation) -> tuple[Availability, int, int]:
     sim.create_topic(TOPIC, replicas=2, min_insync=1, configs={"segment_bytes": "1000"})
     write(sim, 0, "a" * 100, 30)
     leader, (follower,) = sim.leader(TOPIC), sim.followers(TOPIC)
-    sim.run_until(lambda: held(sim, follower, 0) == 30, what="both have all")
+    sim.run_until(lambda: durable_offset(sim, follower, 0) == 30, what="both have all")
     client = sim.client()
     prober = Availability(sim, client)
     client.start(prober.ask(), "asks")

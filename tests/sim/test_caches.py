@@ -8,7 +8,7 @@ from uuid import UUID
 from replication.controller.image import EMPTY, ClusterImage, PartitionState, TopicState
 from tests.sim.caches import Caches
 from tidelog.types import (
-    FolderId,
+    DirectoryId,
     LeaderEpoch,
     NodeId,
     PartitionEpoch,
@@ -27,7 +27,7 @@ def image(isr: tuple[int, ...], elr: tuple[int, ...] = (), *, durability: str = 
         TOPIC,
         PartitionIndex(0),
         (NodeId(0), NodeId(1), NodeId(2)),
-        (FolderId(UUID(int=2)),) * 3,
+        (DirectoryId(UUID(int=2)),) * 3,
         tuple(map(NodeId, isr)),
         tuple(map(NodeId, elr)),
         (),

@@ -33,15 +33,15 @@ class FakeLog:
     batches: list[bytes] = field(default_factory=list)
     high_watermark: Offset = Offset(0)
     log_start_offset: Offset = Offset(0)
-    held_less: int = 0
+    durable_less: int = 0
 
     @property
     def log_end_offset(self) -> Offset:
         return Offset(len(self.batches))
 
     @property
-    def held(self) -> Offset:
-        return Offset(len(self.batches) - self.held_less)
+    def durable_offset(self) -> Offset:
+        return Offset(len(self.batches) - self.durable_less)
 
     @property
     def size(self) -> int:
@@ -157,7 +157,7 @@ def test_a_hole_below_the_watermark(cluster: Cluster) -> None:
 def test_a_commit_that_a_member_does_not_hold(cluster: Cluster) -> None:
     for name in "abc":
         cluster.logs[name].add(b"z")
-    cluster.logs["c"].held_less = 1
+    cluster.logs["c"].durable_less = 1
     cluster.logs["a"].commit(3)
     with pytest.raises(Violation, match="c is in the in-sync set and holds offsets below 2"):
         cluster.look("a")

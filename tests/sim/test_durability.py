@@ -15,11 +15,11 @@ PATH = "/data/log"
 def a_file(content: bytes) -> FakeDisk:
     """A disk with one file, contents and names synced."""
     disk = FakeDisk()
-    disk.make_folder("/data")
+    disk.make_directory("/data")
     disk.open(PATH, create=True).pwritev([content], 0)
     disk.open(PATH).sync()
-    disk.sync_folder("/data")
-    disk.sync_folder("/")
+    disk.sync_directory("/data")
+    disk.sync_directory("/")
     return disk
 
 
@@ -46,7 +46,7 @@ def test_a_file_without_a_durable_name_is_not_safe() -> None:
     disk = a_file(b"0123456789")
     disk.rename(PATH, "/data/other")
     assert disk.safe_end("/data/other", 0, 10) == 0
-    disk.sync_folder("/data")
+    disk.sync_directory("/data")
     assert disk.safe_end("/data/other", 0, 10) == 10
 
 

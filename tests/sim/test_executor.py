@@ -53,7 +53,7 @@ class Steps:
         self.executor = SimExecutor(self.loop, random.Random(seed), self.process, self.pace, workers)
         self.disk = FakeDisk()
         self.disk.on_step = self._call
-        self.disk.make_folder("/data")
+        self.disk.make_directory("/data")
         self.reported: list[object] = []
 
     @staticmethod
@@ -98,8 +98,8 @@ def test_work_that_is_abandoned_in_the_middle_runs_no_further_line() -> None:
 
         def work(steps: Steps = steps, ended: list[str] = ended) -> None:
             try:
-                steps.disk.sync_folder("/data")
-                steps.disk.sync_folder("/data")
+                steps.disk.sync_directory("/data")
+                steps.disk.sync_directory("/data")
             finally:
                 ended.append("over")
 
@@ -146,7 +146,7 @@ def test_a_lock_keeps_work_side_by_side_apart_and_the_loop_waits_for_it() -> Non
         def work(name: str, steps: Steps = steps, lock: JobLock = lock, order: list[str] = order) -> None:
             with lock:
                 order.append(f"{name} begins")
-                steps.disk.sync_folder("/data")
+                steps.disk.sync_directory("/data")
                 order.append(f"{name} ends")
 
         def on_the_loop(lock: JobLock = lock, order: list[str] = order) -> None:
@@ -164,7 +164,7 @@ def test_a_lock_keeps_work_side_by_side_apart_and_the_loop_waits_for_it() -> Non
 
 def test_files_that_hang_hold_up_who_asks_for_them_and_nobody_else() -> None:
     steps = Steps(1, workers=2)
-    steps.disk.make_folder("/more")
+    steps.disk.make_directory("/more")
     steps.pace.hanging["/data/"] = frozenset({"sync"})
     steps.write("/data/file")
     steps.write("/more/file")
@@ -206,7 +206,7 @@ def test_a_disk_that_goes_on_does_nothing_for_a_process_that_has_died() -> None:
 
 
 def test_work_that_is_asked_for_by_other_work_ends_too() -> None:
-    """As a folder that is loaded has the remains of deleted logs removed: its work once took the other's turns, and
+    """As a directory that is loaded has the remains of deleted logs removed: its work once took the other's turns, and
     neither ended (worlds 229484366 and 229484479)."""
     for seed in range(20):
         steps = Steps(seed)

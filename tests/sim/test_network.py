@@ -136,12 +136,12 @@ def test_a_request_may_arrive_twice_where_that_is_allowed() -> None:
 
 def test_a_story_holds_a_request_back_and_lets_it_go() -> None:
     world = World()
-    held = world.network.hold(lambda envelope: envelope.method == "Admin.CreateTopic")
+    durable_offset = world.network.hold(lambda envelope: envelope.method == "Admin.CreateTopic")
     with pytest.raises(RequestTimedOut):
         world.create("new")
-    assert held.count == 1
-    assert held.envelopes[0].message.name == "new"  # type: ignore[attr-defined]
-    held.release()
+    assert durable_offset.count == 1
+    assert durable_offset.envelopes[0].message.name == "new"  # type: ignore[attr-defined]
+    durable_offset.release()
     world.loop.run_for(1)
     assert world.admin.asked == ["new"]
 

@@ -30,9 +30,9 @@ def test_what_is_allowed_names_functions_that_are_there() -> None:
 
 
 def test_a_world_in_which_the_loop_writes_where_it_may_not_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(ALLOWED, "storage/checkpoints/held_marks:HeldMarks.put")
+    monkeypatch.delitem(ALLOWED, "storage/checkpoints/durable_offsets:DurableOffsets.put")
     monkeypatch.setattr(on_the_loop, "_names", {})
-    refused = r"a write of .*held-offset-marks on the event loop, by .*HeldMarks\.put"
+    refused = r"a write of .*held-offset-marks on the event loop, by .*DurableOffsets\.put"
     with Simulation(1) as sim, pytest.raises(Defect, match=refused):
         sim.start(nodes=3, partitions=2)
 

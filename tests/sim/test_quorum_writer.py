@@ -1,4 +1,4 @@
-"""The metadata quorum writes on an executor of its own: whatever keeps a data folder's writer busy, it goes on."""
+"""The metadata quorum writes on an executor of its own: whatever keeps a log directory's writer busy, it goes on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from tests.sim.executor import DiskPace, SimExecutor
 from tests.sim.world import Simulation
 
 
-def test_metadata_is_committed_while_the_writer_of_the_folder_is_blocked() -> None:
-    """Checkpoints and files of deleted topics kept the only writer of the first folder, and every election waited."""
+def test_metadata_is_committed_while_the_writer_of_the_directory_is_blocked() -> None:
+    """Checkpoints and files of deleted topics kept the only writer of the first directory, and every election
+    waited."""
     with Simulation(1, voters=1) as sim:
         sim.start(nodes=1)
         node = sim.machines[0].node
         assert node is not None
-        writer = node._logs.folders[0].executor
+        writer = node._logs.directories[0].executor
         assert isinstance(writer, SimExecutor)
         writer._pace = DiskPace(stalled=True)
         done: list[object] = []

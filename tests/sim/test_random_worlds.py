@@ -27,8 +27,8 @@ def first_seed() -> int:
     if os.environ.get("FULL") == "1":
         return int.from_bytes(os.urandom(4))  # noqa: TID251 - fresh worlds
     root, digest = Path(__file__).parents[2], hashlib.sha256()
-    for folder in SOURCES:
-        for path in sorted((root / folder).rglob("*.py")):
+    for directory in SOURCES:
+        for path in sorted((root / directory).rglob("*.py")):
             digest.update(path.read_bytes())
     return int.from_bytes(digest.digest()[:4])
 

@@ -12,8 +12,9 @@ from tests.sim.world import Simulation
 from tidelog.types import Offset
 
 
-def test_a_log_whose_folder_has_just_failed_is_read_from_its_files() -> None:
-    """A leader may have committed in the very step in which its folder failed: the checkers still want to see what."""
+def test_a_log_whose_directory_has_just_failed_is_read_from_its_files() -> None:
+    """A leader may have committed in the very step in which its directory failed: the checkers still want to see
+    what."""
     with Simulation(1) as sim:
         sim.start(nodes=3, min_insync=2, segment_bytes="1000")
         write(sim, 0, "a" * 100, 30)
@@ -23,7 +24,7 @@ def test_a_log_whose_folder_has_just_failed_is_read_from_its_files() -> None:
         assert log.segment_count > 2
         whole = sim.quiet.read(name, log, 0, 30)
         part = sim.quiet.read(name, log, 7, 25)
-        log.folder.fail("a test", OSError(errno.EIO, "an error"))
+        log.directory.fail("a test", OSError(errno.EIO, "an error"))
         sim.quiet._places = Places()  # nobody remembers where the batches lie
         assert (sim.quiet.read(name, log, 0, 30), sim.quiet.read(name, log, 7, 25)) == (whole, part)
 

@@ -50,7 +50,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
     position: Position = (
         view.leader_epoch,
         view.leader_id == view.node_id,
-        log if log.folder.offline is None else None,
+        log if log.directory.offline is None else None,
         log.log_start_offset,
         log.log_end_offset,
         log._flush.synced,
@@ -68,7 +68,7 @@ def moved(node: Node, seen: dict[object, Position]) -> Sequence[ReplicaView]:
         position = (
             part.leader_epoch,
             part.leader is not None,
-            log if log.folder.offline is None else None,
+            log if log.directory.offline is None else None,
             log.log_start_offset,
             log.log_end_offset,
             log._flush.synced,
@@ -97,7 +97,7 @@ def _parts(node: Node) -> Iterator[Partition | MetadataNode]:
 
 
 def _usable(log: Log) -> Log | None:
-    return log if log.folder.offline is None else None
+    return log if log.directory.offline is None else None
 
 
 def _metadata_view(metadata: MetadataNode) -> ReplicaView:
@@ -110,7 +110,7 @@ def _view(partition: Partition) -> ReplicaView:
     fields = (
         partition.key,
         f"{name.topic}-{name.partition}",
-        log if partition.offline is None and log.folder.offline is None else None,
+        log if partition.offline is None and log.directory.offline is None else None,
         partition.leader_epoch,
         leader is not None,
         log.config.durability,
@@ -244,7 +244,7 @@ def read(log: ReadableLog, start: int, end: int) -> bytes:
 
 
 def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
-    """As `read`, from the files themselves: of a log whose folder has failed, and which nobody may use any more, or
+    """As `read`, from the files themselves: of a log whose directory has failed, and which nobody may use any more, or
     that refuses what it knows to be damaged."""
     pieces = []
     for segment in log.segments:
@@ -258,14 +258,14 @@ def read_files(log: Log, disk: FakeDisk, start: int, end: int) -> bytes:
 
 def scrub(node: Node, key: PartitionKey) -> None:
     """What the scrub does every few minutes: look at the log of a partition, here at its newest segment too; all of its
-    folder that it has read before is due again. Nothing happens where the node has no log that it uses."""
+    directory that it has read before is due again. Nothing happens where the node has no log that it uses."""
     manager = node.replicas
     part = None if manager is None else manager.find(key.topic_id.bytes, int(key.partition))
     if manager is None or part is None or part.offline is not None or part.log.closed or part.log.cut is not None:
         return
     log = part.log
-    if node._care is not None:
-        closed = node._care.upkeep.scrubs[part.folder]
+    if node._maintenance is not None:
+        closed = node._maintenance.maintenance.scrubs[part.directory]
         closed._checked.clear()
         closed._look_at = closed._ticked
     offset = log.log_start_offset
@@ -277,9 +277,14 @@ def scrub(node: Node, key: PartitionKey) -> None:
         offset = log.read(offset, READ_BYTES, up_to=log.log_end_offset).next_offset
 
 
-def files_in(disk: FakeDisk, folder: str) -> list[str]:
-    """The paths of the files in a folder, without the disk's planned failures noticing; none where it is not there."""
-    return [f"{folder}/{name}" for name in sorted(disk._folder(folder).entries)] if disk.is_folder(folder) else []
+def files_in(disk: FakeDisk, directory: str) -> list[str]:
+    """The paths of the files in a directory, without the disk's planned failures noticing; none where it is not
+    there."""
+    return (
+        [f"{directory}/{name}" for name in sorted(disk._directory(directory).entries)]
+        if disk.is_directory(directory)
+        else []
+    )
 
 
 def inode_at(disk: FakeDisk, path: str) -> Inode | None:
@@ -300,7 +305,7 @@ def append_marker(
     log = part.log
     marker = control_batch(
         EndTxnMarker(commit, coordinator_epoch),
-        timestamp=log.folder.clock.wall_ms(),
+        timestamp=log.directory.clock.wall_ms(),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
@@ -309,8 +314,8 @@ def append_marker(
         log.append(marker, assign_offsets=True, leader_epoch=part.leader_epoch, origin=Origin.COORDINATOR)
     except TidelogError:
         return
-    if part.leader is not None:  # else its folder has just failed
-        part._lead(part.leader.handle(Appended(log.log_end_offset, log.held)))
+    if part.leader is not None:  # else its directory has just failed
+        part._lead(part.leader.handle(Appended(log.log_end_offset, log.durable_offset)))
         part._wake(part._followers_waiting)
         part.sync()
 
@@ -323,8 +328,8 @@ def delete_records(node: Node, key: PartitionKey, offset: int) -> int:
     if part is None:
         return 0
     start = min(Offset(offset), part.log.high_watermark)
-    part.folder.stirred(part.log)
-    part.folder.changes.move_start(part.log, start, lambda _: part.log_start_moved())
+    part.directory.stirred(part.log)
+    part.directory.changes.move_start(part.log, start, lambda _: part.log_start_moved())
     return start
 
 

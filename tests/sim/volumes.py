@@ -1,6 +1,6 @@
 """Which volumes of a random world may be replaced by empty ones: only so many that its cluster survives it.
 
-Kept true: no last copy of anything goes, nor a majority of the voters' folders, and the next one goes only once the
+Kept true: no last copy of anything goes, nor a majority of the voters' directories, and the next one goes only once the
 last one's node is whole again. Left to others: when (nemesis.py), and the replacing itself (world.py).
 """
 
@@ -35,8 +35,8 @@ class Volumes:
         return len(keep) > len(image.voters) // 2
 
     def _is_whole_again(self, node: int, since: int) -> bool:
-        """Has the node registered with its new folder, which has taken the old one's place among the voters?"""
+        """Has the node registered with its new directory, which has taken the old one's place among the voters?"""
         image = self._sim.image()
         entry = image.nodes[NodeId(node)]
-        folders = {voter.folder_id for voter in image.voters if voter.node_id == node}
-        return entry.node_epoch >= since and not entry.fenced and folders <= {entry.folders[0].folder_id}
+        directories = {voter.directory_id for voter in image.voters if voter.node_id == node}
+        return entry.node_epoch >= since and not entry.fenced and directories <= {entry.directories[0].directory_id}

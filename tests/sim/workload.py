@@ -381,7 +381,7 @@ class Client:
             current_leader_epoch=leader.epoch,
             fetch_offset=offset,
             last_fetched_epoch=last_epoch,
-            held_offset=-1,
+            durable_offset=-1,
             log_start_offset=-1,
             max_bytes=1 << 20,
             refused=refused,

@@ -135,7 +135,7 @@ class Simulation:
         min_insync: int = 1,
         topics: tuple[str, ...] = ("orders",),
         partitions: int = 1,
-        folders: int = 1,
+        directories: int = 1,
         voters: int | None = None,
         snapshot_bytes: int = SNAPSHOT_BYTES,
         racks: Sequence[str] = (),
@@ -158,7 +158,7 @@ class Simulation:
                 memory=self._rng(f"memory {number}"),
                 note=self.note,
                 on_exit=self._node_ended,
-                folders=folders,
+                directories=directories,
                 voters=self.voters if voters is None else voters,
                 snapshot_bytes=snapshot_bytes,
                 rack=racks[number] if racks else "",
@@ -381,28 +381,28 @@ class Simulation:
 
     def break_disk(self, node: int, operation: str, *, error: int = errno.EIO, path: str = "", times: int = 1) -> None:
         """Let the disk's next calls of that kind (`sync`, `write`) fail on paths that contain `path`. After an EIO the
-        node needs `mend_disk`; it may end only where its first folder is hit, which holds the metadata log."""
+        node needs `mend_disk`; it may end only where its first directory is hit, which holds the metadata log."""
         machine = self.machines[node]
         if error == errno.EIO:
             machine.disk_broken = True
-            machine.first_folder_broken |= path.startswith(machine.folders[0]) or path in machine.folders[0]
+            machine.first_directory_broken |= path.startswith(machine.directories[0]) or path in machine.directories[0]
         machine.disk.fail(operation, path, error=error, times=times)
 
-    def break_folder(self, node: int, number: int, operation: str) -> None:
-        """As `break_disk`, for some of the files in one of the machine's data folders."""
-        folders = self.machines[node].folders
+    def break_directory(self, node: int, number: int, operation: str) -> None:
+        """As `break_disk`, for some of the files in one of the machine's log directories."""
+        directories = self.machines[node].directories
         name = self.rng.choice(("", "__cluster", "orders", "events", "held", "re", "comes"))
-        self.break_disk(node, operation, path=f"{folders[number % len(folders)]}/{name}")
+        self.break_disk(node, operation, path=f"{directories[number % len(directories)]}/{name}")
 
     def mend_disk(self, node: int) -> None:
-        """The disk works again. As an operator must, the node is started again where it runs without a folder: that
+        """The disk works again. As an operator must, the node is started again where it runs without a directory: that
         stays offline for the life of its process."""
         machine = self.machines[node]
         machine.disk.heal()
-        if machine.up and machine.has_offline_folder:
+        if machine.up and machine.has_offline_directory:
             self.kill(node)
             self.restart(node)
-        machine.disk_broken = machine.first_folder_broken = False
+        machine.disk_broken = machine.first_directory_broken = False
 
     def fill_disk(self, node: int, room: int | None) -> None:
         """Leave so many bytes of room on the disk; None: as much as anybody wants."""
@@ -492,7 +492,7 @@ class Simulation:
         """The log of a replica, as the running node has it."""
         replica = self.replica(node, topic, partition)
         assert replica is not None, f"node {node} has no replica of {topic}-{partition} now"
-        assert replica.log is not None, f"the folder of {topic}-{partition} on node {node} is offline"
+        assert replica.log is not None, f"the directory of {topic}-{partition} on node {node} is offline"
         return replica.log
 
     def ledger(self, topic: str, partition: int = 0) -> Ledger:

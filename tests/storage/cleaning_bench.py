@@ -154,8 +154,8 @@ def last_offsets(records: Sequence[Record]) -> dict[bytes | None, Offset]:
 
 
 def forget_agreements(bench: CleaningBench) -> None:
-    """The process dies; what was known of the transaction indexes is lost, as in a folder that Kafka wrote."""
-    bench.folder.write_checkpoints()
+    """The process dies; what was known of the transaction indexes is lost, as in a directory that Kafka wrote."""
+    bench.directory.write_checkpoints()
     bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
     bench.kill()
     bench.settle(roll=False)

@@ -20,7 +20,7 @@ from storage.append_info import Origin
 from storage.checkpoints.checkpoint_file import LEADER_EPOCH_CHECKPOINT, read_epochs
 from storage.config import LogConfig
 from storage.directory.log_cleaner import LogCleaner, Piece, measure_log
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.log.retention import count_deletable
@@ -44,13 +44,13 @@ KEYS = lists(integers(0, 5), 1, 4)
 SHARE = floats(0, 1)
 
 
-def open_log(disk: FakeDisk, config: LogConfig) -> tuple[DataFolder, Log]:
-    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(7))
-    return folder, folder.load_logs(lambda _tp, _id: config)[TP]
+def open_log(disk: FakeDisk, config: LogConfig) -> tuple[LogDirectory, Log]:
+    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(7))
+    return directory, directory.load_logs(lambda _tp, _id: config)[TP]
 
 
 def step(method: Callable[..., None]) -> Callable[..., None]:
-    """A rule that a planned failure of the disk may end: the folder is offline then, and its process restarts."""
+    """A rule that a planned failure of the disk may end: the directory is offline then, and its process restarts."""
 
     @functools.wraps(method)
     def run(self: CrashMachine, **arguments: Any) -> None:
@@ -59,10 +59,10 @@ def step(method: Callable[..., None]) -> Callable[..., None]:
         except TidelogError:
             if not self.faulty:
                 raise
-            if self.bench.folder.offline is None and not self.bench.log.closed:
+            if self.bench.directory.offline is None and not self.bench.log.closed:
                 self.refused()
-        if self.bench.folder.offline is not None or self.bench.log.closed:
-            assert self.faulty, self.bench.folder.offline
+        if self.bench.directory.offline is not None or self.bench.log.closed:
+            assert self.faulty, self.bench.directory.offline
             self.restart()
             self.returned(whole=False)
 
@@ -124,7 +124,7 @@ class CrashMachine(Machine):
             new_start=log.log_start_offset,
             start=log.log_start_offset,
         )
-        before.held = log.log_end_offset if before.fsync else log.recovery_point
+        before.durable_offset = log.log_end_offset if before.fsync else log.recovery_point
         allowed = [before]
         if self.rng.random() < 0.6:
             model = replace(before, also=[])
@@ -137,7 +137,7 @@ class CrashMachine(Machine):
             allowed.insert(0, model)
             if self.rng.random() < 0.5:
                 log.flush()
-                model.held = model.end
+                model.durable_offset = model.end
                 allowed = [model]
         twin.crash(self.rng)
         _, log = open_log(twin, self.config)
@@ -164,7 +164,7 @@ class CrashMachine(Machine):
         """The disk was full: the log is as it was, and goes on. Only where it starts may have moved; and it may say
         that it holds less than it does, until it is flushed again."""
         model, log = self.model, self.bench.log
-        self.lowered |= log.held < model.held
+        self.lowered |= log.durable_offset < model.durable_offset
         assert log.log_start_offset in (model.start, model.new_start)
         if log.log_start_offset != model.new_start:
             model.refused_start = model.new_start
@@ -319,7 +319,7 @@ class CrashMachine(Machine):
             self.ticket.run()
         except OSError as error:
             self.bench.log.abandon_flush(self.ticket)
-            raise self.bench.folder.fail("flushing", error) from error
+            raise self.bench.directory.fail("flushing", error) from error
         self.ticket_ran = True
 
     @rule(when=lambda self: self.ticket is not None and self.ticket_ran)
@@ -328,11 +328,13 @@ class CrashMachine(Machine):
         assert self.ticket is not None
         self.bench.log.finish_flush(self.ticket)
         self.ticket = None
-        self.note_held()
+        self.note_durable()
 
-    def note_held(self) -> None:
+    def note_durable(self) -> None:
         log = self.bench.log
-        self.model.held = max(self.model.held, log.held if self.model.fsync else log.recovery_point)
+        self.model.durable_offset = max(
+            self.model.durable_offset, log.durable_offset if self.model.fsync else log.recovery_point
+        )
         self.model.ghost = None
 
     @rule(committed=booleans())
@@ -342,10 +344,10 @@ class CrashMachine(Machine):
             self.bench.commit()
         else:
             self.bench.log.flush()
-        if self.bench.folder.offline is None:
-            assert self.faulty or self.bench.log.held == self.bench.log.recovery_point == self.model.end
-            self.note_held()
-            if committed and self.bench.log.held == self.model.end:
+        if self.bench.directory.offline is None:
+            assert self.faulty or self.bench.log.durable_offset == self.bench.log.recovery_point == self.model.end
+            self.note_durable()
+            if committed and self.bench.log.durable_offset == self.model.end:
                 self.bench.log.advance_high_watermark(Offset(self.model.end))
 
     @rule(when=lambda self: not self.model.fsync)
@@ -366,11 +368,11 @@ class CrashMachine(Machine):
                 self.ticket.run()
             except OSError as error:
                 log.abandon_flush(self.ticket)
-                raise self.bench.folder.fail("flushing", error) from error
+                raise self.bench.directory.fail("flushing", error) from error
             self.append(*self.made(keys, self.model.end, self.epoch))
             log.finish_flush(self.ticket)
             self.ticket = None
-            self.note_held()
+            self.note_durable()
 
     @rule(when=lambda self: not self.faulty, keys=KEYS, skip=integers(0, 2))
     def fsync_fails(self, keys: list[int], skip: int) -> None:
@@ -386,17 +388,17 @@ class CrashMachine(Machine):
     def lead_and_flush(self, keys: list[int]) -> None:
         self.append(*self.made(keys, self.model.end, self.epoch))
         self.bench.log.flush()
-        self.note_held()
+        self.note_durable()
 
     @rule()
     @step
     def checkpoint(self) -> None:
-        self.bench.folder.write_checkpoints()
-        self.bench.folder.remove_deleted_files()
+        self.bench.directory.write_checkpoints()
+        self.bench.directory.remove_deleted_files()
 
     @rule(
         when=lambda self: not self.faulty,
-        operation=one_of("sync", "sync", "sync", "write", "sync_folder", "rename", "remove", "open"),
+        operation=one_of("sync", "sync", "sync", "write", "sync_directory", "rename", "remove", "open"),
         skip=integers(0, 12),
         error=one_of(errno.EIO, errno.ENOSPC),
     )
@@ -445,11 +447,11 @@ class CrashMachine(Machine):
 
     def took_back(self, kept: list[Stored]) -> None:
         log, model = self.bench.log, self.model
-        assert log.held <= log.log_end_offset
+        assert log.durable_offset <= log.log_end_offset
         if log.log_end_offset < model.end:
             model.refused_start = None
         model.batches, model.end = known_to(log, kept), log.log_end_offset
-        model.held = min(model.held, model.end)
+        model.durable_offset = min(model.durable_offset, model.end)
         model.start = model.new_start = log.log_start_offset
         model.ghost = None
         self.settle_model()
@@ -581,18 +583,18 @@ class CrashMachine(Machine):
     def clean(self) -> None:
         """A whole round, if none is under way."""
         self.commit_all()
-        if self.piece is None and self.bench.folder.offline is None:
+        if self.piece is None and self.bench.directory.offline is None:
             self.cleaner = make_cleaner()
             self.may_compact()
             self.piece = self.cleaner.begin([self.bench.log], Millis(self.bench.clock.now))
-        while self.piece is not None and self.bench.folder.offline is None:
+        while self.piece is not None and self.bench.directory.offline is None:
             if self.outcome is None:
                 self.run_piece()
             self.settle_piece()
 
     def commit_all(self) -> None:
         self.bench.log.flush()
-        self.note_held()
+        self.note_durable()
         self.bench.log.advance_high_watermark(Offset(self.model.end))
 
     # --- restarting -----------------------------------------------------------------------------------------------
@@ -607,9 +609,9 @@ class CrashMachine(Machine):
         self.bench.restart_clean()
         self.returned(whole=True)
         self.model.ghost = None
-        assert self.faulty or self.bench.folder.was_clean
+        assert self.faulty or self.bench.directory.was_clean
         harmless = ("is no producer snapshot", "a cleaning was interrupted")  # never synced; under way when it stopped
-        told = [note for note in self.bench.folder.notes if not any(word in note for word in harmless)]
+        told = [note for note in self.bench.directory.notes if not any(word in note for word in harmless)]
         assert self.faulty or not told, told
 
     @rule()
@@ -648,7 +650,7 @@ class CrashMachine(Machine):
     def teardown(self) -> None:
         self.bench.disk.on_call = None
         self.bench.disk.heal()
-        if self.bench.folder.offline is None and self.model.still():
+        if self.bench.directory.offline is None and self.model.still():
             if self.lowered:
                 self.bench.log.flush()
             self.model.judge_open(self.bench.log)
@@ -691,6 +693,6 @@ def adopt(before: LogModel, model: LogModel, log: Log) -> None:
     end = log.log_end_offset
     model.batches = known_to(log, [stored for stored in [*left_behind(before, log), *before.also] if stored.last < end])
     model.end = end
-    model.held = end if model.fsync else log.recovery_point
+    model.durable_offset = end if model.fsync else log.recovery_point
     model.start = model.new_start = log.log_start_offset
     model.also, model.floor, model.refused_start = [], None, None

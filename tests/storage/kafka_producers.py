@@ -1,4 +1,4 @@
-"""The folders that Kafka wrote, file by file and in memory, with what Kafka said of their producers."""
+"""The directories that Kafka wrote, file by file and in memory, with what Kafka said of their producers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ VECTORS = Path(__file__).parent.parent / "vectors"
 
 
 @cache
-def told_of(folder: str) -> dict[str, Any]:
+def told_of(directory: str) -> dict[str, Any]:
     """What Kafka's tools and its running broker said, by partition."""
-    with lzma.open(VECTORS / f"{folder}.json.xz") as file:
+    with lzma.open(VECTORS / f"{directory}.json.xz") as file:
         partitions: dict[str, Any] = json.load(file)["partitions"]
     return partitions
 
 
 @cache
-def files_of(folder: str) -> dict[str, bytes]:
-    """Every file but the indexes, by its path below the data folder; preallocated tails are kept."""
+def files_of(directory: str) -> dict[str, bytes]:
+    """Every file but the indexes, by its path below the log directory; preallocated tails are kept."""
     found = {}
-    with tarfile.open(VECTORS / f"{folder}.tar.xz") as archive:
+    with tarfile.open(VECTORS / f"{directory}.tar.xz") as archive:
         for member in archive:
             if member.isfile() and not member.name.endswith((".index", ".timeindex")):
                 content = archive.extractfile(member)

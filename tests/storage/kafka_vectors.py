@@ -1,7 +1,7 @@
-"""Data folders that Kafka wrote, unpacked and opened here, and asked what Kafka's broker was asked.
+"""Data directories that Kafka wrote, unpacked and opened here, and asked what Kafka's broker was asked.
 
 Names and shapes of the answers are those of the JSON files (tests/vectors/README.md), so that a test compares whole
-answers. Clock and settings are those of the run that wrote the folder.
+answers. Clock and settings are those of the run that wrote the directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from storage.config import LogConfig
-from storage.directory.log_directory import ConfigOf, DataFolder
+from storage.directory.log_directory import ConfigOf, LogDirectory
 from storage.files.os_files import OsFiles
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
@@ -49,7 +49,7 @@ def told(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a broker over a folder with planned damage, and what became of its partitions."""
+    """One start of a broker over a directory with planned damage, and what became of its partitions."""
 
     archive: str
     name: str
@@ -59,7 +59,7 @@ class Start:
     fatal: str | None
 
     def all_edits(self) -> Iterator[dict[str, Any]]:
-        """What was changed in the folder before the start, in order."""
+        """What was changed in the directory before the start, in order."""
         yield from self.edits
         for partition in self.partitions.values():
             yield from partition["edits"]
@@ -78,7 +78,7 @@ def starts() -> dict[tuple[str, str], Start]:
 
 
 def unpack(archive: str, into: Path) -> Path:
-    """Lay a folder out as it was, holes included. Returns it."""
+    """Lay a directory out as it was, holes included. Returns it."""
     with tarfile.open(VECTORS / f"{archive}.tar.xz") as tar:
         tar.extractall(into, filter="data")
     return into / ROOTS[archive]
@@ -107,7 +107,7 @@ def damage(root: Path, edits: Iterable[dict[str, Any]]) -> None:
 
 
 def config_of(archive: str) -> ConfigOf:
-    """The settings that a topic of the folder had, as far as its log is concerned; durable as Kafka's are."""
+    """The settings that a topic of the directory had, as far as its log is concerned; durable as Kafka's are."""
 
     def find(tp: TopicPartition, _: TopicId) -> LogConfig:
         said = told(archive)["partitions"].get(str(tp), {}).get("config") or {}
@@ -134,13 +134,13 @@ def _index_bytes(archive: str, tp: TopicPartition) -> int:
     return 65_536 if archive == "unclean" and tp.topic != METADATA_TOPIC else 10 << 20
 
 
-def open_folder(root: Path, archive: str, clock: int) -> DataFolder:
-    """Open the folder and all logs in it; everything found is committed, as on a single replica."""
-    folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
-    folder.load_logs(config_of(archive))
-    for log in folder.logs.values():
+def open_directory(root: Path, archive: str, clock: int) -> LogDirectory:
+    """Open the directory and all logs in it; everything found is committed, as on a single replica."""
+    directory = LogDirectory.open(str(root), files=OsFiles(), clock=SetClock(clock), rng=random.Random(1))
+    directory.load_logs(config_of(archive))
+    for log in directory.logs.values():
         log.advance_high_watermark(log.log_end_offset)
-    return folder
+    return directory
 
 
 def partition_of(name: str) -> TopicPartition:
@@ -149,9 +149,9 @@ def partition_of(name: str) -> TopicPartition:
     return TopicPartition(topic, PartitionIndex(int(index)))
 
 
-def log_of(folder: DataFolder, name: str) -> Log:
+def log_of(directory: LogDirectory, name: str) -> Log:
     """The log of "topic-partition"."""
-    return folder.logs[partition_of(name)]
+    return directory.logs[partition_of(name)]
 
 
 # --- asking ---------------------------------------------------------------------------------------------------------

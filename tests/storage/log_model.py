@@ -81,7 +81,7 @@ class LogModel:
     fsync: bool = True
     batches: list[Stored] = field(default_factory=list)
     end: int = 0
-    held: int = 0
+    durable_offset: int = 0
     start: int = 0
     new_start: int = 0
     also: list[Stored] = field(default_factory=list)
@@ -119,11 +119,11 @@ class LogModel:
         start, end = log.log_start_offset, log.log_end_offset
         starts = (self.start, self.new_start, self.refused_start)
         assert start in starts, f"log start {start}, expected one of {starts}"
-        least = self.end if whole else self.held
+        least = self.end if whole else self.durable_offset
         least = least if self.floor is None else min(least, self.floor)
         assert end >= least, f"the log ends at {end}, but offsets below {least} were held"
         assert end in self._possible_ends(), f"the log ends at {end}, inside a batch or behind all of them"
-        assert log.held == end, "what recovery keeps it holds as the topic promises"
+        assert log.durable_offset == end, "what recovery keeps it holds as the topic promises"
         assert not self.fsync or log.recovery_point == end, "recovery makes all that it keeps durable"
         self._judge_contents(log, [stored for stored in [*self.batches, *self.also] if stored.last < end])
 
@@ -131,7 +131,7 @@ class LogModel:
         """A log that was not restarted has all of it, held or not."""
         assert log.log_end_offset == self.end
         assert log.log_start_offset == self.start
-        assert log.held >= self.held
+        assert log.durable_offset >= self.durable_offset
         self._judge_contents(log, [stored for stored in self.batches if stored.last < self.end])
 
     def _possible_ends(self) -> set[int]:

@@ -24,7 +24,7 @@ AGREEMENTS = st.dictionaries(
 
 def disk() -> FakeDisk:
     made = FakeDisk()
-    made.make_folder("/log")
+    made.make_directory("/log")
     return made
 
 

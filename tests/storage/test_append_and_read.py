@@ -143,7 +143,7 @@ def must_agree(data: bytes, config: LogConfig, origin: Origin = Origin.CLIENT) -
     try:
         append(bench, data, origin)
     except TidelogError:
-        assert (bench.log.log_end_offset, bench.log.size, bench.folder.offline) == (0, 0, None)
+        assert (bench.log.log_end_offset, bench.log.size, bench.directory.offline) == (0, 0, None)
         return False
     must_last(bench)
     return True
@@ -165,7 +165,7 @@ def test_a_client_may_not_set_reserved_attribute_bits(magic: int, bit: int) -> N
 
 @pytest.mark.parametrize(("magic", "bit"), RESERVED)
 def test_what_a_leader_has_with_reserved_attribute_bits_is_read(magic: int, bit: int) -> None:
-    """A folder of Kafka's may have them: its brokers take them, and its readers pass over them."""
+    """A directory of Kafka's may have them: its brokers take them, and its readers pass over them."""
     bench = Bench(replace(CONFIG, magic=magic))
     base = bytearray(sent(magic) if magic == 2 else messages(magic, count=1))
     if magic == 2:
@@ -278,7 +278,7 @@ def test_whatever_a_follower_accepts_is_there_for_good(case: tuple[bytes, LogCon
     try:
         bench.follow(data)
     except TidelogError:
-        assert (bench.log.log_end_offset, bench.log.size, bench.folder.offline) == (0, 0, None)
+        assert (bench.log.log_end_offset, bench.log.size, bench.directory.offline) == (0, 0, None)
         return
     must_last(bench, decode=False)
 

@@ -80,7 +80,7 @@ def test_where_the_log_is_clean_up_to_survives_a_restart() -> None:
 def test_a_checkpoint_outside_the_log_is_not_believed() -> None:
     bench = log_of(10)
     for wrong in (11, 2):
-        bench.folder.note_cleaned(bench.log, Offset(wrong))
+        bench.directory.note_cleaned(bench.log, Offset(wrong))
         if wrong == 2:
             bench.log.delete_records(Offset(4))
         assert measure_log(bench.log, Millis(NOW)).first_dirty == (0 if wrong == 11 else 4)
@@ -119,14 +119,14 @@ def test_the_dirtiest_of_many_logs_comes_first() -> None:
 
 def test_only_compacted_logs_in_use_are_cleaned() -> None:
     deleted, closed, damaged = log_of(6, replace(SMALL_SEGMENTS, compact=False)), log_of(6), log_of(6)
-    closed.folder.close_clean()
+    closed.directory.close_clean()
     damaged.disk.flip_bit(damaged.log.segments[1].path, 3)
     damaged.log.segments[1].close()
     assert clean([deleted.log, closed.log]) == 0
     cleaner = make_cleaner()
     clean(damaged.log, cleaner=cleaner)
     assert list(cleaner.uncleanable) == [damaged.log.topic_partition]
-    damaged.folder.close()
+    damaged.directory.close()
     assert cleaner.uncleanable == {}
 
 
@@ -138,7 +138,7 @@ def test_a_restarted_log_is_tried_again() -> None:
     assert cleaner.uncleanable
     assert clean(bench.log, cleaner=cleaner) == 0
     bench.disk.flip_bit(bench.log.segments[1].path, 70)
-    bench.folder.close()
+    bench.directory.close()
     bench.kill()
     bench.settle(roll=False)
     assert clean(bench.log, cleaner=cleaner)

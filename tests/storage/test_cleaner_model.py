@@ -128,7 +128,7 @@ class CompactedLog(RuleBasedStateMachine):
     def restart(self) -> None:
         self.bench.settle(roll=False)
         self.bench.restart_clean()
-        assert self.bench.folder.was_clean
+        assert self.bench.directory.was_clean
         self.bench.settle(roll=False)
 
     @rule()
@@ -140,7 +140,7 @@ class CompactedLog(RuleBasedStateMachine):
     @rule()
     def remove_old_files(self) -> None:
         self.bench.log.delete_old_segments(Millis(self.bench.clock.now))
-        self.bench.folder.remove_deleted_files()
+        self.bench.directory.remove_deleted_files()
 
     # --- checks ---------------------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ def test_a_round_ends_when_its_log_is_found_damaged() -> None:
     for n in range(30):
         bench.put((A, b"%d" % n), (B, b"." * 40))
     bench.settle()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     log, troubles = bench.log, list[TidelogError]()
     before = [segment.base_offset for segment in log.segments]
     cleaner = make_cleaner(troubles)
@@ -110,7 +110,7 @@ def test_a_round_ends_when_its_log_is_found_damaged() -> None:
     bench.disk.flip_bit(segment.path, 70)
     first = segment.base_offset
     log.lost.note(Damage(segment.path, 0, first, Offset(first + 2), "a scrub has found it"))
-    bench.folder.keep_damage(log, borne=False)
+    bench.directory.keep_damage(log, borne=False)
     assert cleaner.settle(outcome, NOW, started=Millis(0), ended=Millis(0)) is None
     assert cleaner.busy_with is None
     assert [segment.base_offset for segment in log.segments] == before
@@ -133,14 +133,14 @@ def test_a_full_disk_stops_the_round_and_it_begins_anew_later() -> None:
         bench.disk.fail(operation, path, error=errno.ENOSPC, times=1)
         clean(bench.log, cleaner=cleaner)
         bench.disk.heal()
-    assert bench.folder.offline is None
+    assert bench.directory.offline is None
     assert cleaner.uncleanable == {}
     assert not [name for name in bench.files.list(bench.log.path) if name.endswith(".cleaned")]
     clean(bench.log, cleaner=cleaner)
     assert offsets(bench) == sorted(last_offsets(before).values())
 
 
-def test_a_broken_disk_takes_the_folder_offline() -> None:
+def test_a_broken_disk_takes_the_directory_offline() -> None:
     bench = CleaningBench()
     bench.put((A, b"1"))
     bench.put((A, b"2"))
@@ -148,7 +148,7 @@ def test_a_broken_disk_takes_the_folder_offline() -> None:
     troubles: list[TidelogError] = []
     bench.disk.fail("sync", ".cleaned")
     clean(bench.log, cleaner=make_cleaner(troubles))
-    assert bench.folder.offline is not None
+    assert bench.directory.offline is not None
     assert len(troubles) == 1
 
 
@@ -199,9 +199,9 @@ def test_what_changes_the_old_segments_ends_the_round(change: str) -> None:
         case "emptied":
             bench.log.truncate_fully_and_start_at(Offset(5))
         case "closed":
-            bench.folder.close_clean()
+            bench.directory.close_clean()
         case "deleted":
-            bench.folder.delete_log(TP)
+            bench.directory.delete_log(TP)
     finish(cleaner, piece)
     assert cleaner.busy_with is None
     assert cleaner.last is None
@@ -227,9 +227,9 @@ def test_a_log_that_goes_at_any_moment_is_no_trouble_of_the_disk(out_of_the_way:
         if cleaning.ready is not None:
             break
         if out_of_the_way == "deleted":
-            bench.folder.delete_log(TP)
+            bench.directory.delete_log(TP)
         else:
-            bench.folder.set_aside(TP, "nobody knows it")
+            bench.directory.set_aside(TP, "nobody knows it")
         with pytest.raises(CleaningCancelled):
             cleaning.run(PIECE_BYTES)
     assert steps > 3
@@ -288,7 +288,7 @@ def test_a_flush_under_way_keeps_the_files_that_it_syncs() -> None:
     clean(bench.log)
     ticket.run()
     bench.log.finish_flush(ticket)
-    assert bench.log.held == bench.log.log_end_offset
+    assert bench.log.durable_offset == bench.log.log_end_offset
 
 
 @pytest.mark.parametrize("change", ["deleted", "cut", "closed"])
@@ -307,7 +307,7 @@ def test_segments_that_change_while_they_are_read_end_the_reading(change: str) -
     elif change == "cut":
         bench.log.truncate_to(Offset(0))
     else:
-        bench.folder.close()
+        bench.directory.close()
     finish(cleaner, piece, FileNotFoundError())
     assert (troubles, cleaner.busy_with, cleaner.uncleanable) == ([], None, {})
     if change == "deleted":

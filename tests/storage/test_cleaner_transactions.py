@@ -112,7 +112,7 @@ def _forget_snapshots(bench: CleaningBench) -> None:
     for name in bench.files.list(bench.log.path):
         if name.endswith(".snapshot"):
             bench.files.remove(f"{bench.log.path}/{name}")
-    bench.files.sync_folder(bench.log.path)
+    bench.files.sync_directory(bench.log.path)
     bench.crash(seed=1)
 
 

@@ -229,7 +229,7 @@ def test_a_closed_log_may_go_while_it_is_read() -> None:
     base = bench.log.active.base_offset
     there = bytes(bench.log.fetch(base, 1 << 20, EVERYTHING).records)
     ticket = begin(bench.log, base)
-    bench.folder.delete_log(bench.log.topic_partition)
+    bench.directory.delete_log(bench.log.topic_partition)
     ticket.run()
     assert isinstance(ticket, BytesRead)
     assert there.startswith(bytes(ticket.data))
@@ -261,7 +261,7 @@ def unknown_transactions(seed: int = 3) -> Bench:
     """Transactions of several producers, in segments whose indexes nobody has looked at in this life or before."""
     bench = Bench()
     eventful(bench, seed)
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     bench.disk.remove(f"{bench.path}/orders-0/{AGREEMENT_FILE}")
     bench.reopen()
     bench.log.advance_high_watermark(bench.log.log_end_offset)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from storage.compaction import cleaning
-from storage.directory.folder_claims import FolderClaims
-from storage.directory.log_directory import DataFolder
+from storage.directory.directory_claims import DirectoryClaims
+from storage.directory.log_directory import LogDirectory
 from storage.log import log_writer
 from storage.log.flush import FlushState, FlushTicket
 from storage.log.log_producers import LogProducers
 from storage.log.log_start import LogStart
-from storage.log.log_truncation import LogCutter
+from storage.log.log_truncation import LogTruncator
 from storage.producers.aborted_transactions import AbortedTransactions
 from storage.producers.producer_state import ProducerStateManager
 from storage.recovery.recovery import Recovery
@@ -69,15 +69,15 @@ def held_comes_before_the_sync(patch: Patch) -> None:
 
 
 def names_are_not_synced(patch: Patch) -> None:
-    """A flush syncs bytes and epochs, and no folder: the new segment's name may be lost."""
+    """A flush syncs bytes and epochs, and no directory: the new segment's name may be lost."""
     fill = FlushState._fill
 
-    def without_folders(self: FlushState, ticket: FlushTicket, *rest: Any) -> None:
+    def without_directories(self: FlushState, ticket: FlushTicket, *rest: Any) -> None:
         fill(self, ticket, *rest)
         if ticket.up_to:
-            ticket.folders = []
+            ticket.directories = []
 
-    patch.setattr(FlushState, "_fill", without_folders)
+    patch.setattr(FlushState, "_fill", without_directories)
 
 
 def a_cut_lowers_nothing(patch: Patch) -> None:
@@ -87,7 +87,7 @@ def a_cut_lowers_nothing(patch: Patch) -> None:
 
 def a_cut_leaves_the_files_claims(patch: Patch) -> None:
     """Scenario 3, variant: the checkpoint file still says 100 when the follower crashes at 90."""
-    patch.setattr(FolderClaims, "lowering", lambda *_: nothing)
+    patch.setattr(DirectoryClaims, "lowering", lambda *_: nothing)
 
 
 def a_sync_begun_before_a_cut_counts(patch: Patch) -> None:
@@ -107,7 +107,7 @@ def producers_outlive_a_cut(patch: Patch) -> None:
 
 def snapshots_outlive_a_cut(patch: Patch) -> None:
     """Scenario 3, variant: the same, behind a restart."""
-    patch.setattr(LogCutter, "_snapshots_above", lambda *_: [])
+    patch.setattr(LogTruncator, "_snapshots_above", lambda *_: [])
 
 
 def recovery_writes_nothing_again(patch: Patch) -> None:
@@ -132,7 +132,7 @@ def retention_syncs_no_snapshot(patch: Patch) -> None:
 
 def a_log_start_is_not_written(patch: Patch) -> None:
     """Where the log starts is only known to the process."""
-    patch.setattr(DataFolder, "note_log_start", nothing)
+    patch.setattr(LogDirectory, "note_log_start", nothing)
 
 
 def cleaned_segments_are_not_synced(patch: Patch) -> None:
@@ -146,7 +146,7 @@ def swaps_are_not_synced(patch: Patch) -> None:
 
     def unsynced(self: LogSegments, *arguments: Any) -> list[str]:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(type(self._files), "sync_folder", nothing)
+            inner.setattr(type(self._files), "sync_directory", nothing)
             return replace_(self, *arguments)
 
     patch.setattr(LogSegments, "replace", unsynced)

@@ -73,7 +73,7 @@ class IdleBench(Bench):
     def settle(self) -> None:
         """Everything is durable, and the checkpoints say so."""
         self.log.flush()
-        self.folder.write_checkpoints()
+        self.directory.write_checkpoints()
         self.deferred.run_all()
 
 
@@ -92,7 +92,7 @@ def stop_at(disk: FakeDisk, operation: str, *, behind: str, times: int = 1) -> N
 
 
 def test_a_roll_before_the_process_died_does_not_cost_what_came_behind_it() -> None:
-    """The new segment's name is not durable, and everything below it is: the next flush has to sync the folder."""
+    """The new segment's name is not durable, and everything below it is: the next flush has to sync the directory."""
     bench = IdleBench()
     bench.lead(b"a")
     bench.settle()
@@ -100,35 +100,35 @@ def test_a_roll_before_the_process_died_does_not_cost_what_came_behind_it() -> N
     bench.kill()
     bench.lead(b"b")
     bench.log.flush()
-    assert bench.log.held == 2
+    assert bench.log.durable_offset == 2
     assert lose_power(bench).log_end_offset == 2
 
 
 def test_a_log_made_before_the_process_died_keeps_what_it_held() -> None:
-    """Nothing of it was ever flushed: neither its folder's name nor its partition.metadata are durable."""
+    """Nothing of it was ever flushed: neither its directory's name nor its partition.metadata are durable."""
     bench = IdleBench()
     other = TopicPartition("orders", PartitionIndex(1))
-    bench.folder.create_log(other, TOPIC_ID, SMALL)
+    bench.directory.create_log(other, TOPIC_ID, SMALL)
     bench.disk.kill()
-    bench.folder = bench.open_folder()
-    log = bench.folder.load_logs(lambda _tp, _id: SMALL)[other]
+    bench.directory = bench.open_directory()
+    log = bench.directory.load_logs(lambda _tp, _id: SMALL)[other]
     log.append(batch(b"a"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
     log.flush()
-    assert log.held == 1
+    assert log.durable_offset == 1
     bench.disk.crash(NothingSurvives())
-    bench.folder = bench.open_folder()
-    assert bench.folder.load_logs(lambda _tp, _id: SMALL)[other].log_end_offset == 1
+    bench.directory = bench.open_directory()
+    assert bench.directory.load_logs(lambda _tp, _id: SMALL)[other].log_end_offset == 1
 
 
 def test_segments_that_a_cut_removed_do_not_come_back_behind_what_took_their_place() -> None:
-    """The process died before the folder was synced; the log ended just where the recovery point had been lowered
+    """The process died before the directory was synced; the log ended just where the recovery point had been lowered
     to."""
     bench = IdleBench()
     bench.lead(b"a")
     bench.log.roll(NOW)
     bench.lead(b"cut")
     bench.settle()
-    stop_at(bench.disk, "sync_folder", behind="remove")
+    stop_at(bench.disk, "sync_directory", behind="remove")
     with pytest.raises(SimulatedCrash):
         bench.log.truncate_to(Offset(1))
     bench.kill()
@@ -149,10 +149,10 @@ def test_a_time_index_that_recovery_rebuilt_is_durable_before_the_next_clean_sto
     bench.log.roll(NOW)
     bench.settle()
     bench.kill()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     bench.disk.crash(OnlySizesSurvive())
     log = bench.reopen()
-    assert bench.folder.was_clean
+    assert bench.directory.was_clean
     found = log.offset_for_timestamp(NOW + 5, up_to=log.log_end_offset)
     assert found is not None and found.offset == 5
 
@@ -194,7 +194,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_roll_does_not_cost_the_segments_
     bench.disk.heal()
     bench.lead(b"b")
     bench.log.flush()
-    assert bench.log.held == 2
+    assert bench.log.durable_offset == 2
     assert lose_power(bench).log_end_offset == 2
 
 
@@ -220,13 +220,13 @@ def test_epochs_of_a_log_that_was_here_before_are_none_of_this_one() -> None:
     bench = IdleBench()
     bench.follow(stamped(6, b"old", epoch=1))
     bench.settle()
-    stop_at(bench.disk, "open", behind="sync_folder", times=2)
+    stop_at(bench.disk, "open", behind="sync_directory", times=2)
     with pytest.raises(SimulatedCrash):
         bench.log.truncate_fully_and_start_at(Offset(4))
     assert read_epochs(bench.disk, f"{bench.log.path}/{LEADER_EPOCH_CHECKPOINT}") == (entry(1, 6),)
     bench.kill()
     bench.lead(b"new", epoch=0)
-    bench.disk.sync_folder(bench.log.path)
+    bench.disk.sync_directory(bench.log.path)
     sync_paths(bench.disk, [bench.log.active.path])
     lose_power(bench)
     assert bench.log.epoch_entries() == (entry(0, bench.log.log_start_offset),)
@@ -240,7 +240,7 @@ def test_zeros_that_a_closed_segment_was_preallocated_with_are_no_damage() -> No
     bench.log.roll(NOW)
     bench.lead(b"b")
     before = bench.contents()
-    bench.disk.sync_folder(bench.log.path)
+    bench.disk.sync_directory(bench.log.path)
     sync_paths(bench.disk, [bench.log.active.path])
     lose_power(bench)
     assert bench.log.damage is None
@@ -254,10 +254,10 @@ def test_a_preallocated_segment_is_cut_to_size_durably_before_a_clean_stop() -> 
     bench.log.roll(NOW)
     bench.lead(b"b")
     before = bench.contents()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     bench.disk.crash(NothingSurvives())
     bench.reopen()
-    assert bench.folder.was_clean
+    assert bench.directory.was_clean
     assert bench.contents() == before
 
 
@@ -267,7 +267,7 @@ def test_a_log_start_that_was_read_is_not_forgotten_again() -> None:
     bench.follow(stamped(7, b"old"))
     bench.settle()
     bench.log.truncate_fully_and_start_at(Offset(7))
-    stop_at(bench.disk, "sync_folder", behind="rename", times=2)
+    stop_at(bench.disk, "sync_directory", behind="rename", times=2)
     with pytest.raises(SimulatedCrash):
         bench.log.truncate_fully_and_start_at(Offset(5))
     bench.kill()
@@ -275,7 +275,7 @@ def test_a_log_start_that_was_read_is_not_forgotten_again() -> None:
     assert lose_power(bench).log_start_offset == 5
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_folder_offline() -> None:
+def test_a_disk_that_is_full_in_the_middle_of_a_cut_takes_the_directory_offline() -> None:
     """The bytes are gone, the epoch file has no room: the log must not go on as if nothing had been cut."""
     bench = IdleBench()
     bench.lead(b"a")
@@ -299,7 +299,7 @@ def test_claims_that_could_not_be_lowered_are_lowered_by_the_next_cut(operation:
     bench.disk.fail(operation, file, error=errno.ENOSPC)
     with suppress(DiskFull, KafkaStorageError):
         bench.log.truncate_to(Offset(2))
-    if bench.folder.offline is not None:
+    if bench.directory.offline is not None:
         bench.kill()
     bench.disk.heal()
     stop_at(bench.disk, "open", behind="truncate", times=2)
@@ -331,7 +331,7 @@ def test_a_start_that_a_full_disk_refused_does_not_hide_what_comes_behind_a_cut(
         bench.lead(b"%d" % n)
     bench.settle()
     bench.log.advance_high_watermark(Offset(6))
-    bench.disk.fail("sync_folder", "/data", error=errno.ENOSPC)
+    bench.disk.fail("sync_directory", "/data", error=errno.ENOSPC)
     with pytest.raises(DiskFull):
         bench.log.delete_records(Offset(5))
     bench.disk.heal()
@@ -376,7 +376,7 @@ def test_a_log_that_was_never_flushed_does_not_believe_a_transaction_index_that_
     end = bench.end(7, commit=False) + 1
     bench.log.advance_high_watermark(Offset(end))
     bench.log.delete_records(Offset(1))
-    bench.disk.sync_folder(bench.log.path)
+    bench.disk.sync_directory(bench.log.path)
     sync_paths(bench.disk, [bench.log.active.path])
     log = lose_power(bench)
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1, end, 0)
@@ -396,7 +396,7 @@ def test_what_retention_takes_does_not_take_its_producers_with_it() -> None:
     assert bench.log.delete_old_segments(NOW) == 1
     for name in bench.log.take_deleted(Millis(NOW + bench.log.config.file_delete_delay_ms)):
         bench.disk.remove(name)
-    bench.disk.sync_folder(bench.log.path)
+    bench.disk.sync_directory(bench.log.path)
     log = lose_power(bench)
     assert log.log_start_offset == 1
     assert [producer.producer_id for producer in log.active_producers()] == [7]
@@ -445,7 +445,7 @@ def test_the_snapshot_at_the_start_is_believed_where_an_older_one_is_gone() -> N
     bench.log.flush()
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     assert bench.log.delete_old_segments(NOW) == 1
-    bench.disk.sync_folder(bench.log.path)
+    bench.disk.sync_directory(bench.log.path)
     bench.log.roll(NOW)
     bench.put((b"k", b"from somebody else"))
     bench.log.flush()
@@ -522,9 +522,9 @@ def test_an_emptying_that_broke_off_twice_loses_nothing_below_the_start() -> Non
     with suppress(SimulatedCrash):
         bench.log.truncate_fully_and_start_at(Offset(0))
     assert bench.disk.size(last.path) is None
-    bench.disk.sync_folder(bench.log.path)
+    bench.disk.sync_directory(bench.log.path)
     log = bench.kill()
-    assert (log.log_start_offset, log.log_end_offset, log.held) == (2, 2, 2)
+    assert (log.log_start_offset, log.log_end_offset, log.durable_offset) == (2, 2, 2)
     bench.disk.crash(OnlyNamesAreLost())
     assert bench.disk.size(f"{log.path}/00000000000000000000.log") is not None
     log = bench.reopen()
@@ -542,7 +542,7 @@ def test_a_swap_that_a_full_disk_broke_off_does_not_replace_what_came_later(done
     bench.disk.fail("rename", "/data/orders-0/", error=errno.ENOSPC, skip=done)
     clean(bench.log)
     bench.disk.heal()
-    if bench.folder.offline is not None:
+    if bench.directory.offline is not None:
         bench.kill()
     bench.log.truncate_fully_and_start_at(Offset(2))
     bench.put((b"k", b"new"))

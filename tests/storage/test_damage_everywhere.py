@@ -1,5 +1,5 @@
-"""Every byte of a small log's folder is flipped, every file is lost or cut in turn: the log opens with the right data,
-or says precisely what is lost (scenario 8, as far as one log shows it).
+"""Every byte of a small log's directory is flipped, every file is lost or cut in turn: the log opens with the right
+data, or says precisely what is lost (scenario 8, as far as one log shows it).
 
 What a reader is given is either what was written, or fails its checksum (a wrong leader epoch harms no reader; it is
 reported by recovery and the scrub). What is not there is in `Log.damage`. Records of aborted transactions are never
@@ -17,8 +17,8 @@ import pytest
 
 from storage.append_info import Origin
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT
-from storage.checkpoints.held_marks import HELD_MARKS
-from storage.directory.log_directory import DataFolder
+from storage.checkpoints.durable_offsets import HELD_MARKS
+from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
@@ -29,7 +29,7 @@ from tidelog.records import EndTxnMarker, RecordBatch, RecordBatchBuilder, contr
 from tidelog.types import LeaderEpoch, Offset
 
 CONFIG = replace(SMALL, segment_bytes=600, index_interval_bytes=100, segment_index_bytes=96)
-FOLDER = "/data/orders-0"
+DIRECTORY = "/data/orders-0"
 READ_BYTES = 4096
 """As any reader asks: more than one batch, so that each is seen to lead on to the next."""
 
@@ -85,14 +85,14 @@ def written(state: str) -> Written:
     log = bench.log
     if state != "torn":
         log.flush()
-        bench.folder.write_checkpoints()
+        bench.directory.write_checkpoints()
     log.advance_high_watermark(log.log_end_offset)
     batches = {int(found.base_offset): bytes(data) for data in bench.contents() for found in iter_batches(data)}
     committed = frozenset(consume(log, READ_COMMITTED).offsets)
     end = log.log_end_offset
     assert len(log.segments) > 2
     if state == "clean":
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     else:
         bench.disk.kill()
     if state == "torn":
@@ -100,14 +100,14 @@ def written(state: str) -> Written:
     return Written(bench.disk, batches, end, committed, durable=state != "torn")
 
 
-def open_log(disk: FakeDisk) -> tuple[DataFolder, Log]:
-    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
-    return folder, folder.load_logs(lambda _tp, _id: CONFIG)[TP]
+def open_log(disk: FakeDisk) -> tuple[LogDirectory, Log]:
+    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
+    return directory, directory.load_logs(lambda _tp, _id: CONFIG)[TP]
 
 
 def judge(disk: FakeDisk, was: Written) -> None:
     """Is what is left of the log right, and is what is lost told?"""
-    folder, log = open_log(disk)
+    directory, log = open_log(disk)
     read: set[int] = set()
     rotten: set[int] = set()
     for base, data in was.batches.items():
@@ -140,12 +140,12 @@ def judge(disk: FakeDisk, was: Written) -> None:
     assert shown <= was.committed, f"shown, though aborted or undecided: {sorted(shown - was.committed)}"
     if log.damage is None and not rotten and not lost:
         assert shown == was.committed
-    folder.close()
+    directory.close()
 
 
 def files(was: Written) -> Iterator[tuple[str, bytes]]:
     """Every file that says something of the log, with what is in it; index files without the zeros behind them."""
-    paths = [f"{FOLDER}/{name}" for name in was.disk.list(FOLDER) if name != "partition.metadata"]
+    paths = [f"{DIRECTORY}/{name}" for name in was.disk.list(DIRECTORY) if name != "partition.metadata"]
     for path in [*paths, f"/data/{HELD_MARKS}"]:
         data = read_file(was.disk, path)
         if data is not None:
@@ -235,10 +235,10 @@ def test_a_closed_segment_that_lost_its_markers_does_not_show_what_they_aborted(
     index does."""
     was = written("clean")
     disk = was.disk.twin()
-    data = read_file(disk, f"{FOLDER}/00000000000000000000.log")
+    data = read_file(disk, f"{DIRECTORY}/00000000000000000000.log")
     assert data is not None
     ends = [position for position in range(1, len(data)) if _begins_batch(was, data, position)]
-    write_file(disk, f"{FOLDER}/00000000000000000000.log", data[: ends[3]])
+    write_file(disk, f"{DIRECTORY}/00000000000000000000.log", data[: ends[3]])
     judge(disk, was)
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full, or that fails: typed errors, nothing half written, other folders untouched."""
+"""A disk that is full, or that fails: typed errors, nothing half written, other directories untouched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.errors import DiskFull, KafkaStorageError
 from tidelog.types import Offset, PartitionIndex, TopicPartition
 
 
-def test_a_full_folder_refuses_appends_whole_and_serves_reads() -> None:
+def test_a_full_directory_refuses_appends_whole_and_serves_reads() -> None:
     bench = Bench()
     for i in range(5):
         bench.lead(b"value %d" % i)
@@ -26,7 +26,7 @@ def test_a_full_folder_refuses_appends_whole_and_serves_reads() -> None:
         assert bench.contents() == before
         assert bench.disk.size(bench.segment_path) == size, "what fitted was cut away again"
         assert bench.disk.used + free == bench.disk.capacity
-    assert bench.folder.offline is None
+    assert bench.directory.offline is None
 
 
 def test_it_works_again_when_there_is_room() -> None:
@@ -39,7 +39,7 @@ def test_it_works_again_when_there_is_room() -> None:
     bench.disk.capacity = None
     assert bench.lead(b"c") == 1
     bench.commit()
-    assert bench.log.held == 2
+    assert bench.log.durable_offset == 2
     bench.kill()
     assert len(bench.contents()) == 2
 
@@ -82,17 +82,17 @@ def test_a_full_disk_cannot_make_logs_and_leaves_nothing_behind() -> None:
     bench.disk.capacity = bench.disk.used
     other = TopicPartition("other", PartitionIndex(0))
     with pytest.raises(DiskFull):
-        bench.folder.create_log(other, TOPIC_ID, SMALL)
+        bench.directory.create_log(other, TOPIC_ID, SMALL)
     assert "other-0" not in bench.disk.list("/data")
     bench.disk.capacity = None
-    bench.folder.create_log(other, TOPIC_ID, SMALL)
+    bench.directory.create_log(other, TOPIC_ID, SMALL)
 
 
 def test_a_truncation_on_a_full_disk_is_refused_before_it_cuts() -> None:
     bench = Bench()
     bench.follow(*(stamped(i, b"%d" % i) for i in range(20)))
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     before = bench.contents()
     bench.disk.capacity = bench.disk.used
     with pytest.raises(DiskFull):
@@ -105,25 +105,25 @@ def test_a_truncation_on_a_full_disk_is_refused_before_it_cuts() -> None:
     assert bench.contents() == before[:5]
 
 
-def test_a_failing_write_takes_the_folder_offline() -> None:
+def test_a_failing_write_takes_the_directory_offline() -> None:
     bench = Bench()
     bench.lead(b"a")
     bench.disk.fail("write", ".log")
     with pytest.raises(KafkaStorageError, match="Input/output error"):
         bench.lead(b"b")
-    assert bench.folder.offline is not None
+    assert bench.directory.offline is not None
     with pytest.raises(KafkaStorageError, match="offline"):
         bench.lead(b"c")
     with pytest.raises(KafkaStorageError, match="offline"):
-        bench.folder.create_log(TopicPartition("other", PartitionIndex(0)), TOPIC_ID, SMALL)
+        bench.directory.create_log(TopicPartition("other", PartitionIndex(0)), TOPIC_ID, SMALL)
     with pytest.raises(KafkaStorageError, match="offline"):
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     bench.reopen()
-    assert not bench.folder.was_clean
+    assert not bench.directory.was_clean
     assert len(bench.contents()) == 1
 
 
-def test_a_sync_that_finds_no_room_takes_the_folder_offline() -> None:
+def test_a_sync_that_finds_no_room_takes_the_directory_offline() -> None:
     """Goal: bytes that the kernel dropped for want of room are never held. Method: a sync fails as "full", so that a
     later one would succeed without them; then the power fails."""
     bench = Bench()
@@ -133,39 +133,39 @@ def test_a_sync_that_finds_no_room_takes_the_folder_offline() -> None:
     bench.disk.fail("sync", ".log", error=errno.ENOSPC)
     bench.commit()
     bench.commit()
-    assert bench.log.held == 1
-    assert bench.folder.offline is not None
+    assert bench.log.durable_offset == 1
+    assert bench.directory.offline is not None
     with pytest.raises(KafkaStorageError):
         bench.lead(b"c")
 
 
-def test_a_failing_read_takes_the_folder_offline() -> None:
+def test_a_failing_read_takes_the_directory_offline() -> None:
     bench = Bench()
     bench.lead(b"a")
     bench.disk.fail("read", ".log")
     with pytest.raises(KafkaStorageError, match="reading"):
         bench.read_first()
-    assert bench.folder.offline is not None
+    assert bench.directory.offline is not None
 
 
 def test_any_call_may_fail_and_nothing_held_is_lost() -> None:
     """Each call of an ordinary life fails once, with each operation; then the machine restarts."""
-    for operation in ("write", "sync", "truncate", "open", "map", "reserve", "rename", "remove", "sync_folder"):
+    for operation in ("write", "sync", "truncate", "open", "map", "reserve", "rename", "remove", "sync_directory"):
         for skip in range(12):
             bench = Bench()
             fault = bench.disk.fail(operation, "/data", skip=skip)
-            held = 0
+            durable_offset = 0
             try:
                 for i in range(30):
                     bench.lead(b"value %d" % i)
                     bench.commit()
-                    held = bench.log.held
+                    durable_offset = bench.log.durable_offset
                     if i == 20:
-                        held = 15  # from here on the cut may have happened
+                        durable_offset = 15  # from here on the cut may have happened
                         bench.log.truncate_to(Offset(15))
-                        bench.folder.write_checkpoints()
+                        bench.directory.write_checkpoints()
             except KafkaStorageError:
-                assert bench.folder.offline is not None
+                assert bench.directory.offline is not None
             if fault.times == 1:
                 break  # there are not that many such calls
             bench.disk.heal()
@@ -173,10 +173,10 @@ def test_any_call_may_fail_and_nothing_held_is_lost() -> None:
             try:
                 bench.reopen()
             except KeyError:
-                assert held == 0
+                assert durable_offset == 0
                 continue
             assert bench.log.damage is None
-            assert bench.log.log_end_offset >= held
+            assert bench.log.log_end_offset >= durable_offset
 
 
 def test_a_crash_in_any_call_of_an_append_leaves_whole_batches() -> None:
@@ -206,15 +206,15 @@ def test_creating_a_log_can_be_cut_short_anywhere() -> None:
         other = TopicPartition("other", PartitionIndex(0))
         bench.disk.crash_at_call(bench.disk.calls + call)
         try:
-            bench.folder.create_log(other, TOPIC_ID, SMALL)
+            bench.directory.create_log(other, TOPIC_ID, SMALL)
         except SimulatedCrash:
             bench.disk.crash(random.Random(call))
-            folder = bench.open_folder()
-            logs = folder.load_logs(lambda _tp, _id: SMALL)
+            directory = bench.open_directory()
+            logs = directory.load_logs(lambda _tp, _id: SMALL)
             assert TP in logs
             if other not in logs:
-                folder.create_log(other, TOPIC_ID, SMALL)
-            assert folder.damaged() == {}
+                directory.create_log(other, TOPIC_ID, SMALL)
+            assert directory.damaged() == {}
         else:
             assert call > 5
             return

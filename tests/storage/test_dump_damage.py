@@ -1,4 +1,4 @@
-"""The dump explains what is wrong with a folder, file by file, and changes nothing while it looks."""
+"""The dump explains what is wrong with a directory, file by file, and changes nothing while it looks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.checkpoints.checkpoint_file import encode_topic_id
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.dump.events import (
     BatchFound,
     Event,
@@ -47,7 +47,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(pristine: Path, tmp_path: Path) -> Path:
-    """Two logs of Kafka's, with what their data folder says of them, to be damaged."""
+    """Two logs of Kafka's, with what their log directory says of them, to be damaged."""
     root = tmp_path / "node1"
     for name in ("txn-0", "segments-0", "epochs-0", "compacted-0"):
         shutil.copytree(pristine / name, root / name)
@@ -59,7 +59,7 @@ def root(pristine: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """A data folder of ours, with a log of several segments."""
+    """A log directory of ours, with a log of several segments."""
     bench = Bench(SMALL, files=OsFiles(), path=str(tmp_path / "data"))
     for number in range(60):
         bench.lead(b"value %d" % number * 5, timestamp=1_700_000_000_000 + number)
@@ -118,11 +118,11 @@ def test_an_unknown_magic_is_told(root: Path) -> None:
 
 
 def test_a_changed_epoch_is_told_by_the_cache_though_the_checksum_holds(root: Path) -> None:
-    folder = root / "epochs-0"
-    log = sorted(folder.glob("*.log"))[1]
+    directory = root / "epochs-0"
+    log = sorted(directory.glob("*.log"))[1]
     batch = of(BatchFound, events(log))[0]
     overwrite(log, 12, (0).to_bytes(4))
-    told = damage(events(folder))
+    told = damage(events(directory))
     assert batch.leader_epoch
     assert told
     assert told[0].path == str(log)
@@ -137,11 +137,11 @@ def test_an_offset_that_goes_back_is_told(root: Path) -> None:
 
 
 def test_a_lost_segment_is_told_with_the_offsets_that_were_in_it(root: Path) -> None:
-    folder = root / "segments-0"
-    first, lost, behind = (int(log.name[:20]) for log in sorted(folder.glob("*.log"))[3:6])
-    for file in folder.glob(f"{lost:020d}.*"):
+    directory = root / "segments-0"
+    first, lost, behind = (int(log.name[:20]) for log in sorted(directory.glob("*.log"))[3:6])
+    for file in directory.glob(f"{lost:020d}.*"):
         file.unlink()
-    told = only(damage(events(folder)))
+    told = only(damage(events(directory)))
     assert (told.first_offset, told.last_offset) == (lost, behind - 1)
     assert "a segment is lost" in told.cause
     assert first < lost
@@ -155,20 +155,20 @@ def test_a_log_that_lost_what_was_durable_is_damaged_and_a_torn_tail_is_not(benc
     """The same cut, once below the recovery point and once above it."""
     log = Path(bench.segment_path)
     end = bench.log.log_end_offset
-    bench.folder.close_clean()
-    folder = log.parent
+    bench.directory.close_clean()
+    directory = log.parent
     whole = log.read_bytes()
     log.write_bytes(whole[:-10])
-    told = damage(events(folder))
+    told = damage(events(directory))
     assert any("whatever followed is lost" in finding.cause for finding in told)
     assert any(finding.last_offset == end - 1 and "durable once" in finding.cause for finding in told)
 
     log.write_bytes(whole + whole[:30])
-    found = events(folder)
+    found = events(directory)
     assert damage(found) == []
     assert any("torn" in finding.cause for finding in of(Finding, found))
     log.write_bytes(whole + bytes(8192))
-    found = events(folder)
+    found = events(directory)
     assert damage(found) == []
     assert any("8192 bytes of zeros" in finding.cause for finding in of(Finding, found))
 
@@ -234,12 +234,14 @@ def test_a_snapshot_a_checkpoint_and_an_id_that_do_not_parse_are_told(root: Path
 
 
 def test_the_files_that_only_we_write_are_told(bench: Bench) -> None:
-    bench.folder.adopt("tide", NodeId(3))
-    bench.folder.write_registration(7)
-    held = bench.log.held
-    bench.folder.close_clean()
+    bench.directory.adopt("tide", NodeId(3))
+    bench.directory.write_registration(7)
+    durable_offset = bench.log.durable_offset
+    bench.directory.close_clean()
     found = events(bench.path)
-    assert of(MarkFound, found) == [MarkFound(f"{bench.path}/held-offset-marks", encode_topic_id(TOPIC_ID), 0, held)]
+    assert of(MarkFound, found) == [
+        MarkFound(f"{bench.path}/held-offset-marks", encode_topic_id(TOPIC_ID), 0, durable_offset)
+    ]
     told = {(Path(found.path).name, found.name): found.value for found in of(PropertyFound, found)}
     assert told["registration", "registration"] == "7"
     assert told["meta.properties", "cluster.id"] == "tide"
@@ -248,28 +250,28 @@ def test_the_files_that_only_we_write_are_told(bench: Bench) -> None:
 
 
 def test_a_log_that_is_gone_altogether_is_told_by_its_mark(bench: Bench) -> None:
-    held = bench.log.held
-    bench.folder.close_clean()
+    durable_offset = bench.log.durable_offset
+    bench.directory.close_clean()
     shutil.rmtree(bench.log.path)
     told = only(damage(events(bench.path)))
-    assert (told.first_offset, told.last_offset) == (0, held - 1)
+    assert (told.first_offset, told.last_offset) == (0, durable_offset - 1)
     assert encode_topic_id(TOPIC_ID) in told.cause
 
 
 def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_words(bench: Bench) -> None:
     """No cut, and no flipped byte, ends in anything but findings."""
-    bench.folder.close_clean()
-    folder = Path(bench.log.path)
+    bench.directory.close_clean()
+    directory = Path(bench.log.path)
     rng = random.Random(5)
-    for file in sorted(folder.iterdir())[-8:]:
+    for file in sorted(directory.iterdir())[-8:]:
         whole = file.read_bytes()
         for position in rng.sample(range(len(whole)), min(len(whole), 25)):
             file.write_bytes(whole[:position])
-            assert of(LogSummed, events(folder))
+            assert of(LogSummed, events(directory))
             file.write_bytes(
                 whole[:position] + bytes([whole[position] ^ 1 << rng.randrange(8)]) + whole[position + 1 :]
             )
-            found = events(folder, records=True)
+            found = events(directory, records=True)
             if file.suffix == ".log":
                 assert of(Finding, found), (file, position)
         file.write_bytes(whole)
@@ -278,7 +280,7 @@ def test_every_file_of_a_small_log_can_be_cut_anywhere_and_the_dump_ends_in_word
 @given(st.binary(max_size=400))
 def test_any_bytes_at_all_are_dumped(data: bytes) -> None:
     disk = FakeDisk()
-    disk.make_folder("/x")
+    disk.make_directory("/x")
     file = disk.open("/x/00000000000000000000.log", create=True)
     file.pwritev([data], 0)
     covered = 0
@@ -291,7 +293,7 @@ def test_any_bytes_at_all_are_dumped(data: bytes) -> None:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[str, int, int]]:
-    """Contents, times of change and modes of all files and folders."""
+    """Contents, times of change and modes of all files and directories."""
     return {
         str(path.relative_to(root)): (
             hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
@@ -325,7 +327,7 @@ def test_nothing_is_changed_and_no_right_to_write_is_needed(root: Path) -> None:
         assert fingerprint(root) == before
 
 
-def test_the_folder_of_a_running_node_can_be_dumped(bench: Bench) -> None:
+def test_the_directory_of_a_running_node_can_be_dumped(bench: Bench) -> None:
     """It holds the lock and has its indexes mapped; it goes on appending behind the dump."""
     bench.lead(b"unflushed")
     before = fingerprint(Path(bench.path))
@@ -335,12 +337,12 @@ def test_the_folder_of_a_running_node_can_be_dumped(bench: Bench) -> None:
     summed = only_log(found)
     assert (summed.log_end_offset, summed.batches) == (bench.log.log_end_offset, 61)
     bench.lead(b"another")
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     assert damage(events(bench.path)) == []
 
 
 def test_what_goes_while_it_is_dumped_is_passed_over(root: Path) -> None:
-    """Retention takes a segment and a snapshot away between the listing of the folder and their turn; a checkpoint
+    """Retention takes a segment and a snapshot away between the listing of the directory and their turn; a checkpoint
     being written is no damaged one."""
     (root / "recovery-point-offset-checkpoint.tmp").write_text("0\n9")
     seen = dump(OsFiles(), str(root), records=False)
@@ -382,7 +384,7 @@ def test_the_exit_code_says_whether_there_is_damage(root: Path, capsys: pytest.C
     assert text.rstrip().splitlines()[-1].startswith("DAMAGED: 1 finding of damage")
     with pytest.raises(SystemExit, match="2"):
         command(root / "nowhere")
-    assert "there is no file or folder" in capsys.readouterr().err
+    assert "there is no file or directory" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         command("--records", "--findings", root)
 
@@ -428,13 +430,13 @@ def test_people_read_sizes_times_and_bytes() -> None:
     assert bytes_text(b"\xff" * 100).endswith("… (100 bytes)")
 
 
-def test_an_opened_copy_of_a_folder_is_what_the_dump_said(root: Path) -> None:
+def test_an_opened_copy_of_a_directory_is_what_the_dump_said(root: Path) -> None:
     """The dump before, the log after opening: the same ends."""
     said = {Path(log.path).name: log for log in of(LogSummed, events(root))}
-    folder = DataFolder.open(str(root), files=OsFiles(), clock=Bench().clock, rng=random.Random(1))
-    for tp, log in folder.load_logs(lambda _tp, _id: SMALL).items():
+    directory = LogDirectory.open(str(root), files=OsFiles(), clock=Bench().clock, rng=random.Random(1))
+    for tp, log in directory.load_logs(lambda _tp, _id: SMALL).items():
         assert (said[str(tp)].log_start_offset, said[str(tp)].log_end_offset) == (
             log.log_start_offset,
             log.log_end_offset,
         )
-    folder.close()
+    directory.close()

@@ -28,7 +28,7 @@ from tests.storage.kafka_vectors import damage as edit
 
 @pytest.fixture(scope="module", params=list(ROOTS))
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A data folder of Kafka's, and what its tools say of it."""
+    """A log directory of Kafka's, and what its tools say of it."""
     return unpack(request.param, tmp_path_factory.mktemp(request.param)), told(request.param)
 
 
@@ -200,7 +200,7 @@ UNSEEN = {
 
 @pytest.fixture(scope="module")
 def undamaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[tuple[str, str]]]]:
-    """What is found in the folders as they are."""
+    """What is found in the directories as they are."""
     root = tmp_path_factory.mktemp("undamaged")
     return {archive: found_in(unpack(archive, root)) for archive in ("unclean", "old")}
 
@@ -209,8 +209,8 @@ def undamaged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, s
 def test_every_planned_damage_is_told_in_its_log_and_in_no_other(
     archive: str, name: str, undamaged: dict[str, dict[str, set[tuple[str, str]]]], tmp_path: Path
 ) -> None:
-    """The folders that Kafka's own recovery was tried on. Damage below the recovery point is damage; above it, it is
-    a torn write, and a note."""
+    """The directories that Kafka's own recovery was tried on. Damage below the recovery point is damage; above it, it
+    is a torn write, and a note."""
     start = starts()[archive, name]
     before = undamaged[archive]
     root = unpack(archive, tmp_path)

@@ -107,7 +107,7 @@ def test_epochs_and_starts_grow_whatever_is_assigned(pairs: list[tuple[int, int]
 
 def read_back(known: LeaderEpochCache) -> tuple[EpochStart, ...] | None:
     disk = FakeDisk()
-    disk.make_folder("/orders-0")
+    disk.make_directory("/orders-0")
     write_file(disk, PATH, encode_epochs(known.entries))
     return read_epochs(disk, PATH)
 
@@ -158,7 +158,7 @@ def test_the_entries_over_a_range() -> None:
 def test_the_file_never_goes_back() -> None:
     """A flush begun before a truncation ends after it."""
     disk = FakeDisk()
-    disk.make_folder("/orders-0")
+    disk.make_directory("/orders-0")
     known = cache((2, 6), (3, 8))
     file = EpochFile(disk, PATH, -1)
     before, version = known.entries, known.version
@@ -187,7 +187,7 @@ def test_the_file_never_goes_back() -> None:
 )
 def test_a_file_is_believed_whole_or_not_at_all(text: str) -> None:
     disk = FakeDisk()
-    disk.make_folder("/orders-0")
+    disk.make_directory("/orders-0")
     write_file(disk, PATH, text.encode())
     with pytest.raises(CorruptLog):
         read_epochs(disk, PATH)
@@ -195,7 +195,7 @@ def test_a_file_is_believed_whole_or_not_at_all(text: str) -> None:
 
 def test_no_file_is_told_from_an_empty_one() -> None:
     disk = FakeDisk()
-    disk.make_folder("/orders-0")
+    disk.make_directory("/orders-0")
     assert read_epochs(disk, PATH) is None
     write_file(disk, PATH, b"0\n0\n")
     assert read_epochs(disk, PATH) == ()

@@ -21,8 +21,8 @@ def after_crash(disk: FakeDisk, path: str, seed: int) -> bytes | None:
 def test_synced_bytes_under_a_synced_name_survive() -> None:
     for seed in SEEDS:
         disk = FakeDisk()
-        disk.make_folder("/f")
-        disk.sync_folder("/")
+        disk.make_directory("/f")
+        disk.sync_directory("/")
         write_file(disk, "/f/a", b"kept")
         assert after_crash(disk, "/f/a", seed) == b"kept"
 
@@ -160,12 +160,12 @@ def test_the_same_seed_gives_the_same_disk() -> None:
 
 def test_a_twin_shares_nothing_with_its_disk() -> None:
     disk = FakeDisk()
-    disk.make_folder("/d")
+    disk.make_directory("/d")
     file = disk.open("/d/a", create=True)
     file.pwritev([b"kept"], 0)
     file.sync()
-    disk.sync_folder("/d")
-    disk.sync_folder("/")
+    disk.sync_directory("/d")
+    disk.sync_directory("/")
     seen: list[str] = []
     disk.on_call = seen.append
     file.pwritev([b"lost"], 4)

@@ -15,38 +15,38 @@ from tests.fakes.fake_disk import FakeDisk
 
 @pytest.fixture(params=["os", "fake"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    """A disk and an empty folder on it."""
+    """A disk and an empty directory on it."""
     if request.param == "os":
         return OsFiles(), str(tmp_path)
     fake = FakeDisk()
-    fake.make_folder("/tmp/folder")
-    return fake, "/tmp/folder"
+    fake.make_directory("/tmp/directory")
+    return fake, "/tmp/directory"
 
 
 def test_buffers_are_written_one_behind_the_other(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"head", memoryview(b"..tail")[2:], bytearray(b"!")], 0)
     file.pwritev([b"AD"], 2)
     assert file.size() == 9
     assert file.pread(100, 0) == b"heADtail!"
     assert file.pread(3, 4) == b"tai"
     assert file.pread(3, 9) == b""
-    assert file.path == f"{folder}/a"
+    assert file.path == f"{directory}/a"
     file.close()
 
 
 def test_a_write_behind_the_end_leaves_zeros_between(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"x"], 3)
     assert file.pread(10, 0) == b"\0\0\0x"
     file.close()
 
 
 def test_truncate_cuts_and_lengthens_with_zeros(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"abcdef"], 0)
     file.truncate(2)
     file.truncate(4)
@@ -56,8 +56,8 @@ def test_truncate_cuts_and_lengthens_with_zeros(disk: tuple[Files, str]) -> None
 
 
 def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     file.pwritev([b"abc"], 0)
     file.reserve(8192)
     assert (file.size(), file.pread(5, 0)) == (8192, b"abc\0\0")
@@ -69,70 +69,70 @@ def test_room_is_taken_before_it_is_written(disk: tuple[Files, str]) -> None:
     file.close()
 
 
-def test_a_folder_knows_the_room_of_its_disk(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    free, total = files.room(folder)
+def test_a_directory_knows_the_room_of_its_disk(disk: tuple[Files, str]) -> None:
+    files, directory = disk
+    free, total = files.room(directory)
     assert 0 < free <= total
     with pytest.raises(FileNotFoundError):
-        files.room(f"{folder}/missing")
+        files.room(f"{directory}/missing")
 
 
 def test_what_is_missing_is_told_as_the_system_tells_it(disk: tuple[Files, str]) -> None:
-    files, folder = disk
+    files, directory = disk
     with pytest.raises(FileNotFoundError):
-        files.open(f"{folder}/none")
+        files.open(f"{directory}/none")
     with pytest.raises(FileNotFoundError):
-        files.remove(f"{folder}/none")
+        files.remove(f"{directory}/none")
     with pytest.raises(FileNotFoundError):
-        files.rename(f"{folder}/none", f"{folder}/other")
+        files.rename(f"{directory}/none", f"{directory}/other")
     with pytest.raises(FileNotFoundError):
-        files.list(f"{folder}/none")
-    assert files.size(f"{folder}/none") is None
-    assert not files.is_folder(f"{folder}/none")
-    assert read_file(files, f"{folder}/none") is None
+        files.list(f"{directory}/none")
+    assert files.size(f"{directory}/none") is None
+    assert not files.is_directory(f"{directory}/none")
+    assert read_file(files, f"{directory}/none") is None
 
 
 def test_rename_replaces_the_target_in_one_step(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    write_file(files, f"{folder}/a", b"new")
-    write_file(files, f"{folder}/b", b"old")
-    files.rename(f"{folder}/a", f"{folder}/b")
-    assert files.list(folder) == ["b"]
-    assert read_file(files, f"{folder}/b") == b"new"
+    files, directory = disk
+    write_file(files, f"{directory}/a", b"new")
+    write_file(files, f"{directory}/b", b"old")
+    files.rename(f"{directory}/a", f"{directory}/b")
+    assert files.list(directory) == ["b"]
+    assert read_file(files, f"{directory}/b") == b"new"
 
 
 def test_a_file_has_two_names_and_lives_as_long_as_one(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    files.make_folder(f"{folder}/other")
-    write_file(files, f"{folder}/a", b"bytes")
-    files.link(f"{folder}/a", f"{folder}/other/b")
-    file = files.open(f"{folder}/other/b")
+    files, directory = disk
+    files.make_directory(f"{directory}/other")
+    write_file(files, f"{directory}/a", b"bytes")
+    files.link(f"{directory}/a", f"{directory}/other/b")
+    file = files.open(f"{directory}/other/b")
     file.pwritev([b"B"], 0)
     file.close()
-    assert read_file(files, f"{folder}/a") == b"Bytes"
+    assert read_file(files, f"{directory}/a") == b"Bytes"
     with pytest.raises(FileExistsError):
-        files.link(f"{folder}/a", f"{folder}/other/b")
-    write_file(files, f"{folder}/a", b"another")
-    assert read_file(files, f"{folder}/other/b") == b"Bytes"
-    files.remove(f"{folder}/a")
-    files.remove(f"{folder}/other/b")
-    assert files.list(f"{folder}/other") == []
+        files.link(f"{directory}/a", f"{directory}/other/b")
+    write_file(files, f"{directory}/a", b"another")
+    assert read_file(files, f"{directory}/other/b") == b"Bytes"
+    files.remove(f"{directory}/a")
+    files.remove(f"{directory}/other/b")
+    assert files.list(f"{directory}/other") == []
 
 
 def test_an_open_file_outlives_its_name(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
-    files.remove(f"{folder}/a")
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
+    files.remove(f"{directory}/a")
     file.pwritev([b"still here"], 0)
     file.sync()
     assert file.pread(5, 0) == b"still"
     file.close()
-    assert files.list(folder) == []
+    assert files.list(directory) == []
 
 
 def test_a_shared_handle_closes_with_its_last_user(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     other = file.share()
     file.close()
     other.pwritev([b"x"], 0)
@@ -142,41 +142,41 @@ def test_a_shared_handle_closes_with_its_last_user(disk: tuple[Files, str]) -> N
         file.share()
 
 
-def test_folders_are_made_listed_and_removed(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    files.make_folder(f"{folder}/x/y")
-    files.make_folder(f"{folder}/x/y")
-    write_file(files, f"{folder}/x/file", b"1")
-    assert files.list(f"{folder}/x") == ["file", "y"]
-    assert files.is_folder(f"{folder}/x/y")
-    assert not files.is_folder(f"{folder}/x/file")
+def test_directories_are_made_listed_and_removed(disk: tuple[Files, str]) -> None:
+    files, directory = disk
+    files.make_directory(f"{directory}/x/y")
+    files.make_directory(f"{directory}/x/y")
+    write_file(files, f"{directory}/x/file", b"1")
+    assert files.list(f"{directory}/x") == ["file", "y"]
+    assert files.is_directory(f"{directory}/x/y")
+    assert not files.is_directory(f"{directory}/x/file")
     with pytest.raises(OSError, match="not empty"):
-        files.remove_folder(f"{folder}/x")
-    files.remove_folder(f"{folder}/x/y")
-    assert files.list(f"{folder}/x") == ["file"]
-    files.sync_folder(folder)
+        files.remove_directory(f"{directory}/x")
+    files.remove_directory(f"{directory}/x/y")
+    assert files.list(f"{directory}/x") == ["file"]
+    files.sync_directory(directory)
 
 
 def test_a_mapping_and_its_file_show_the_same_bytes(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    mapping = files.map(f"{folder}/index", 10_000, writable=True)
-    assert files.size(f"{folder}/index") == 10_000
+    files, directory = disk
+    mapping = files.map(f"{directory}/index", 10_000, writable=True)
+    assert files.size(f"{directory}/index") == 10_000
     mapping.reserve(12)
     mapping.write(0, b"entry one...")
     assert mapping.read(0, 12) == b"entry one..."
-    file = files.open(f"{folder}/index")
+    file = files.open(f"{directory}/index")
     assert file.pread(14, 0) == b"entry one...\0\0"
     mapping.close()
     file.truncate(12)
     file.close()
-    again = files.map(f"{folder}/index", 12, writable=False)
+    again = files.map(f"{directory}/index", 12, writable=False)
     assert again.read(0, 12) == b"entry one..."
     again.close()
 
 
 def test_a_mapping_takes_no_room_that_was_not_reserved(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    mapping = files.map(f"{folder}/index", 10_000, writable=True)
+    files, directory = disk
+    mapping = files.map(f"{directory}/index", 10_000, writable=True)
     with pytest.raises(AssertionError, match="reserved"):
         mapping.write(0, b"x")
     mapping.reserve(1)
@@ -187,25 +187,25 @@ def test_a_mapping_takes_no_room_that_was_not_reserved(disk: tuple[Files, str]) 
 
 
 def test_a_lock_is_held_by_one(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    lock = files.lock(f"{folder}/.lock")
+    files, directory = disk
+    lock = files.lock(f"{directory}/.lock")
     with pytest.raises(BlockingIOError):
-        files.lock(f"{folder}/.lock")
+        files.lock(f"{directory}/.lock")
     lock.release()
-    files.lock(f"{folder}/.lock").release()
+    files.lock(f"{directory}/.lock").release()
 
 
 def test_write_file_leaves_only_the_new_contents(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    write_file(files, f"{folder}/checkpoint", b"long old contents")
-    write_file(files, f"{folder}/checkpoint", b"new", sync=False)
-    assert read_file(files, f"{folder}/checkpoint") == b"new"
-    assert files.list(folder) == ["checkpoint"]
+    files, directory = disk
+    write_file(files, f"{directory}/checkpoint", b"long old contents")
+    write_file(files, f"{directory}/checkpoint", b"new", sync=False)
+    assert read_file(files, f"{directory}/checkpoint") == b"new"
+    assert files.list(directory) == ["checkpoint"]
 
 
 def test_a_read_that_does_not_wait_gives_the_same_bytes(disk: tuple[Files, str]) -> None:
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     data = bytes(range(256)) * 1_000
     file.pwritev([data], 0)
     for size, position in ((10, 0), (100_000, 7), (256_000, 0), (300_000, 0), (100, 255_950), (5, 256_000)):
@@ -215,8 +215,8 @@ def test_a_read_that_does_not_wait_gives_the_same_bytes(disk: tuple[Files, str])
 
 def test_a_read_that_would_wait_says_so_and_waiting_helps(disk: tuple[Files, str]) -> None:
     """A file system may keep what it was asked to forget; then there is nothing to wait for."""
-    files, folder = disk
-    file = files.open(f"{folder}/a", create=True)
+    files, directory = disk
+    file = files.open(f"{directory}/a", create=True)
     data = b"x" * (1 << 20)
     file.pwritev([data], 0)
     file.sync()

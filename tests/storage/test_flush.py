@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, TP, Bench, Deferred, SetClock, stamped
@@ -33,9 +33,9 @@ def test_held_moves_only_when_the_sync_has_ended() -> None:
     bench, executor = bench_with()
     bench.lead()
     bench.commit()
-    assert (bench.log.held, bench.log.recovery_point) == (0, 0)
+    assert (bench.log.durable_offset, bench.log.recovery_point) == (0, 0)
     executor.run_one()
-    assert (bench.log.held, bench.log.recovery_point) == (1, 1)
+    assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 1)
 
 
 def test_page_cache_holds_what_was_appended() -> None:
@@ -43,13 +43,13 @@ def test_page_cache_holds_what_was_appended() -> None:
     bench.lead()
     bench.commit()
     executor.run_all()
-    assert (bench.log.held, bench.log.recovery_point) == (1, 0), "nothing was to be flushed"
+    assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 0), "nothing was to be flushed"
 
 
 def test_one_sync_serves_all_that_waited() -> None:
     bench, executor = bench_with()
     told: list[int] = []
-    bench.folder.on_held = lambda log: told.append(log.held)
+    bench.directory.on_durable = lambda log: told.append(log.durable_offset)
     for i in range(10):
         bench.lead(epoch=0)
         bench.commit()
@@ -66,57 +66,57 @@ def test_one_sync_serves_all_that_waited() -> None:
 
 def test_of_one_log_at_most_one_flush_is_under_way() -> None:
     bench, executor = bench_with()
-    other = bench.folder.create_log(OTHER, bench.log.topic_id, SMALL)
+    other = bench.directory.create_log(OTHER, bench.log.topic_id, SMALL)
     executor.run_all()
-    flushes = bench.folder.commit.flushes
-    held: list[Log] = []
-    bench.folder.on_held = held.append
+    flushes = bench.directory.commit.flushes
+    durable_offset: list[Log] = []
+    bench.directory.on_durable = durable_offset.append
     bench.lead()
     bench.commit()
     other.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
-    bench.folder.commit.request(other)
+    bench.directory.commit.request(other)
     bench.lead()
     bench.commit()
     executor.run_all()
-    assert bench.folder.commit.flushes - flushes == 3
-    assert held == [bench.log, other, bench.log] or held == [bench.log, bench.log, other]
-    assert (bench.log.held, other.held) == (2, 1)
+    assert bench.directory.commit.flushes - flushes == 3
+    assert durable_offset == [bench.log, other, bench.log] or durable_offset == [bench.log, bench.log, other]
+    assert (bench.log.durable_offset, other.durable_offset) == (2, 1)
 
 
 def test_several_logs_are_flushed_side_by_side() -> None:
     """A slow sync of one log holds up no other; beyond `syncs_at_once` they wait in the order in which they asked."""
     disk, syncer = FakeDisk(), Deferred()
-    folder = DataFolder.open(
+    directory = LogDirectory.open(
         "/data", files=disk, clock=SetClock(), rng=random.Random(7), syncer=syncer, syncs_at_once=2
     )
     names = [TopicPartition("orders", PartitionIndex(index)) for index in range(3)]
-    first, second, third = (folder.create_log(name, TOPIC_ID, SMALL) for name in names)
+    first, second, third = (directory.create_log(name, TOPIC_ID, SMALL) for name in names)
     syncer.run_all()
-    held: list[Log] = []
-    folder.on_held = held.append
+    durable_offset: list[Log] = []
+    directory.on_durable = durable_offset.append
     for log in (first, second, third):
         log.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
-        folder.commit.request(log)
+        directory.commit.request(log)
     assert len(syncer.waiting) == 2
     syncer.waiting.append(syncer.waiting.pop(0))  # the disk answers the second one first
     syncer.run_one()
-    assert held == [second]
-    assert (first.held, second.held, third.held) == (0, 1, 0)
+    assert durable_offset == [second]
+    assert (first.durable_offset, second.durable_offset, third.durable_offset) == (0, 1, 0)
     syncer.run_all()
-    assert held == [second, first, third] or held == [second, third, first]
-    assert not folder.commit.busy
+    assert durable_offset == [second, first, third] or durable_offset == [second, third, first]
+    assert not directory.commit.busy
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_sync_relies_on_no_other_that_has_not_ended(seed: int) -> None:
     """The names of a new log are being synced by a first flush; the second must not count without them."""
     bench, executor = bench_with()
-    log = bench.folder.create_log(OTHER, bench.log.topic_id, SMALL)
+    log = bench.directory.create_log(OTHER, bench.log.topic_id, SMALL)
     log.append(stamped(0, b"x"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
-    log.flush()  # while the first one, with the folder's name, has not run
-    assert (log.held, executor.waiting != []) == (1, True)
+    log.flush()  # while the first one, with the directory's name, has not run
+    assert (log.durable_offset, executor.waiting != []) == (1, True)
     bench.crash(seed)
-    assert bench.folder.logs[OTHER].log_end_offset == 1
+    assert bench.directory.logs[OTHER].log_end_offset == 1
 
 
 def test_a_flush_at_or_below_the_recovery_point_does_nothing() -> None:
@@ -139,9 +139,9 @@ def test_a_sync_begun_before_a_truncation_counts_only_up_to_the_cut() -> None:
     bench.follow(*(stamped(i, b"new %d" % i, epoch=1) for i in range(6, 12)))
     ticket.run()
     bench.log.finish_flush(ticket)
-    assert (bench.log.held, bench.log.recovery_point) == (6, 6)
+    assert (bench.log.durable_offset, bench.log.recovery_point) == (6, 6)
     bench.commit()
-    assert bench.log.held == 12
+    assert bench.log.durable_offset == 12
 
 
 def test_a_ticket_outlives_the_segments_it_syncs() -> None:
@@ -158,20 +158,20 @@ def test_a_ticket_outlives_the_segments_it_syncs() -> None:
     if executor_free_ticket is not None:
         executor_free_ticket.run()
         bench.log.finish_flush(executor_free_ticket)
-    assert bench.log.held == 1
+    assert bench.log.durable_offset == 1
 
 
-def test_a_failed_sync_takes_the_folder_offline_and_counts_for_nothing() -> None:
+def test_a_failed_sync_takes_the_directory_offline_and_counts_for_nothing() -> None:
     bench, executor = bench_with()
     failures: list[BaseException] = []
     offline: list[str | None] = []
-    bench.folder.on_flush_failure = failures.append
-    bench.folder.on_offline = lambda folder: offline.append(folder.offline)
+    bench.directory.on_flush_failure = failures.append
+    bench.directory.on_offline = lambda directory: offline.append(directory.offline)
     bench.lead()
     bench.commit()
     bench.disk.fail("sync", ".log")
     executor.run_all()
-    assert bench.log.held == 0
+    assert bench.log.durable_offset == 0
     assert [type(error) for error in failures] == [KafkaStorageError]
     assert len(offline) == 1
     assert "Input/output error" in str(offline[0])
@@ -195,18 +195,18 @@ def test_after_a_failed_sync_one_that_was_begun_before_it_failed_does_not_count(
         with pytest.raises(OSError, match=r"Input/output error|an earlier sync failed"):
             ticket.run()
         bench.log.abandon_flush(ticket)
-    assert bench.log.held == 0
+    assert bench.log.durable_offset == 0
 
 
-def test_other_folders_go_on_when_one_fails() -> None:
+def test_other_directories_go_on_when_one_fails() -> None:
     broken, sound = Bench(), Bench()
     broken.lead()
     broken.disk.fail("sync")
     broken.commit()
-    assert broken.folder.offline is not None
+    assert broken.directory.offline is not None
     sound.lead()
     sound.commit()
-    assert sound.log.held == 1
+    assert sound.log.durable_offset == 1
 
 
 def test_flush_messages_bounds_what_is_not_flushed() -> None:
@@ -230,12 +230,12 @@ def test_with_flush_messages_1_only_what_is_flushed_counts_as_held() -> None:
         executor = Deferred()
         bench = page_cache(1, executor)
         bench.lead(b"a")
-        assert (bench.log.held, bench.log.log_end_offset) == (0, 1)
+        assert (bench.log.durable_offset, bench.log.log_end_offset) == (0, 1)
         bench.lead(b"b")
         executor.run_one()
-        assert bench.log.held == 1, "the flush was begun before the second append"
+        assert bench.log.durable_offset == 1, "the flush was begun before the second append"
         executor.run_one()
-        assert (bench.log.held, bench.log.recovery_point) == (2, 2)
+        assert (bench.log.durable_offset, bench.log.recovery_point) == (2, 2)
         bench.lead(b"may be lost")
         log = bench.crash(seed)
         assert log.damage is None
@@ -247,14 +247,14 @@ def test_the_append_that_reaches_flush_messages_waits_and_those_before_it_do_not
     bench = page_cache(3, executor)
     for expected in (1, 2, 2, 2):
         bench.lead()
-        assert bench.log.held == expected
+        assert bench.log.durable_offset == expected
     executor.run_one()
-    assert bench.log.held == 4, "one record is not flushed, fewer than 3"
+    assert bench.log.durable_offset == 4, "one record is not flushed, fewer than 3"
     assert bench.log.recovery_point == 3
     bench.lead(b"x", b"y")
-    assert bench.log.held == 4
+    assert bench.log.durable_offset == 4
     executor.run_all()
-    assert bench.log.held == bench.log.recovery_point == 6
+    assert bench.log.durable_offset == bench.log.recovery_point == 6
 
 
 def test_a_full_disk_keeps_a_record_from_counting_until_its_flush_is_asked_for_again() -> None:
@@ -263,46 +263,46 @@ def test_a_full_disk_keeps_a_record_from_counting_until_its_flush_is_asked_for_a
     bench.lead()
     bench.disk.fail("write", "leader-epoch", error=errno.ENOSPC)
     executor.run_all()
-    assert (bench.log.held, bench.folder.offline) == (0, None)
+    assert (bench.log.durable_offset, bench.directory.offline) == (0, None)
     bench.disk.heal()
-    bench.folder.request_flushes()
+    bench.directory.request_flushes()
     executor.run_all()
-    assert bench.log.held == 1
+    assert bench.log.durable_offset == 1
 
 
 def test_a_cut_takes_back_what_waits_for_its_flush() -> None:
     executor = Deferred()
     bench = page_cache(2, executor)
     bench.follow(*(stamped(i) for i in range(10)))
-    assert bench.log.held == 0
-    ticket = bench.log.begin_cut(Offset(5))
+    assert bench.log.durable_offset == 0
+    ticket = bench.log.begin_truncation(Offset(5))
     assert ticket is not None
-    bench.folder.commit.cut(bench.log, ticket, lambda error: None)
+    bench.directory.commit.cut(bench.log, ticket, lambda error: None)
     executor.run_all()
-    assert (bench.log.held, bench.log.log_end_offset) == (5, 5)
+    assert (bench.log.durable_offset, bench.log.log_end_offset) == (5, 5)
     bench.follow(stamped(5, b"new"))
-    assert bench.log.held == 6
+    assert bench.log.durable_offset == 6
     bench.follow(stamped(6, b"new"))
-    assert bench.log.held == 6
+    assert bench.log.durable_offset == 6
     executor.run_all()
-    assert bench.log.held == 7
+    assert bench.log.durable_offset == 7
 
 
 def test_flush_ms_does_not_hold_up_what_counts() -> None:
     """As in Kafka: it bounds how long records stay in the page cache alone, and says nothing of acknowledgements."""
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1))
     bench.lead()
-    assert (bench.log.held, bench.log.recovery_point) == (1, 0)
+    assert (bench.log.durable_offset, bench.log.recovery_point) == (1, 0)
 
 
 def test_flush_ms_bounds_its_age() -> None:
     bench = Bench(replace(SMALL, durability=Durability.PAGE_CACHE, flush_ms=1_000))
     bench.lead()
     bench.clock.now += 999
-    bench.folder.request_flushes()
+    bench.directory.request_flushes()
     assert bench.log.recovery_point == 0
     bench.clock.now += 1
-    bench.folder.request_flushes()
+    bench.directory.request_flushes()
     assert bench.log.recovery_point == 1
 
 
@@ -316,7 +316,7 @@ def test_epoch_entries_are_durable_before_their_records_are_held() -> None:
         again.commit()
         again.crash(seed)
         assert again.log.epoch_entries() == bench.log.epoch_entries()
-        assert again.log.held == 1
+        assert again.log.durable_offset == 1
 
 
 def test_a_flush_begun_before_a_truncation_does_not_bring_cut_epochs_back() -> None:
@@ -336,24 +336,24 @@ def test_a_deleted_log_is_left_out_of_the_round() -> None:
     bench, executor = bench_with()
     bench.lead()
     bench.commit()
-    bench.folder.delete_log(TP)
+    bench.directory.delete_log(TP)
     executor.run_all()
     assert not any(name.startswith("orders") for name in bench.disk.list("/data"))
-    assert bench.folder.offline is None
+    assert bench.directory.offline is None
 
 
 def test_a_flush_on_a_full_disk_waits_for_room() -> None:
     bench, executor = bench_with()
     failures: list[BaseException] = []
-    bench.folder.on_flush_failure = failures.append
+    bench.directory.on_flush_failure = failures.append
     bench.lead(epoch=2)
     bench.disk.capacity = bench.disk.used  # no room for the new leader-epoch-checkpoint
     bench.commit()
     executor.run_all()
     assert [type(error) for error in failures] == [DiskFull]
-    assert bench.folder.offline is None
-    assert bench.log.held == 0
+    assert bench.directory.offline is None
+    assert bench.log.durable_offset == 0
     bench.disk.capacity = None
-    bench.folder.request_flushes()
+    bench.directory.request_flushes()
     executor.run_all()
-    assert bench.log.held == 1
+    assert bench.log.durable_offset == 1

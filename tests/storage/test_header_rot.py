@@ -220,7 +220,7 @@ def test_an_offset_too_far_for_its_segment_is_none() -> None:
 def test_below_the_recovery_point_it_is_damage_too() -> None:
     bench, _, positions = killed([0] * 6)
     bench.reopen()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     bench.disk.kill()
     overwrite(bench, positions[2] + MAGIC_AT, b"\x09")
     bench.reopen()

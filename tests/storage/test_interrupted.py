@@ -15,7 +15,7 @@ from storage.recovery.interrupted import finish_interrupted
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import stamped
 
-FOLDER = "/data/t-0"
+DIRECTORY = "/data/t-0"
 KINDS = (".log", ".index", ".timeindex")
 
 
@@ -23,22 +23,22 @@ def base(offset: int) -> str:
     return f"{offset:020d}"
 
 
-def folder(**files: bytes) -> FakeDisk:
-    """A folder with these files; `s0_log_swap` is the .log.swap of the segment at offset 0."""
+def directory(**files: bytes) -> FakeDisk:
+    """A directory with these files; `s0_log_swap` is the .log.swap of the segment at offset 0."""
     disk = FakeDisk()
-    disk.make_folder(FOLDER)
+    disk.make_directory(DIRECTORY)
     for name, data in files.items():
         offset, *kinds = name[1:].split("_")
-        write_file(disk, f"{FOLDER}/{base(int(offset))}.{'.'.join(kinds)}", data)
-    disk.sync_folder("/data")
-    disk.sync_folder("/")
+        write_file(disk, f"{DIRECTORY}/{base(int(offset))}.{'.'.join(kinds)}", data)
+    disk.sync_directory("/data")
+    disk.sync_directory("/")
     return disk
 
 
 def found(disk: FakeDisk) -> dict[str, bytes]:
     names = {}
-    for name in disk.list(FOLDER):
-        file = disk.open(f"{FOLDER}/{name}")
+    for name in disk.list(DIRECTORY):
+        file = disk.open(f"{DIRECTORY}/{name}")
         digits, _, kind = name.partition(".")
         names[f"s{int(digits)}_{kind.replace('.', '_')}"] = file.pread(file.size(), 0)
     return names
@@ -55,71 +55,71 @@ OLD = {
 NEW = stamped(1, b"new")
 
 
-def test_a_folder_without_such_files_is_not_touched() -> None:
-    disk = folder(**OLD)
+def test_a_directory_without_such_files_is_not_touched() -> None:
+    disk = directory(**OLD)
     calls = disk.calls
-    assert finish_interrupted(disk, FOLDER) == []
+    assert finish_interrupted(disk, DIRECTORY) == []
     assert disk.calls == calls + 1, "one look at the names"
     assert found(disk) == OLD
 
 
 def test_a_cleaned_segment_that_was_being_written_goes() -> None:
-    disk = folder(**OLD, s0_log_cleaned=NEW, s0_index_cleaned=b"", s0_txnindex_cleaned=b"")
-    assert len(finish_interrupted(disk, FOLDER)) == 1
+    disk = directory(**OLD, s0_log_cleaned=NEW, s0_index_cleaned=b"", s0_txnindex_cleaned=b"")
+    assert len(finish_interrupted(disk, DIRECTORY)) == 1
     assert found(disk) == OLD
 
 
 def test_a_cleaned_segment_that_was_not_whole_goes_with_its_first_swaps() -> None:
     """The indexes are renamed before the .log: without that, nothing is there."""
-    disk = folder(**OLD, s0_log_cleaned=NEW, s0_index_swap=b"........", s0_timeindex_swap=b"")
-    finish_interrupted(disk, FOLDER)
+    disk = directory(**OLD, s0_log_cleaned=NEW, s0_index_swap=b"........", s0_timeindex_swap=b"")
+    finish_interrupted(disk, DIRECTORY)
     assert found(disk) == OLD
 
 
 def test_a_whole_cleaned_segment_takes_the_place_of_all_it_was_made_of() -> None:
-    disk = folder(**OLD, s0_log_swap=NEW, s0_index_swap=b"........")
-    assert len(finish_interrupted(disk, FOLDER)) == 1
+    disk = directory(**OLD, s0_log_swap=NEW, s0_index_swap=b"........")
+    assert len(finish_interrupted(disk, DIRECTORY)) == 1
     assert found(disk) == {"s0_log": NEW, "s0_index": b"........", "s2_log": stamped(2), "s2_index": b""}
 
 
 def test_what_was_renamed_already_does_not_come_back() -> None:
-    disk = folder(s0_log_swap=NEW, s1_log_deleted=stamped(1), s0_log_deleted=stamped(0), s2_log=stamped(2))
-    finish_interrupted(disk, FOLDER)
+    disk = directory(s0_log_swap=NEW, s1_log_deleted=stamped(1), s0_log_deleted=stamped(0), s2_log=stamped(2))
+    finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {"s0_log": NEW, "s2_log": stamped(2)}
 
 
 def test_an_empty_cleaned_segment_replaces_the_one_of_its_name() -> None:
-    disk = folder(**OLD, s0_log_swap=b"", s0_index_swap=b"")
-    finish_interrupted(disk, FOLDER)
+    disk = directory(**OLD, s0_log_swap=b"", s0_index_swap=b"")
+    finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {**OLD, "s0_log": b"", "s0_index": b""}
 
 
 def test_an_index_without_its_log_is_dropped() -> None:
     """It may belong to a .log that has its final name, or to one that is gone: it is rebuilt where it is missed."""
-    disk = folder(**OLD, s1_index_swap=b"........")
-    finish_interrupted(disk, FOLDER)
+    disk = directory(**OLD, s1_index_swap=b"........")
+    finish_interrupted(disk, DIRECTORY)
     assert found(disk) == OLD
 
 
 def test_half_of_a_split_segment_goes() -> None:
     """KAFKA-6264: an older Kafka splits a segment into two, the second of which becomes .swap first."""
-    disk = folder(s0_log=stamped(0) + stamped(1), s0_log_cleaned=stamped(0), s1_log_swap=stamped(1))
-    finish_interrupted(disk, FOLDER)
+    disk = directory(s0_log=stamped(0) + stamped(1), s0_log_cleaned=stamped(0), s1_log_swap=stamped(1))
+    finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {"s0_log": stamped(0) + stamped(1)}
 
 
 def test_both_halves_of_a_split_segment_take_its_place() -> None:
-    disk = folder(s0_log=stamped(0) + stamped(1), s0_log_swap=stamped(0), s1_log_swap=stamped(1))
-    finish_interrupted(disk, FOLDER)
+    disk = directory(s0_log=stamped(0) + stamped(1), s0_log_swap=stamped(0), s1_log_swap=stamped(1))
+    finish_interrupted(disk, DIRECTORY)
     assert found(disk) == {"s0_log": stamped(0), "s1_log": stamped(1)}
 
 
 def test_other_files_stay() -> None:
-    disk = folder(**OLD, s0_snapshot=b"x", s0_snapshot_deleted=b"x", s1_log_stray=b"x", s0_log_swap=NEW)
-    write_file(disk, f"{FOLDER}/leader-epoch-checkpoint", b"x")
-    write_file(disk, f"{FOLDER}/00000000000000000000-0000000001.checkpoint.deleted", b"x")
-    finish_interrupted(disk, FOLDER)
-    names = disk.list(FOLDER)
+    disk = directory(**OLD, s0_snapshot=b"x", s0_snapshot_deleted=b"x", s1_log_stray=b"x", s0_log_swap=NEW)
+    write_file(disk, f"{DIRECTORY}/leader-epoch-checkpoint", b"x")
+    write_file(disk, f"{DIRECTORY}/00000000000000000000-0000000001.checkpoint.deleted", b"x")
+    finish_interrupted(disk, DIRECTORY)
+    names = disk.list(DIRECTORY)
     assert "leader-epoch-checkpoint" in names
     assert f"{base(1)}.log.stray" in names
     assert f"{base(0)}.snapshot" in names
@@ -128,8 +128,8 @@ def test_other_files_stay() -> None:
 
 
 def test_a_swap_that_cannot_be_read_to_its_end_replaces_what_it_reaches_to() -> None:
-    disk = folder(**OLD, s0_log_swap=stamped(0) + b"?" * 70)
-    finish_interrupted(disk, FOLDER)
+    disk = directory(**OLD, s0_log_swap=stamped(0) + b"?" * 70)
+    finish_interrupted(disk, DIRECTORY)
     assert "s1_log" in found(disk)
     assert "s0_log_swap" not in found(disk)
 
@@ -144,23 +144,23 @@ MIXTURES = {
 
 @pytest.mark.parametrize("mixture", MIXTURES)
 def test_a_stop_within_the_repair_changes_nothing_but_how_much_is_left(mixture: str) -> None:
-    whole = folder(**MIXTURES[mixture])
-    finish_interrupted(whole, FOLDER)
+    whole = directory(**MIXTURES[mixture])
+    finish_interrupted(whole, DIRECTORY)
     expected = {name: data for name, data in found(whole).items() if name.endswith("_log")}
     crashes = 0
     for seed in range(4):
         call = 0
         while True:
             call += 1
-            disk = folder(**MIXTURES[mixture])
+            disk = directory(**MIXTURES[mixture])
             disk.crash_at_call(disk.calls + call)
             try:
-                finish_interrupted(disk, FOLDER)
+                finish_interrupted(disk, DIRECTORY)
                 break
             except SimulatedCrash:
                 crashes += 1
                 disk.crash(random.Random(seed * 1000 + call))
-                finish_interrupted(disk, FOLDER)
+                finish_interrupted(disk, DIRECTORY)
                 left = found(disk)
                 assert {name: data for name, data in left.items() if name.endswith("_log")} == expected
                 assert not [name for name in left if name.endswith(("_swap", "_cleaned", "_deleted"))]

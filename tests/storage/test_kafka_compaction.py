@@ -1,7 +1,7 @@
 """Our compaction against Kafka's: what is left of the same records, and what becomes of logs that Kafka has cleaned.
 
 From `sent` (all that producers sent) a log is written and cleaned over the range that Kafka had cleaned; a reader must
-find what Kafka's readers find. Then Kafka's own cleaned folders are opened and cleaned on.
+find what Kafka's readers find. Then Kafka's own cleaned directories are opened and cleaned on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.storage.cleaning_bench import (
     table,
     visible,
 )
-from tests.storage.kafka_vectors import log_of, open_folder, producer_states, told, unpack
+from tests.storage.kafka_vectors import log_of, open_directory, producer_states, told, unpack
 from tests.storage.workbench import NOW
 from tidelog.errors import TidelogError
 from tidelog.records import RecordBatchBuilder, build_message_set, empty_batch, iter_batches
@@ -145,7 +145,7 @@ def test_tombstones_that_kafka_removed_are_removed_here_and_no_value_is() -> Non
     partition = "compacted-gone-0"
     bench = written_again(partition, replace(CONFIG, delete_retention_ms=0), 2, Codec.NONE)
     clean(bench.log, NOW)
-    bench.log.folder.note_cleaned(bench.log, Offset(0))
+    bench.log.directory.note_cleaned(bench.log, Offset(0))
     clean(bench.log, NOW + 1)
     ours, kafkas = as_told(records_of(bench.log)), kafkas_records(partition)
     point = cleaned_to(partition)
@@ -161,16 +161,16 @@ def test_a_log_that_kafka_has_cleaned_is_cleaned_on(partition: str, tmp_path: Pa
     producers keep their sequences, and all of that also after a restart."""
     archive = archive_of(partition)
     root = unpack(archive, tmp_path)
-    folder = open_folder(root, archive, NOW)
-    log = log_of(folder, partition)
-    assert log.folder.cleaned(log) == cleaned_to(partition)
+    directory = open_directory(root, archive, NOW)
+    log = log_of(directory, partition)
+    assert log.directory.cleaned(log) == cleaned_to(partition)
     compact(log)
     before, all_before, producers = visible(log), records_of(log), producer_states(log)
     end, epochs = log.log_end_offset, log.epoch_entries()
     troubles: list[TidelogError] = []
     clean(log, NOW, make_cleaner(troubles))
     assert troubles == []
-    assert log.folder.cleaned(log) == end
+    assert log.directory.cleaned(log) == end
     after = visible(log)
     assert set(after) <= set(before)
     assert last_offsets(after) == last_offsets(before)
@@ -178,28 +178,28 @@ def test_a_log_that_kafka_has_cleaned_is_cleaned_on(partition: str, tmp_path: Pa
     assert len(records_of(log)) < len(all_before)
     assert (log.log_end_offset, log.epoch_entries(), producer_states(log)) == (end, epochs, producers)
     check_batches(log)
-    folder.close()
-    folder = open_folder(root, archive, NOW)
-    log = log_of(folder, partition)
+    directory.close()
+    directory = open_directory(root, archive, NOW)
+    log = log_of(directory, partition)
     assert (log.damage, log.log_end_offset, visible(log)) == (None, end, after)
     assert (log.epoch_entries(), producer_states(log)) == (epochs, producers)
-    folder.close()
+    directory.close()
 
 
 @pytest.mark.parametrize("partition", [*NEW, *OLD])
 def test_long_after_that_tombstones_and_markers_are_gone(partition: str, tmp_path: Path) -> None:
     archive = archive_of(partition)
-    folder = open_folder(unpack(archive, tmp_path), archive, NOW)
-    log = log_of(folder, partition)
+    directory = open_directory(unpack(archive, tmp_path), archive, NOW)
+    log = log_of(directory, partition)
     compact(log)
     before = table(visible(log))
     for now in (AFTER_THE_RUN, AFTER_THE_RUN + 2 * DAY, AFTER_THE_RUN + 4 * DAY):
         clean(log, now)
-        log.folder.note_cleaned(log, Offset(0))
+        log.directory.note_cleaned(log, Offset(0))
     assert table(visible(log)) == before
     if log.config.magic == 2:
         assert [record for record in records_of(log) if record.value is None] == []
-    folder.close()
+    directory.close()
 
 
 def compact(log: Log) -> None:

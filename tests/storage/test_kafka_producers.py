@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file
 from storage.isolation import FetchIsolation
 from storage.log.log import Log
@@ -27,8 +27,8 @@ CHANGED = ("compacted", "trimmed", "retained", "expired", "__cluster_metadata", 
 """Topics whose segments are not what was appended; the metadata log has no producers."""
 
 
-def partitions(folder: str) -> list[str]:
-    return [name for name in told_of(folder) if not name.startswith(CHANGED)]
+def partitions(directory: str) -> list[str]:
+    return [name for name in told_of(directory) if not name.startswith(CHANGED)]
 
 
 def config_of(told: dict[str, Any]) -> LogConfig:
@@ -41,23 +41,23 @@ def config_of(told: dict[str, Any]) -> LogConfig:
     )
 
 
-def batches_of(folder: str, name: str) -> list[bytes]:
+def batches_of(directory: str, name: str) -> list[bytes]:
     found = []
-    for segment in told_of(folder)[name]["segments"]:
-        data = files_of(folder)[f"{name}/{segment['baseOffset']:020d}.log"]
+    for segment in told_of(directory)[name]["segments"]:
+        data = files_of(directory)[f"{name}/{segment['baseOffset']:020d}.log"]
         found += [data[batch["position"] : batch["position"] + batch["size"]] for batch in segment["batches"]]
     return found
 
 
-def follow(folder: str, name: str) -> Log:
+def follow(directory: str, name: str) -> Log:
     """A log of ours with all batches of Kafka's."""
     topic, _, partition = name.rpartition("-")
     disk, clock = FakeDisk(), SetClock(NOW)
-    ours = DataFolder.open("/data", files=disk, clock=clock, rng=random.Random(1))
+    ours = LogDirectory.open("/data", files=disk, clock=clock, rng=random.Random(1))
     log = ours.create_log(
-        TopicPartition(topic, PartitionIndex(int(partition))), TOPIC_ID, config_of(told_of(folder)[name])
+        TopicPartition(topic, PartitionIndex(int(partition))), TOPIC_ID, config_of(told_of(directory)[name])
     )
-    for batch in batches_of(folder, name):
+    for batch in batches_of(directory, name):
         log.append(batch, assign_offsets=False, leader_epoch=LeaderEpoch(0))
     log.advance_high_watermark(log.log_end_offset)
     return log
@@ -92,23 +92,23 @@ def visible(log: Log, isolation: FetchIsolation) -> list[list[int]]:
         offset = read.next_offset
 
 
-@pytest.mark.parametrize("folder", ["cluster", "unclean"])
-def test_snapshots_and_transaction_indexes_are_kafkas(folder: str) -> None:
+@pytest.mark.parametrize("directory", ["cluster", "unclean"])
+def test_snapshots_and_transaction_indexes_are_kafkas(directory: str) -> None:
     snapshots = indexes = 0
-    for name in partitions(folder):
-        log, told = follow(folder, name), told_of(folder)[name]
+    for name in partitions(directory):
+        log, told = follow(directory, name), told_of(directory)[name]
         assert [segment.base_offset for segment in log.segments] == [s["baseOffset"] for s in told["segments"]], name
-        if folder == "cluster":
+        if directory == "cluster":
             log.close()
         for file in sorted(told["snapshots"]):
             ours = decode_snapshot(read_file(log.files, f"{log.path}/{file}") or b"", file)
-            kafkas = decode_snapshot(files_of(folder)[f"{name}/{file}"], file)
+            kafkas = decode_snapshot(files_of(directory)[f"{name}/{file}"], file)
             assert sorted(ours) == sorted(kafkas), f"{name}/{file}"
             snapshots += 1
         assert {n for n in log.files.list(log.path) if n.endswith(".snapshot")} == set(told["snapshots"]), name
         for segment in told["segments"]:
             index = f"{segment['baseOffset']:020d}.txnindex"
-            kafkas_index = files_of(folder).get(f"{name}/{index}")
+            kafkas_index = files_of(directory).get(f"{name}/{index}")
             assert read_file(log.files, f"{log.path}/{index}") == (kafkas_index or None), f"{name}/{index}"
             indexes += bool(kafkas_index)
     assert snapshots > 20 and indexes > 5

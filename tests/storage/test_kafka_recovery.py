@@ -1,7 +1,7 @@
 """What Kafka's recovery made of 85 planned damages, and of a start that was fatal for it, ours makes too, or better.
 
-Each start unpacks the folder, changes its files, opens it at the clock of Kafka's start and asks each log what Kafka's
-broker was asked. `BETTER` lists every case where the answers are not Kafka's, with the reason and what they are
+Each start unpacks the directory, changes its files, opens it at the clock of Kafka's start and asks each log what
+Kafka's broker was asked. `BETTER` lists every case where the answers are not Kafka's, with the reason and what they are
 instead: mostly what Kafka answered in another start, where the same data were not damaged or the same damage was seen.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.storage.kafka_vectors import (
     READ_COMMITTED,
@@ -25,7 +25,7 @@ from tests.storage.kafka_vectors import (
     damage,
     largest_timestamp,
     log_of,
-    open_folder,
+    open_directory,
     producer_states,
     ranges,
     snapshot,
@@ -37,7 +37,7 @@ from tests.storage.kafka_vectors import (
 
 Key = tuple[str, str, str]
 """Archive, start, partition."""
-Opened = Callable[[str, str], DataFolder]
+Opened = Callable[[str, str], LogDirectory]
 
 
 @dataclass(frozen=True)
@@ -134,28 +134,28 @@ CASES = [
 ]
 
 
-def begin(archive: str, name: str, into: Path) -> tuple[Path, DataFolder]:
-    """Repeat a start here: lay the folder out, damage it, open it."""
+def begin(archive: str, name: str, into: Path) -> tuple[Path, LogDirectory]:
+    """Repeat a start here: lay the directory out, damage it, open it."""
     start = starts()[archive, name]
     root = unpack(archive, into / f"{archive}-{name}")
     damage(root, start.all_edits())
-    return root, open_folder(root, archive, start.clock)
+    return root, open_directory(root, archive, start.clock)
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Starts that tests share: they ask, and change nothing but that an epoch begins."""
     into = tmp_path_factory.mktemp("recovery")
-    found: dict[tuple[str, str], DataFolder] = {}
+    found: dict[tuple[str, str], LogDirectory] = {}
 
-    def find(archive: str, name: str) -> DataFolder:
+    def find(archive: str, name: str) -> LogDirectory:
         if (archive, name) not in found:
             _, found[archive, name] = begin(archive, name, into)
         return found[archive, name]
 
     yield find
-    for folder in found.values():
-        folder.close()
+    for directory in found.values():
+        directory.close()
 
 
 def expected(archive: str, name: str, partition: str) -> dict[str, Any]:
@@ -223,9 +223,9 @@ COMPARED = (".log", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoin
 """Kafka's files that are the same byte for byte; snapshots are compared by what they say."""
 
 
-def files_of(folder: Path) -> dict[str, str]:
+def files_of(directory: Path) -> dict[str, str]:
     """The files of a log by their hashes; an empty transaction index is as good as none."""
-    found = {path.name: path for path in folder.iterdir() if path.name.endswith(COMPARED)}
+    found = {path.name: path for path in directory.iterdir() if path.name.endswith(COMPARED)}
     return {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for name, path in found.items()
@@ -235,17 +235,17 @@ def files_of(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("archive", "name"), [key for key, start in starts().items() if not start.fatal])
 def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: str) -> None:
-    """Goal: a Kafka that opens the folder next finds what it would have left itself, byte for byte: segments, indexes,
-    epochs, and producers in any order."""
-    root, folder = begin(archive, name, tmp_path)
+    """Goal: a Kafka that opens the directory next finds what it would have left itself, byte for byte: segments,
+    indexes, epochs, and producers in any order."""
+    root, directory = begin(archive, name, tmp_path)
     partitions = starts()[archive, name].partitions
     said = {partition: expected(archive, name, partition) for partition in partitions}
     for partition in partitions:
-        log = log_of(folder, partition)
+        log = log_of(directory, partition)
         if archive == "unclean":
             log.begin_epoch(said[partition]["leaderEpochs"][-1][0])
         log.aborted_transactions(log.log_start_offset, log.log_end_offset)  # a lost index is rebuilt when it is asked
-    folder.close_clean()
+    directory.close_clean()
     for partition in partitions:
         facts_told = {file: facts for file, facts in said[partition]["files"].items() if file.endswith(COMPARED)}
         wanted = {
@@ -263,14 +263,14 @@ def test_a_clean_stop_leaves_kafkas_files(tmp_path: Path, archive: str, name: st
         _compare_snapshots(root / partition, said[partition], starts()[archive, name].clock)
 
 
-def _compare_snapshots(folder: Path, said: dict[str, Any], now: int) -> None:
+def _compare_snapshots(directory: Path, said: dict[str, Any], now: int) -> None:
     """Every snapshot of Kafka's is there but those above the log end, and says the same; Kafka forgets producers that
     have expired with each snapshot that it loads, so an older file here may know more."""
     for name, producers in said["snapshots"].items():
         if int(name[:20]) > said["logEndOffset"]:
-            assert not (folder / name).exists()
+            assert not (directory / name).exists()
             continue
-        found = {entry["producerId"]: entry for entry in snapshot(folder / name)}
+        found = {entry["producerId"]: entry for entry in snapshot(directory / name)}
         for entry in snapshot_told(producers):
             ours = found.pop(entry["producerId"])
             assert {key: ours[key] for key in entry} == entry
@@ -282,11 +282,11 @@ def _compare_snapshots(folder: Path, said: dict[str, Any], now: int) -> None:
 
 def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) -> None:
     """Kafka stops while it loads; here the start is as good as one without the marker."""
-    folder = opened("unclean", "clean-marker-on-zeros")
-    assert folder.was_clean
-    assert folder.damaged() == {}
+    directory = opened("unclean", "clean-marker-on-zeros")
+    assert directory.was_clean
+    assert directory.damaged() == {}
     for partition, said in starts()["unclean", "as-killed"].partitions.items():
-        log = log_of(folder, partition)
+        log = log_of(directory, partition)
         assert (log.log_start_offset, log.log_end_offset) == (
             said["running"]["logStartOffset"],
             said["running"]["logEndOffset"],
@@ -294,13 +294,13 @@ def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) ->
         assert log.last_stable_offset == said["running"]["lastStableOffset"]
         assert ranges(consume(log, READ_COMMITTED).offsets) == said["running"]["visible"]["read_committed"]
         assert _known_to_kafka(log, starts()["unclean", "as-killed"].clock) == said["running"]["producerStates"]
-    assert any("prealloc-0" in note and "not believed" in note for note in folder.notes)
+    assert any("prealloc-0" in note and "not believed" in note for note in directory.notes)
 
 
 @pytest.mark.parametrize(("archive", "name"), list(starts()))
 def test_logs_that_were_not_damaged_keep_everything(opened: Opened, archive: str, name: str) -> None:
-    folder = opened(archive, name)
-    for tp, log in folder.logs.items():
+    directory = opened(archive, name)
+    for tp, log in directory.logs.items():
         if str(tp) in starts()[archive, name].partitions:
             continue
         wanted = [

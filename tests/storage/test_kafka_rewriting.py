@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.storage.kafka_vectors import config_of, partition_of, snapshot, snapshot_told, told, unpack
@@ -44,10 +44,10 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
     return cache(lambda archive: unpack(archive, tmp_path_factory.mktemp(archive)))
 
 
-def batches_of(folder: Path, said: dict[str, Any]) -> Iterator[bytes]:
+def batches_of(directory: Path, said: dict[str, Any]) -> Iterator[bytes]:
     """Every batch of a log, in order."""
     for segment in said["segments"]:
-        data = (folder / f"{segment['baseOffset']:020d}.log").read_bytes()
+        data = (directory / f"{segment['baseOffset']:020d}.log").read_bytes()
         for batch in segment["batches"]:
             yield data[batch["position"] : batch["position"] + batch["size"]]
 
@@ -58,10 +58,10 @@ class Rewriting:
     def __init__(self, archive: str, name: str, root: Path) -> None:
         self.said = told(archive)["partitions"][name]
         self.root = root
-        self.folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(NOW), rng=random.Random(1))
+        self.directory = LogDirectory.open(str(root), files=OsFiles(), clock=SetClock(NOW), rng=random.Random(1))
         tp = partition_of(name)
         config = replace(config_of(archive)(tp, TOPIC_ID), compact=False)
-        self.log: Log = self.folder.create_log(tp, TOPIC_ID, config)
+        self.log: Log = self.directory.create_log(tp, TOPIC_ID, config)
         first = self.said["segments"][0]["baseOffset"]
         if first:
             self.log.truncate_fully_and_start_at(Offset(first))
@@ -85,7 +85,7 @@ class Rewriting:
         self.log.append(sent, assign_offsets=True, leader_epoch=self.log.latest_epoch)
 
     def stop(self, *, clean: bool) -> Path:
-        """Let the log start where Kafka's did, and close it, or leave it as a kill would. Returns its folder."""
+        """Let the log start where Kafka's did, and close it, or leave it as a kill would. Returns its directory."""
         self.begin_epochs()
         log = self.log
         log.advance_high_watermark(log.log_end_offset)
@@ -93,14 +93,14 @@ class Rewriting:
         if start > log.log_start_offset:
             log.delete_records(Offset(start))
         if clean:
-            self.folder.close_clean()
+            self.directory.close_clean()
         else:
             log.flush()
-            self.folder.close()
+            self.directory.close()
         return Path(log.path)
 
 
-def assert_same(folder: Path, archive: str, name: str) -> None:
+def assert_same(directory: Path, archive: str, name: str) -> None:
     """Every file of the log is Kafka's, and there are no others but those of Tidelog's own."""
     said = told(archive)
     prefix = f"{name}/"
@@ -110,12 +110,14 @@ def assert_same(folder: Path, archive: str, name: str) -> None:
         for file, facts in wanted.items()
         if file.endswith((".log", "index", "leader-epoch-checkpoint")) and (facts["size"] or ".txnindex" not in file)
     }
-    found = {path.name: path for path in folder.iterdir() if path.name.endswith((".log", "index", "epoch-checkpoint"))}
+    found = {
+        path.name: path for path in directory.iterdir() if path.name.endswith((".log", "index", "epoch-checkpoint"))
+    }
     assert {file: hashlib.sha256(path.read_bytes()).hexdigest() for file, path in found.items()} == files
     snapshots = said["partitions"][name]["snapshots"]
     first = said["partitions"][name]["segments"][0]["baseOffset"]  # that one comes from a segment that is gone
     for file, producers in [item for item in snapshots.items() if int(item[0][:20]) > first]:
-        ours = {entry["producerId"]: entry for entry in snapshot(folder / file)}
+        ours = {entry["producerId"]: entry for entry in snapshot(directory / file)}
         theirs = {entry["producerId"]: entry for entry in snapshot_told(producers)}
         assert {key: {field: ours[key][field] for field in entry} for key, entry in theirs.items()} == theirs
 

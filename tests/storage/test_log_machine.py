@@ -40,7 +40,7 @@ class LogMachine(RuleBasedStateMachine):
         self.bench = Bench(SMALL)
         self.model: list[Stored] = []
         self.end = 0
-        self.held = 0
+        self.durable_offset = 0
         self.epoch = 0
         self.counter = 0
         self.ticket: FlushTicket | None = None
@@ -59,7 +59,7 @@ class LogMachine(RuleBasedStateMachine):
         try:
             work()
         except SimulatedCrash:
-            self.held = min(self.held, floor)
+            self.durable_offset = min(self.durable_offset, floor)
             self.recover(random.Random(seed), also)
             return False
         disk.heal()
@@ -81,7 +81,7 @@ class LogMachine(RuleBasedStateMachine):
             info = self.bench.log.append(sent, assign_offsets=True, leader_epoch=LeaderEpoch(self.epoch))
             assert (info.first_offset, info.last_offset) == (stored.base, stored.last)
 
-        if self.attempt(work, crash_in, seed, [stored], self.held):
+        if self.attempt(work, crash_in, seed, [stored], self.durable_offset):
             self.model.append(stored)
             self.end = stored.last + 1
 
@@ -97,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
             data = b"".join(stored.data for stored in added)
             self.bench.log.append(data, assign_offsets=False, leader_epoch=LeaderEpoch(self.epoch))
 
-        if self.attempt(work, crash_in, seed, added, self.held):
+        if self.attempt(work, crash_in, seed, added, self.durable_offset):
             self.model.extend(added)
             self.end = base
 
@@ -112,7 +112,7 @@ class LogMachine(RuleBasedStateMachine):
         def work() -> None:
             self.ticket, self.ticket_ran = self.bench.log.begin_flush(), False
 
-        self.attempt(work, crash_in, seed, [], self.held)
+        self.attempt(work, crash_in, seed, [], self.durable_offset)
 
     @precondition(lambda self: self.ticket is not None and not self.ticket_ran)
     @rule(crash_in=CRASH_IN, seed=SEEDS)
@@ -122,7 +122,7 @@ class LogMachine(RuleBasedStateMachine):
             self.ticket.run()
             self.ticket_ran = True
 
-        self.attempt(work, crash_in, seed, [], self.held)
+        self.attempt(work, crash_in, seed, [], self.durable_offset)
 
     @precondition(lambda self: self.ticket is not None and self.ticket_ran)
     @rule()
@@ -130,18 +130,18 @@ class LogMachine(RuleBasedStateMachine):
         assert self.ticket is not None
         self.bench.log.finish_flush(self.ticket)
         self.ticket = None
-        assert self.bench.log.held >= self.held
-        self.held = self.bench.log.held
+        assert self.bench.log.durable_offset >= self.durable_offset
+        self.durable_offset = self.bench.log.durable_offset
 
     @rule(crash_in=CRASH_IN, seed=SEEDS)
     def commit(self, crash_in: int | None, seed: int) -> None:
-        if self.attempt(self.bench.commit, crash_in, seed, [], self.held):
-            assert self.bench.log.held == self.end
-            self.held = self.end
+        if self.attempt(self.bench.commit, crash_in, seed, [], self.durable_offset):
+            assert self.bench.log.durable_offset == self.end
+            self.durable_offset = self.end
 
     @rule(crash_in=CRASH_IN, seed=SEEDS)
     def checkpoint(self, crash_in: int | None, seed: int) -> None:
-        self.attempt(self.bench.folder.write_checkpoints, crash_in, seed, [], self.held)
+        self.attempt(self.bench.directory.write_checkpoints, crash_in, seed, [], self.durable_offset)
 
     @precondition(lambda self: self.end > 0)
     @rule(where=st.floats(0, 1), crash_in=CRASH_IN, seed=SEEDS)
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.attempt(lambda: self.bench.log.truncate_to(Offset(offset)), crash_in, seed, [], end):
             assert end <= self.bench.log.log_end_offset <= offset, "at the end of a batch, or the start of a segment"
             self.model, self.end = kept, self.bench.log.log_end_offset
-            self.held = min(self.held, self.end)
+            self.durable_offset = min(self.durable_offset, self.end)
 
     @rule(crash_in=CRASH_IN, seed=SEEDS)
     def restart_clean(self, crash_in: int | None, seed: int) -> None:
@@ -164,9 +164,9 @@ class LogMachine(RuleBasedStateMachine):
         def work() -> None:
             self.bench.restart_clean()
 
-        if self.attempt(work, crash_in, seed, [], self.held):
-            assert self.bench.folder.was_clean
-            assert self.bench.folder.notes == []
+        if self.attempt(work, crash_in, seed, [], self.durable_offset):
+            assert self.bench.directory.was_clean
+            assert self.bench.directory.notes == []
             self.agree_after_restart([], whole=True)
 
     @rule()
@@ -204,22 +204,22 @@ class LogMachine(RuleBasedStateMachine):
         assert found == [stored.data for stored in expected[: len(found)]]
         if whole:
             assert len(found) == len(self.model)
-        assert all(stored.last < log.log_end_offset for stored in self.model if stored.last < self.held)
+        assert all(stored.last < log.log_end_offset for stored in self.model if stored.last < self.durable_offset)
         self.model = expected[: len(found)]
         reached = self.model[-1].last + 1 if self.model else 0
         starts = [stored.base for stored in also]  # of a segment that was to take them: the log may end there
         assert reached <= log.log_end_offset <= max([self.end, reached, *starts])
         self.end = log.log_end_offset
-        assert log.held == self.end, "recovery makes all that it keeps durable"
-        self.held = self.end
+        assert log.durable_offset == self.end, "recovery makes all that it keeps durable"
+        self.durable_offset = self.end
         self.epoch = max(self.epoch, log.latest_epoch)
 
     @invariant()
     def the_log_is_the_model(self) -> None:
         log = self.bench.log
         assert log.log_end_offset == self.end
-        assert log.held <= self.end
-        assert log.held >= self.held
+        assert log.durable_offset <= self.end
+        assert log.durable_offset >= self.durable_offset
         assert contents(log) == [stored.data for stored in self.model]
 
     @invariant()

@@ -1,4 +1,5 @@
-"""Several data folders on one node: each opens, fails and fills by itself, and a log is only whose it was made for."""
+"""Several log directories on one node: each opens, fails and fills by itself, and a log is only whose it was made
+for."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder, LoadProgress
+from storage.directory.log_directory import LoadProgress, LogDirectory
 from storage.directory.log_manager import LogManager
 from storage.files.executor import Executor, InlineExecutor
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch
 from tidelog.errors import InconsistentClusterId, InconsistentTopicId, InvalidConfig, KafkaStorageError
-from tidelog.types import Durability, FolderId, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition
+from tidelog.types import DirectoryId, Durability, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicPartition
 
 PATHS = ("/one", "/two", "/three")
 CLUSTER = "u2n9nW-xE8Z4OMkj66OjEg"
@@ -31,7 +32,7 @@ def nothing() -> None:
 
 
 class Node:
-    """What a node does with its folders, without the node."""
+    """What a node does with its directories, without the node."""
 
     def __init__(self, disk: FakeDisk, paths: Sequence[str] = PATHS, executor: Executor | None = None) -> None:
         self.disk = disk
@@ -40,8 +41,10 @@ class Node:
         self.steps: list[str] = []
         self.logs.open(paths, self._open, lambda _path: self.executor, self._note_opened)
 
-    def _open(self, path: str) -> DataFolder:
-        return DataFolder.open(path, files=self.disk, clock=SetClock(), rng=random.Random(path), executor=self.executor)
+    def _open(self, path: str) -> LogDirectory:
+        return LogDirectory.open(
+            path, files=self.disk, clock=SetClock(), rng=random.Random(path), executor=self.executor
+        )
 
     def _note_opened(self) -> None:
         self.steps.append("opened")
@@ -53,50 +56,50 @@ class Node:
     def _note_loaded(self) -> None:
         self.steps.append("loaded")
 
-    def make(self, partition: int) -> tuple[DataFolder, Log]:
+    def make(self, partition: int) -> tuple[LogDirectory, Log]:
         return self.make_in(partition, None)
 
-    def make_in(self, partition: int, home: FolderId | None) -> tuple[DataFolder, Log]:
-        folder = self.logs.home_of(name(partition), home)
-        return folder, folder.create_log(name(partition), TOPIC_ID, SMALL)
+    def make_in(self, partition: int, home: DirectoryId | None) -> tuple[LogDirectory, Log]:
+        directory = self.logs.home_of(name(partition), home)
+        return directory, directory.create_log(name(partition), TOPIC_ID, SMALL)
 
 
 def a_cluster_of_logs(disk: FakeDisk, logs: int = 6) -> None:
-    """Three folders with logs of ten records each, closed clean."""
+    """Three directories with logs of ten records each, closed clean."""
     node = Node(disk).load()
     node.logs.adopt(CLUSTER, NodeId(1), nothing)
     for partition in range(logs):
         _, log = node.make(partition)
         for _ in range(10):
             log.append(batch(b"x" * 100), assign_offsets=True, leader_epoch=LeaderEpoch(0))
-    for folder in node.logs.folders:
-        folder.close_clean()
+    for directory in node.logs.directories:
+        directory.close_clean()
 
 
 def test_new_logs_go_where_the_fewest_are_and_then_where_the_most_room_is() -> None:
     disk = FakeDisk()
     node = Node(disk)
     assert [node.make(partition)[0].path for partition in range(6)] == ["/one", "/two", "/three"] * 2
-    node.logs.folders[1].delete_log(name(4))
+    node.logs.directories[1].delete_log(name(4))
     assert node.make(6)[0].path == "/two"
-    for folder, free in zip(node.logs.folders, (10, 30, 20), strict=True):
-        folder.reserve.free = free
+    for directory, free in zip(node.logs.directories, (10, 30, 20), strict=True):
+        directory.reserve.free = free
     assert [node.make(partition)[0].path for partition in range(7, 10)] == ["/two", "/three", "/one"]
-    node.logs.folders[0].reserve.low = True
+    node.logs.directories[0].reserve.low = True
     assert [node.make(partition)[0].path for partition in range(10, 14)] == ["/two", "/three"] * 2
 
 
 def test_a_home_named_is_the_only_one() -> None:
     node = Node(FakeDisk())
-    wanted = node.logs.folders[2]
+    wanted = node.logs.directories[2]
     for partition in range(3):
-        assert node.make_in(partition, wanted.folder_id)[0] is wanted
+        assert node.make_in(partition, wanted.directory_id)[0] is wanted
     wanted.give_up("its disk was pulled")
     with pytest.raises(KafkaStorageError, match="offline or gone"):
-        node.make_in(3, wanted.folder_id)
+        node.make_in(3, wanted.directory_id)
 
 
-def test_folders_are_opened_and_loaded_side_by_side_and_progress_is_told() -> None:
+def test_directories_are_opened_and_loaded_side_by_side_and_progress_is_told() -> None:
     disk, executor = FakeDisk(), Deferred()
     a_cluster_of_logs(disk)
     node = Node(disk, executor=executor)
@@ -118,44 +121,44 @@ def test_folders_are_opened_and_loaded_side_by_side_and_progress_is_told() -> No
 
 
 @pytest.mark.parametrize("broken", PATHS)
-def test_a_folder_that_cannot_be_opened_is_left_out_and_the_others_serve(broken: str) -> None:
+def test_a_directory_that_cannot_be_opened_is_left_out_and_the_others_serve(broken: str) -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     disk.fail("open", broken, times=-1)
     node = Node(disk).load()
     assert set(node.logs.failed) == {broken}
     assert isinstance(node.logs.failed[broken], KafkaStorageError)
-    assert [folder.path for folder in node.logs.folders] == [path for path in PATHS if path != broken]
+    assert [directory.path for directory in node.logs.directories] == [path for path in PATHS if path != broken]
     assert sum(1 for _ in node.logs.logs()) == 4
     node.make(9)[1].append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
 
 
-def test_a_folder_that_fails_while_it_is_loaded_goes_offline_and_the_others_serve() -> None:
+def test_a_directory_that_fails_while_it_is_loaded_goes_offline_and_the_others_serve() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     node = Node(disk)
     disk.fail("read", "/two/orders-4", times=-1)
     node.load()
     assert node.steps == ["opened", "loaded"]
-    assert [folder.path for folder in node.logs.working] == ["/one", "/three"]
+    assert [directory.path for directory in node.logs.working] == ["/one", "/three"]
     assert "orders-4" in node.logs.failed["/two"].message
     assert {log.topic_partition.partition for _, log in node.logs.logs()} == {0, 2, 3, 5}
 
 
-def test_a_folder_that_fails_at_run_time_takes_only_its_logs_along() -> None:
+def test_a_directory_that_fails_at_run_time_takes_only_its_logs_along() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     node = Node(disk).load()
     disk.fail("write", "/two/orders-1")
-    first, second = (folder.logs[name(partition)] for partition, folder in enumerate(node.logs.folders[:2]))
+    first, second = (directory.logs[name(partition)] for partition, directory in enumerate(node.logs.directories[:2]))
     with pytest.raises(KafkaStorageError, match="/two is offline"):
         second.append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
     first.append(batch(), assign_offsets=True, leader_epoch=LeaderEpoch(0))
-    assert [folder.path for folder in node.logs.working] == ["/one", "/three"]
+    assert [directory.path for directory in node.logs.working] == ["/one", "/three"]
     assert node.make(20)[0].path != "/two"
 
 
-def test_a_folder_of_another_cluster_or_node_is_left_out_by_its_name() -> None:
+def test_a_directory_of_another_cluster_or_node_is_left_out_by_its_name() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     stranger, other = Node(disk, ("/stranger",)), Node(disk, ("/other",))
@@ -168,27 +171,27 @@ def test_a_folder_of_another_cluster_or_node_is_left_out_by_its_name() -> None:
     node.logs.adopt(CLUSTER, NodeId(1), nothing)
     assert isinstance(node.logs.failed["/stranger"], InconsistentClusterId)
     assert isinstance(node.logs.failed["/other"], InvalidConfig)
-    assert [folder.path for folder in node.logs.folders] == list(PATHS)
+    assert [directory.path for directory in node.logs.directories] == list(PATHS)
     Node(disk, ("/stranger",)).logs.close()  # its lock was let go
 
 
 def test_a_log_is_used_only_for_the_topic_id_it_was_made_for() -> None:
     node = Node(FakeDisk())
-    folder, log = node.make(0)
-    assert node.logs.use(folder, log, TOPIC_ID, SMALL) is log
+    directory, log = node.make(0)
+    assert node.logs.use(directory, log, TOPIC_ID, SMALL) is log
     with pytest.raises(InconsistentTopicId, match="was made for topic id"):
-        node.logs.use(folder, log, TopicId(UUID(int=99)), SMALL)
+        node.logs.use(directory, log, TopicId(UUID(int=99)), SMALL)
 
 
 def test_a_log_that_was_loaded_under_another_promise_is_loaded_again() -> None:
     disk = FakeDisk()
     a_cluster_of_logs(disk)
     node = Node(disk).load()
-    folder = node.logs.folders[0]
-    log = folder.logs[name(0)]
+    directory = node.logs.directories[0]
+    log = directory.logs[name(0)]
     cached = LogConfig(durability=Durability.PAGE_CACHE)
-    again = node.logs.use(folder, log, TOPIC_ID, cached)
-    assert again is folder.logs[name(0)]
+    again = node.logs.use(directory, log, TOPIC_ID, cached)
+    assert again is directory.logs[name(0)]
     assert again is not log
     assert log.closed
     assert again.config.durability is Durability.PAGE_CACHE
@@ -196,7 +199,7 @@ def test_a_log_that_was_loaded_under_another_promise_is_loaded_again() -> None:
 
 
 def test_a_defect_is_not_kept_quiet() -> None:
-    def broken(_path: str) -> DataFolder:
+    def broken(_path: str) -> LogDirectory:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

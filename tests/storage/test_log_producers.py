@@ -342,7 +342,7 @@ def test_every_stop_leaves_the_same_producers(stop: str) -> None:
     bench = Bench()
     sender = eventful(bench)
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     before = told(bench.log)
     match stop:
         case "clean":
@@ -378,13 +378,13 @@ def test_a_damaged_transaction_index_never_shows_aborted_records(stop: str, dama
     bench = Bench()
     eventful(bench)
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     before = told(bench.log)
     indexes = [name for name in bench.files.list(bench.log.path) if name.endswith(".txnindex")]
     assert len(indexes) > 3
     contents = {name: read_file(bench.files, f"{bench.log.path}/{name}") or b"" for name in indexes}
     if stop == "clean":
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     else:
         bench.disk.kill()
     for i, name in enumerate(indexes):
@@ -421,7 +421,7 @@ def test_what_agreed_once_is_not_looked_at_again_after_a_clean_stop() -> None:
     eventful(bench)
     closed = bench.log.segments[1].base_offset
     wanted = bench.log.aborted_transactions(Offset(0), closed)
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     spoil_first_header(bench)
     bench.reopen()
     assert bench.log.aborted_transactions(Offset(0), closed) == wanted
@@ -432,7 +432,7 @@ def test_what_looks_otherwise_is_looked_at_again(damage: str) -> None:
     bench = Bench()
     eventful(bench)
     second = bench.log.segments[1].base_offset
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     if damage == "no agreement":
         bench.files.remove(f"{bench.log.path}/{AGREEMENT_FILE}")
     elif damage == "another index":
@@ -479,10 +479,10 @@ def test_damaged_snapshots_are_rebuilt_from_the_log(stop: str, which: str, damag
     bench = Bench()
     sender = eventful(bench)
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     before = told(bench.log)
     if stop == "clean":
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     else:
         bench.disk.kill()
     names = [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")]
@@ -522,8 +522,8 @@ def test_each_clean_stop_leaves_one_snapshot_of_its_own() -> None:
     for i in range(3):
         append(bench, from_producer(1, i))
         bench.restart_clean()
-        assert bench.folder.was_clean
-        assert bench.folder.notes == []
+        assert bench.directory.was_clean
+        assert bench.directory.notes == []
         assert [name for name in bench.files.list(bench.log.path) if name.endswith(".snapshot")] == [
             f"{i + 1:020d}.snapshot"
         ]
@@ -575,7 +575,7 @@ def test_a_snapshot_of_before_a_cut_does_not_come_back_in_a_crash() -> None:
         for i in range(3, 60):
             append(bench, from_producer(2, i - 3, size=50))
         bench.commit()
-        bench.folder.write_checkpoints()
+        bench.directory.write_checkpoints()
         bench.crash(seed)
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 56)]
 
@@ -590,7 +590,7 @@ def test_nor_does_one_come_back_behind_a_clean_stop() -> None:
         bench.log.truncate_to(Offset(3))
         for i in range(17):
             append(bench, from_producer(2, i))
-        bench.folder.close_clean()
+        bench.directory.close_clean()
         bench.disk.crash(random.Random(seed))
         bench.reopen()
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 2), (2, 16)]
@@ -611,7 +611,7 @@ def test_a_snapshot_beyond_the_log_is_never_believed(power: str) -> None:
         if power == "stays":
             bench.kill()
         else:
-            bench.folder.close_clean()
+            bench.directory.close_clean()
             bench.disk.crash(random.Random(seed))
             bench.reopen()
         assert [(state.producer_id, state.last_sequence) for state in bench.log.active_producers()] == [(1, 9)]

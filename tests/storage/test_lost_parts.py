@@ -32,7 +32,7 @@ def filled(config: LogConfig = SHORT, *, count: int = 80) -> tuple[Bench, list[O
     for i in range(count):
         bench.lead(b"value %d" % i, timestamp=NOW + i)
     bench.log.flush()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     bases, contents = [segment.base_offset for segment in bench.log.segments], bench.contents()
     assert len(bases) > 4
     bench.disk.kill()
@@ -78,10 +78,10 @@ def test_a_segment_lost_behind_a_clean_stop_is_missed() -> None:
     """Nothing of the closed segments is read after a clean stop, but a producer snapshot stands where one began."""
     bench, bases, _ = filled()
     bench.reopen()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     lose(bench, bases[1])
     bench.reopen()
-    assert bench.folder.was_clean
+    assert bench.directory.was_clean
     assert bench.log.damage is not None
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (bases[1], bases[2])
 
@@ -92,7 +92,7 @@ def test_a_lost_first_segment_is_no_deletion(*, clean: bool) -> None:
     bench, bases, _ = filled()
     if clean:
         bench.reopen()
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     lose(bench, bases[0])
     bench.reopen()
     damage = bench.log.damage
@@ -163,14 +163,15 @@ def test_a_hole_above_where_the_cleaner_came_is_damage() -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "kill"])
 def test_kafkas_compacted_log_is_believed_where_nothing_says_how_far_it_was_cleaned(*, clean: bool) -> None:
-    """A folder that comes from Kafka: no marks of ours. A follower there begins a segment where its leader has a batch,
-    behind a hole that the leader's cleaner made. Were that taken for lost batches, all behind it would be set aside."""
+    """A directory that comes from Kafka: no marks of ours. A follower there begins a segment where its leader has a
+    batch, behind a hole that the leader's cleaner made. Were that taken for lost batches, all behind it would be set
+    aside."""
     bench, bases, _ = filled(replace(PAGE_CACHE, compact=True, delete=False))
     lose(bench, bases[1])
     bench.disk.remove(segment_path("/data/orders-0", bases[1], ".snapshot"))
     if clean:
         bench.reopen()
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     else:
         bench.disk.remove(f"/data/{RECOVERY_POINT_CHECKPOINT}")
     bench.disk.remove("/data/held-offset-marks")
@@ -211,7 +212,7 @@ def test_an_index_entry_past_the_end_does_not_move_the_log_end(*, clean: bool) -
     bench, bases, contents = filled()
     if clean:
         bench.reopen()
-        bench.folder.close_clean()
+        bench.directory.close_clean()
     path = segment_path("/data/orders-0", bases[-1], ".index")
     entry = (5).to_bytes(4, "big") + (1 << 20).to_bytes(4, "big")
     write_file(bench.disk, path, entry)
@@ -247,7 +248,7 @@ def old_format(bench: Bench, config: LogConfig) -> Bench:
     for i in range(5):
         bench.lead(b"value %d" % i, epoch=4)
     bench.log.flush()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     assert bench.log.config is config
     return bench
 
@@ -257,7 +258,7 @@ def test_a_log_of_v1_that_lost_its_epochs_is_damaged_and_can_be_read(spoil: byte
     config = replace(SMALL, magic=1)
     bench = old_format(Bench(config), config)
     contents = bench.contents()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     bench.disk.remove(EPOCHS) if spoil is None else write_file(bench.disk, EPOCHS, spoil)
     bench.reopen()
     damage = bench.log.damage
@@ -291,7 +292,7 @@ def test_a_log_of_v1_that_kafka_wrote_had_no_epochs_to_lose(*, clean: bool) -> N
     config = replace(SMALL, magic=1, durability=Durability.PAGE_CACHE)
     bench = old_format(Bench(config), config)
     contents = bench.contents()
-    bench.folder.close_clean() if clean else bench.disk.kill()
+    bench.directory.close_clean() if clean else bench.disk.kill()
     bench.disk.remove(EPOCHS)
     bench.disk.remove("/data/held-offset-marks")
     for _ in range(2):  # the second start finds the empty file that the first one made
@@ -340,13 +341,13 @@ def test_a_false_clean_marker_costs_nothing_but_a_recovery(name: str) -> None:
     """Kafka stops where such a log ends in zeros, and appends behind garbage."""
     bench, bases, contents = filled()
     bench.reopen()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     path = segment_path("/data/orders-0", bases[-1], ".log")
     data = read_file(bench.disk, path)
     assert data is not None
     write_file(bench.disk, path, SPOILED[name](data))
     bench.reopen()
-    assert bench.folder.was_clean
+    assert bench.directory.was_clean
     assert (bench.contents(), bench.log.damage) == (contents, None)
     assert read_file(bench.disk, path) == data
     bench.lead(b"goes on")
@@ -359,10 +360,10 @@ def test_progress_is_told_segment_by_segment() -> None:
     bench, bases, _ = filled()
     bench.disk.heal()
     write_file(bench.disk, f"/data/{RECOVERY_POINT_CHECKPOINT}", encode_offsets({TP: bases[2]}))
-    folder = bench.open_folder()
+    directory = bench.open_directory()
     told: list[LoadProgress] = []
-    folder.load_logs(lambda _tp, _id: SHORT, progress=told.append)
-    size = folder.logs[TP].size
+    directory.load_logs(lambda _tp, _id: SHORT, progress=told.append)
+    size = directory.logs[TP].size
     assert [(progress.segment, progress.segments) for progress in told] == [
         *((done, len(bases)) for done in range(1, len(bases) + 1)),
         (0, 0),

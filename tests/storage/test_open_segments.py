@@ -23,21 +23,21 @@ def open_closed(bench: Bench) -> int:
     return sum(is_open(segment) for segment in bench.log.segments[:-1])
 
 
-def open_below(folder: Path) -> list[Path]:
-    """The files below the folder that this process has open: other tests of it have theirs elsewhere."""
+def open_below(directory: Path) -> list[Path]:
+    """The files below the directory that this process has open: other tests of it have theirs elsewhere."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
             path = descriptor.readlink()
         except FileNotFoundError:  # closed since it was listed
             continue
-        if path.is_relative_to(folder):
+        if path.is_relative_to(directory):
             found.append(path)
     return found
 
 
 def filled(bench: Bench, most: int) -> Bench:
-    bench.folder.open_segments._most = most
+    bench.directory.open_segments._most = most
     number = 0
     while len(bench.log.segments) < SEGMENTS:
         bench.lead(b"x" * 30, timestamp=NOW + number)
@@ -54,7 +54,7 @@ def test_reading_everything_leaves_so_many_open_and_no_more() -> None:
     for segment in bench.log.segments[:-1]:
         bench.log.offset_for_timestamp(NOW + segment.base_offset, up_to=bench.log.log_end_offset)
         assert open_closed(bench) <= 3
-    assert len(bench.folder.open_segments) == open_closed(bench)
+    assert len(bench.directory.open_segments) == open_closed(bench)
 
 
 def test_the_least_recently_used_one_is_closed() -> None:
@@ -74,13 +74,13 @@ def test_the_least_recently_used_one_is_closed() -> None:
 def test_what_is_not_durable_stays_open_until_it_is() -> None:
     """An fsync through a descriptor opened later might miss the error that it was to be told of."""
     bench = Bench(replace(TINY, durability=Durability.PAGE_CACHE))
-    bench.folder.open_segments._most = 1
-    held = [bench.log.active.file]
+    bench.directory.open_segments._most = 1
+    durable_offset = [bench.log.active.file]
     while len(bench.log.segments) < 4:
         before = bench.log.active
         bench.lead(b"x" * 30)
         if bench.log.active is not before and before.base_offset >= bench.log.recovery_point:
-            held.append(before.file)
+            durable_offset.append(before.file)
             assert is_open(before)
     bench.commit()
     contents(bench.log)
@@ -114,14 +114,14 @@ def test_a_segment_that_takes_appends_again_is_never_closed() -> None:
 def test_a_log_that_goes_leaves_nothing_open() -> None:
     bench = filled(Bench(TINY), most=5)
     contents(bench.log)
-    bench.folder.delete_log(bench.log.topic_partition)
-    assert len(bench.folder.open_segments) == 0
+    bench.directory.delete_log(bench.log.topic_partition)
+    assert len(bench.directory.open_segments) == 0
 
 
 def test_recovery_leaves_no_more_open_than_reading() -> None:
     bench = filled(Bench(TINY), most=1_000)
     bench.crash(3)
-    bench.folder.open_segments._most = 2
+    bench.directory.open_segments._most = 2
     contents(bench.log)
     assert open_closed(bench) == 2
 
@@ -135,7 +135,7 @@ def test_descriptors_of_the_system_are_bounded(tmp_path: Path) -> None:
     contents(bench.log)
     assert descriptors() <= 4 + 1
     assert descriptors() > 0
-    bench.folder.close()
+    bench.directory.close()
     assert open_below(tmp_path) == []
 
 

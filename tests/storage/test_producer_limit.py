@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from storage.config import LogConfig
 from storage.log.log import Log
-from tests.storage.test_upkeep import CONFIG, World
+from tests.storage.test_maintenance import CONFIG, World
 from tests.storage.workbench import NOW
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.types import LeaderEpoch, Millis, ProducerId

@@ -20,12 +20,12 @@ INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for 
 ENTRIES = st.lists(st.builds(ProducerSnapshot, INT64, INT16, INT32, INT64, INT32, INT64, INT32, INT64), max_size=5)
 
 
-@pytest.mark.parametrize("folder", ["cluster", "unclean"])
-def test_every_snapshot_that_kafka_wrote_reads_as_kafka_reads_it(folder: str) -> None:
+@pytest.mark.parametrize("directory", ["cluster", "unclean"])
+def test_every_snapshot_that_kafka_wrote_reads_as_kafka_reads_it(directory: str) -> None:
     compared = 0
-    for partition, told in told_of(folder).items():
+    for partition, told in told_of(directory).items():
         for name, producers in (told["snapshots"] or {}).items():
-            data = files_of(folder)[f"{partition}/{name}"]
+            data = files_of(directory)[f"{partition}/{name}"]
             entries = decode_snapshot(data, name)
             by_id = {entry.producer_id: entry for entry in entries}
             assert len(by_id) == len(entries) == len(producers)

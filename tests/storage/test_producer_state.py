@@ -27,7 +27,7 @@ from tidelog.records import (
 )
 from tidelog.types import Millis, Offset, ProducerId
 
-FOLDER = "/orders-0"
+DIRECTORY = "/orders-0"
 DAY = 86_400_000
 CLIENT, REPLICATION, COORDINATOR = Origin.CLIENT, Origin.REPLICATION, Origin.COORDINATOR
 
@@ -67,15 +67,15 @@ def producer_batches(buffer: bytes) -> list[ProducerBatch]:
 
 
 class Producers:
-    """A manager over a folder, driven by bytes."""
+    """A manager over a directory, driven by bytes."""
 
     def __init__(self) -> None:
         self.disk = FakeDisk()
-        self.disk.make_folder(FOLDER)
+        self.disk.make_directory(DIRECTORY)
         self.state = self.opened()
 
     def opened(self) -> ProducerStateManager:
-        return ProducerStateManager(self.disk, FOLDER, DAY)
+        return ProducerStateManager(self.disk, DIRECTORY, DAY)
 
     def append(self, batches: bytes, origin: Origin = CLIENT, *, now: int = 0) -> Duplicate | list[AbortedTransaction]:
         found = producer_batches(batches)
@@ -344,7 +344,7 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before_it(producers: Producers)
     producers.state.take_snapshot(Offset(1))
     producers.append(data(1, 1, 1))
     producers.state.take_snapshot(Offset(2))
-    write_file(producers.disk, snapshot_path(FOLDER, 2), b"\0\x01 rot")
+    write_file(producers.disk, snapshot_path(DIRECTORY, 2), b"\0\x01 rot")
     again = producers.opened()
     offset, notes = again.load(Offset(2))
     assert (offset, len(notes)) == (1, 1)
@@ -357,22 +357,22 @@ def test_no_snapshot_is_taken_twice_nor_of_nothing(producers: Producers) -> None
     producers.state.take_snapshot(Offset(0))
     assert producers.state.snapshots == []
     producers.state.take_snapshot(Offset(4))
-    before = producers.disk.list(FOLDER)
+    before = producers.disk.list(DIRECTORY)
     producers.append(data(4, 1, 0))
     producers.state.take_snapshot(Offset(4))
-    assert producers.disk.list(FOLDER) == before == ["00000000000000000004.snapshot"]
+    assert producers.disk.list(DIRECTORY) == before == ["00000000000000000004.snapshot"]
 
 
 def test_a_snapshot_that_goes_before_it_is_synced_leaves_that_to_the_next(producers: Producers) -> None:
     """Retention syncs beside the loop, where compaction takes the snapshots of the segments that it has merged: the
-    missing file once took the data folder offline (world 2914559799)."""
+    missing file once took the log directory offline (world 2914559799)."""
     for offset in (5, 10, 15):
         producers.append(data(offset, offset, 0))
         producers.state.take_snapshot(Offset(offset + 1))
     make_durable = producers.state.keeping(Offset(2))
     producers.state.remove_strays([Offset(11), Offset(16)])
     make_durable()
-    producers.disk.sync_folder("/")
+    producers.disk.sync_directory("/")
     producers.disk.crash(random.Random(1))
     assert 11 in producers.opened().snapshots
 

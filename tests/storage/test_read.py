@@ -335,14 +335,14 @@ def test_lookups_do_without_indexes() -> None:
     bench = filled(60)
     expected = [bench.log.offset_for_timestamp(NOW + 10 * i, up_to=ALL) for i in range(60)]
     contents = bench.contents()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     for name in bench.disk.list(bench.log.path):
         if name.endswith("index"):
             bench.disk.remove(f"{bench.log.path}/{name}")
     bench.reopen()
     assert bench.contents() == contents
     assert [bench.log.offset_for_timestamp(NOW + 10 * i, up_to=ALL) for i in range(60)] == expected
-    assert any("rebuilt" in note for note in bench.folder.notes)
+    assert any("rebuilt" in note for note in bench.directory.notes)
 
 
 # --- watermark and epochs -------------------------------------------------------------------------------------------

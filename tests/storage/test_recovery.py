@@ -55,7 +55,7 @@ def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch() -> None:
         assert bench.contents() == kept[:-1]
         assert bench.log.damage is None
         assert bench.disk.size(path) == len(whole) - last
-        assert "was cut" in bench.folder.notes[0]
+        assert "was cut" in bench.directory.notes[0]
         bench.disk.heal()
         bench.disk.kill()
         write_file(bench.disk, "/data/held-offset-marks", b"")  # each torn file stands for a crash of its own
@@ -79,7 +79,7 @@ def test_after_a_kill_everything_written_is_there() -> None:
     bench.kill()
     assert bench.contents() == before
     assert bench.log.epoch_entries() == epochs
-    assert bench.log.held == bench.log.log_end_offset == 60
+    assert bench.log.durable_offset == bench.log.log_end_offset == 60
 
 
 def test_segments_behind_a_cut_are_set_aside() -> None:
@@ -114,7 +114,7 @@ def test_garbage_in_an_index_is_noticed_and_rebuilt() -> None:
         for garbage in (b"\0" * 48, b"abc", b"\xff" * 24):
             bench = filled(60)
             contents = bench.contents()
-            bench.folder.close_clean()
+            bench.directory.close_clean()
             for base in (0, bench.log.active.base_offset):
                 put(bench, segment_path(bench.log.path, base, suffix), garbage)
             bench.reopen()
@@ -129,7 +129,7 @@ def test_epochs_are_rebuilt_from_the_batches_where_the_file_is_gone_or_damaged()
         for epoch in (1, 1, 3, 3, 8):
             bench.lead(b"x" * 300, epoch=epoch)
         expected = bench.log.epoch_entries()
-        bench.folder.close_clean()
+        bench.directory.close_clean()
         path = f"{bench.log.path}/leader-epoch-checkpoint"
         if damage is None:
             bench.disk.remove(path)
@@ -146,23 +146,23 @@ def test_a_clean_start_reads_little_and_changes_nothing() -> None:
     bench = filled(200)
     before = bench.contents()
     bench.log.advance_high_watermark(Offset(150))
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     calls = bench.disk.calls
     bench.reopen()
-    assert bench.folder.was_clean
-    assert bench.folder.notes == []
+    assert bench.directory.was_clean
+    assert bench.directory.notes == []
     assert bench.disk.calls - calls < 40 + 6 * len(bench.log.segments)
-    assert (bench.log.high_watermark, bench.log.held, bench.log.recovery_point) == (150, 200, 200)
+    assert (bench.log.high_watermark, bench.log.durable_offset, bench.log.recovery_point) == (150, 200, 200)
     assert bench.contents() == before
 
 
-def test_the_marker_of_a_clean_stop_is_gone_once_the_folder_is_open() -> None:
+def test_the_marker_of_a_clean_stop_is_gone_once_the_directory_is_open() -> None:
     for seed in range(10):
         bench = filled(3)
         bench.restart_clean()
-        assert bench.folder.was_clean
+        assert bench.directory.was_clean
         bench.crash(seed)
-        assert not bench.folder.was_clean
+        assert not bench.directory.was_clean
 
 
 def test_a_false_clean_marker_is_not_believed() -> None:
@@ -170,14 +170,14 @@ def test_a_false_clean_marker_is_not_believed() -> None:
     bench = filled(30)
     kept = bench.contents()
     bench.log.flush()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     whole = get(bench, bench.segment_path)
     bench.disk.kill()
     put(bench, bench.segment_path, whole + b"\0" * 100)
     write_file(bench.disk, "/data/.kafka_cleanshutdown", b'{"version":0,"brokerEpoch":-1}')
     bench.reopen()
-    assert bench.folder.was_clean
-    assert "not believed" in bench.folder.notes[0]
+    assert bench.directory.was_clean
+    assert "not believed" in bench.directory.notes[0]
     assert bench.contents() == kept
 
 
@@ -189,8 +189,8 @@ def test_a_clean_marker_over_records_that_were_not_flushed_is_not_believed() -> 
     bench.disk.kill()
     write_file(bench.disk, "/data/.kafka_cleanshutdown", b"{}")
     bench.reopen()
-    assert "not believed" in bench.folder.notes[0]
-    assert bench.log.held == 31
+    assert "not believed" in bench.directory.notes[0]
+    assert bench.log.durable_offset == 31
     for seed in range(5):
         bench.crash(seed)
         assert bench.log.log_end_offset == 31, "it was made durable before it counted as held"
@@ -198,7 +198,7 @@ def test_a_clean_marker_over_records_that_were_not_flushed_is_not_believed() -> 
 
 def test_a_clean_marker_over_a_log_that_lost_its_end_finds_the_damage() -> None:
     bench = filled(30)
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     path = bench.segment_path
     put(bench, path, get(bench, path)[:-20])
     bench.reopen()
@@ -209,16 +209,16 @@ def test_a_clean_marker_over_a_log_that_lost_its_end_finds_the_damage() -> None:
 # --- damage ---------------------------------------------------------------------------------------------------------
 
 
-def held(count: int = 30) -> Bench:
+def durable_offset(count: int = 30) -> Bench:
     bench = filled(count)
     bench.commit()
-    assert bench.log.held == count
+    assert bench.log.durable_offset == count
     return bench
 
 
 def test_rot_below_what_was_held_is_reported_and_not_cut() -> None:
     """Scenario 8, variant: rot above the recovery point, found after an unclean stop, is not taken for a torn tail."""
-    bench = held()
+    bench = durable_offset()
     bench.disk.kill()
     size = bench.disk.size(bench.segment_path) or 0
     bench.disk.flip_bit(bench.segment_path, size - 1)
@@ -228,23 +228,23 @@ def test_rot_below_what_was_held_is_reported_and_not_cut() -> None:
     assert (damage.first_offset, damage.end_offset, damage.path) == (29, 30, bench.segment_path)
     assert bench.log.log_end_offset == 30, "what is there is not given up"
     assert bench.disk.size(bench.segment_path) == size
-    assert bench.folder.damaged() == {PartitionKey(bench.log.topic_id, bench.log.topic_partition.partition): damage}
+    assert bench.directory.damaged() == {PartitionKey(bench.log.topic_id, bench.log.topic_partition.partition): damage}
     with pytest.raises(CorruptLog, match="takes no appends"):
         bench.lead()
 
 
 def test_a_lost_end_below_what_was_held_is_reported() -> None:
-    bench = held()
+    bench = durable_offset()
     bench.disk.kill()
     put(bench, bench.segment_path, get(bench, bench.segment_path)[:-200])
     bench.reopen()
     assert bench.log.damage is not None
     assert bench.log.damage.end_offset == 30
-    assert bench.log.held == bench.log.damage.first_offset == bench.log.log_end_offset < 30
+    assert bench.log.durable_offset == bench.log.damage.first_offset == bench.log.log_end_offset < 30
 
 
 def test_a_broken_chain_keeps_the_bytes_behind_it() -> None:
-    bench = held()
+    bench = durable_offset()
     active = bench.log.active
     bench.disk.kill()
     data = get(bench, active.path)
@@ -256,7 +256,7 @@ def test_a_broken_chain_keeps_the_bytes_behind_it() -> None:
 
 
 def test_damage_is_found_again_after_a_clean_stop() -> None:
-    bench = held()
+    bench = durable_offset()
     bench.disk.kill()
     bench.disk.flip_bit(bench.segment_path, (bench.disk.size(bench.segment_path) or 0) - 1)
     bench.reopen()
@@ -268,7 +268,7 @@ def test_damage_is_found_again_after_a_clean_stop() -> None:
 
 
 def test_a_damaged_log_is_emptied_and_refetched() -> None:
-    bench = held()
+    bench = durable_offset()
     bench.disk.kill()
     bench.disk.flip_bit(bench.segment_path, 70)
     bench.reopen()
@@ -281,11 +281,11 @@ def test_a_damaged_log_is_emptied_and_refetched() -> None:
     bench.follow(stamped(0, b"again"))
     bench.commit()
     bench.crash(1)
-    assert (bench.log.damage, bench.log.held) == (None, 1)
+    assert (bench.log.damage, bench.log.durable_offset) == (None, 1)
 
 
 def test_a_damaged_log_can_be_cut_below_the_damage() -> None:
-    bench = held()
+    bench = durable_offset()
     active = bench.log.active
     bench.disk.kill()
     data = get(bench, active.path)
@@ -308,7 +308,7 @@ def test_a_damaged_log_goes_on_where_the_damage_began(
 ) -> None:
     """Cut there it is sound: nothing of what lay behind comes back, though what is written next is as long as what was
     damaged, and so ends where the next one had begun."""
-    bench = held()
+    bench = durable_offset()
     whole, rotten = bench.contents(), bench.log.segments[segment]
     before = whole[rotten.base_offset : rotten.base_offset + batch]
     bench.disk.kill()
@@ -334,7 +334,7 @@ def test_a_damaged_log_goes_on_where_the_damage_began(
 
 
 def test_a_log_whose_files_are_gone_is_damaged() -> None:
-    bench = held()
+    bench = durable_offset()
     bench.disk.kill()
     for name in bench.disk.list(bench.log.path):
         if name[0] == "0":
@@ -344,22 +344,22 @@ def test_a_log_whose_files_are_gone_is_damaged() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (0, 30)
 
 
-def test_a_log_whose_folder_is_gone_is_missing() -> None:
-    bench = held()
+def test_a_log_whose_directory_is_gone_is_missing() -> None:
+    bench = durable_offset()
     key = PartitionKey(bench.log.topic_id, bench.log.topic_partition.partition)
     bench.disk.kill()
     bench.disk.rename(bench.log.path, "/data/elsewhere")
-    folder = bench.open_folder()
-    assert folder.load_logs(lambda _tp, _id: SMALL) == {}
-    assert folder.damaged()[key].end_offset == 30
-    log = folder.create_log(bench.log.topic_partition, bench.log.topic_id, SMALL)
-    assert folder.damaged() == {}
+    directory = bench.open_directory()
+    assert directory.load_logs(lambda _tp, _id: SMALL) == {}
+    assert directory.damaged()[key].end_offset == 30
+    log = directory.create_log(bench.log.topic_partition, bench.log.topic_id, SMALL)
+    assert directory.damaged() == {}
     assert log.damage is None
 
 
 def test_page_cache_topics_lose_their_tail_without_damage() -> None:
     bench = filled(30, replace(SMALL, durability=Durability.PAGE_CACHE))
-    assert bench.log.held == 30
+    assert bench.log.durable_offset == 30
     bench.crash(4)
     assert bench.log.damage is None
     assert bench.log.log_end_offset < 30
@@ -367,19 +367,19 @@ def test_page_cache_topics_lose_their_tail_without_damage() -> None:
 
 def test_what_was_durable_is_not_read_again() -> None:
     """Recovery checks from the recovery point on; rot below it is for readers and the scrub to find."""
-    bench = held()
-    bench.folder.write_checkpoints()
+    bench = durable_offset()
+    bench.directory.write_checkpoints()
     bench.lead(b"one more")
     bench.disk.kill()
     bench.disk.flip_bit(bench.segment_path, 70)
     bench.reopen()
     assert bench.log.damage is None
-    assert (bench.log.held, bench.log.log_end_offset) == (31, 31)
+    assert (bench.log.durable_offset, bench.log.log_end_offset) == (31, 31)
 
 
 def test_a_broken_chain_below_the_recovery_point_is_damage() -> None:
-    bench = held()
-    bench.folder.write_checkpoints()
+    bench = durable_offset()
+    bench.directory.write_checkpoints()
     active = bench.log.active
     bench.disk.kill()
     data = get(bench, active.path)
@@ -389,15 +389,15 @@ def test_a_broken_chain_below_the_recovery_point_is_damage() -> None:
     assert (bench.log.damage.first_offset, bench.log.damage.end_offset) == (active.base_offset, 30)
 
 
-@pytest.mark.parametrize("durable", [False, True], ids=["held", "below the recovery point"])
+@pytest.mark.parametrize("durable", [False, True], ids=["durable", "below the recovery point"])
 def test_a_last_batch_that_claims_fewer_bytes_is_damage_and_no_torn_tail(durable: bool) -> None:
     """Its length has rotted: what seems to lie behind it are bytes of its own. They are not cut, and nothing is
     appended where they begin."""
-    bench = held(29)
+    bench = durable_offset(29)
     bench.lead(b"x" * 62)
     bench.commit()
     if durable:
-        bench.folder.write_checkpoints()
+        bench.directory.write_checkpoints()
     last = list(bench.log.active.walk())[-1]
     bench.disk.kill()
     data = get(bench, bench.segment_path)
@@ -423,7 +423,7 @@ def test_a_base_offset_that_rots_up_to_the_recovery_point_is_damage(durability: 
     bench = filled(32, LogConfig(durability=durability))
     bench.log.flush()
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     rotten = list(bench.log.active.walk())[31 - (1 << bit)]
     bench.disk.kill()
     size = bench.disk.size(bench.segment_path)
@@ -442,7 +442,7 @@ def test_a_base_offset_that_rots_up_before_a_hole_is_damage_and_no_torn_tail(dur
         bench.follow(stamped(offset, b"value %d" % offset))
     bench.log.flush()
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     before = bench.contents()
     rotten = list(bench.log.active.walk())[15]
     bench.disk.kill()
@@ -458,7 +458,7 @@ def test_a_base_offset_that_rots_up_before_a_hole_is_damage_and_no_torn_tail(dur
     assert (bench.contents(), bench.log.damage) == (before, None), "put right, nothing is missing"
 
 
-@pytest.mark.parametrize("durable", [False, True], ids=["held", "below the recovery point"])
+@pytest.mark.parametrize("durable", [False, True], ids=["durable", "below the recovery point"])
 def test_the_last_byte_of_a_closed_segment_is_no_zero_that_was_preallocated(durable: bool) -> None:
     """The length of its last batch has rotted down by one. A record without headers ends with a zero."""
     bench = Bench(replace(SMALL, segment_bytes=1000))
@@ -466,7 +466,7 @@ def test_the_last_byte_of_a_closed_segment_is_no_zero_that_was_preallocated(dura
         bench.lead(b"value %d" % number, b"ab"[: number % 2 + 1])
     bench.commit()
     if durable:
-        bench.folder.write_checkpoints()
+        bench.directory.write_checkpoints()
     lasts = [(segment, list(segment.walk())[-1]) for segment in bench.log.segments[:-1]]
     segment, last = next((segment, last) for segment, last in lasts if last.length & 1)
     before = bench.contents()
@@ -502,13 +502,13 @@ def test_a_damaged_batch_takes_no_offsets_from_those_behind_it(byte: int, bit: i
 
 
 def test_an_idle_log_costs_a_killed_node_no_sync() -> None:
-    bench = held()
-    bench.folder.write_checkpoints()
+    bench = durable_offset()
+    bench.directory.write_checkpoints()
     bench.disk.kill()
     syncs = bench.disk.syncs
     bench.reopen()
     assert bench.disk.syncs == syncs
-    assert (bench.log.held, bench.log.recovery_point, bench.log.log_end_offset) == (30, 30, 30)
+    assert (bench.log.durable_offset, bench.log.recovery_point, bench.log.log_end_offset) == (30, 30, 30)
 
 
 def test_a_log_that_was_never_flushed_makes_its_names_durable_first() -> None:
@@ -521,13 +521,13 @@ def test_a_log_that_was_never_flushed_makes_its_names_durable_first() -> None:
         fault = bench.disk.fail("sync", "partition.metadata")
         executor.run_all()
         assert fault.times == 0
-        assert bench.log.held == 0
+        assert bench.log.durable_offset == 0
         bench.executor = None
         bench.kill()
         before = bench.contents()
-        assert bench.log.held == 5
+        assert bench.log.durable_offset == 5
         bench.crash(seed)
-        assert (bench.log.damage, bench.log.held, bench.contents()) == (None, 5, before)
+        assert (bench.log.damage, bench.log.durable_offset, bench.contents()) == (None, 5, before)
 
 
 # --- power failures -------------------------------------------------------------------------------------------------
@@ -547,7 +547,7 @@ def test_what_was_only_appended_may_be_lost_and_what_was_held_is_not() -> None:
         assert bench.log.damage is None
         assert bench.log.log_end_offset >= 20
         assert bench.contents() == contents[: len(bench.contents())]
-        assert bench.log.held == bench.log.log_end_offset
+        assert bench.log.durable_offset == bench.log.log_end_offset
         ends.add(int(bench.log.log_end_offset))
     assert {20, 26} <= ends
 
@@ -561,15 +561,15 @@ def test_what_recovery_keeps_is_written_again_before_it_counts_as_held() -> None
         bench = filled(20)
         bench.disk.fail("sync", ".log")
         bench.commit()
-        assert bench.folder.offline is not None
-        assert bench.log.held == 0
+        assert bench.directory.offline is not None
+        assert bench.log.durable_offset == 0
         bench.kill()
-        assert bench.log.held == 20
+        assert bench.log.durable_offset == 20
         before = bench.contents()
         bench.crash(seed)
         assert bench.log.damage is None
         assert bench.contents() == before
-        assert bench.log.held == 20
+        assert bench.log.durable_offset == 20
 
 
 def test_power_fails_in_any_call_of_recovery() -> None:
@@ -591,21 +591,21 @@ def test_power_fails_in_any_call_of_recovery() -> None:
             bench.reopen()
         assert bench.log.damage is None
         assert bench.contents()[:40] == contents
-        assert bench.log.held == bench.log.log_end_offset
+        assert bench.log.durable_offset == bench.log.log_end_offset
         if done:
             assert call > 30
             return
     raise AssertionError("recovery never ended")
 
 
-def test_a_disk_that_fails_while_it_is_read_takes_the_folder_offline() -> None:
+def test_a_disk_that_fails_while_it_is_read_takes_the_directory_offline() -> None:
     bench = filled(10)
     bench.disk.kill()
     bench.disk.fail("read", ".log")
-    folder = bench.open_folder()
+    directory = bench.open_directory()
     with pytest.raises(KafkaStorageError, match="offline"):
-        folder.load_logs(lambda _tp, _id: SMALL)
-    assert folder.offline is not None
+        directory.load_logs(lambda _tp, _id: SMALL)
+    assert directory.offline is not None
 
 
 def test_a_hole_that_no_segment_can_hold_is_no_loss_wherever_recovery_begins() -> None:
@@ -633,4 +633,4 @@ def test_a_closed_segment_that_lost_its_last_batch_whole_ends_the_log() -> None:
     log = bench.reopen()
     assert log.log_end_offset == last.base_offset
     assert log.damage is None
-    assert "are lost" in " ".join(bench.folder.notes)
+    assert "are lost" in " ".join(bench.directory.notes)

@@ -1,4 +1,4 @@
-"""A folder that runs full keeps a reserve: appends are refused, what makes room goes on, it recovers alone."""
+"""A directory that runs full keeps a reserve: appends are refused, what makes room goes on, it recovers alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from storage.append_info import Origin
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.reserve import AUTOMATIC, AUTOMATIC_MAX, Reserve
 from storage.files.file_system import Room
 from storage.files.os_files import OsFiles
@@ -22,25 +22,25 @@ RESERVE = 100_000
 VALUE = b"v" * 10_000
 
 
-def full_folder(room: int = 400_000) -> tuple[FakeDisk, DataFolder, Log]:
-    """A log in a folder with a reserve, filled until it refused."""
+def full_directory(room: int = 400_000) -> tuple[FakeDisk, LogDirectory, Log]:
+    """A log in a directory with a reserve, filled until it refused."""
     disk = FakeDisk()
-    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
-    log = folder.create_log(TP, TOPIC_ID, LogConfig(segment_bytes=50_000, segment_index_bytes=240))
+    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    log = directory.create_log(TP, TOPIC_ID, LogConfig(segment_bytes=50_000, segment_index_bytes=240))
     disk.capacity = disk.used + room
-    folder.reserve.look()
+    directory.reserve.look()
     with pytest.raises(DiskFull):
         while True:
             append(log)
-    return disk, folder, log
+    return disk, directory, log
 
 
 def append(log: Log, origin: Origin = Origin.CLIENT) -> None:
     log.append(batch(VALUE), assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=origin)
 
 
-def test_the_refusal_names_folder_room_reserve_and_what_to_do() -> None:
-    disk, _, log = full_folder()
+def test_the_refusal_names_directory_room_reserve_and_what_to_do() -> None:
+    disk, _, log = full_directory()
     end = log.log_end_offset
     with pytest.raises(DiskFull, match=r"/data is full but for its reserve.*100000; .* 125000 are free: delete topics"):
         append(log)
@@ -52,12 +52,12 @@ def test_the_refusal_names_folder_room_reserve_and_what_to_do() -> None:
 
 
 def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
-    disk, folder, log = full_folder()
+    disk, directory, log = full_directory()
     assert len(log.read(Offset(0), 1, up_to=log.log_end_offset).records) > len(VALUE)
     log.truncate_to(Offset(log.log_end_offset - 1))
-    folder.write_checkpoints()
-    folder.close_clean()
-    again = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    directory.write_checkpoints()
+    directory.close_clean()
+    again = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
     assert again.was_clean
     assert again.reserve.low
     again.load_logs(lambda _name, _id: log.config)
@@ -65,17 +65,17 @@ def test_reads_truncation_checkpoints_and_a_clean_stop_go_on() -> None:
 
 
 def test_new_logs_are_refused_and_the_metadata_log_is_not() -> None:
-    _, folder, log = full_folder()
+    _, directory, log = full_directory()
     other = TopicPartition("events", PartitionIndex(0))
     with pytest.raises(DiskFull, match="reserve"):
-        folder.create_log(other, TOPIC_ID, log.config)
-    metadata = folder.create_log(TopicPartition(METADATA_TOPIC, PartitionIndex(0)), TOPIC_ID, log.config)
+        directory.create_log(other, TOPIC_ID, log.config)
+    metadata = directory.create_log(TopicPartition(METADATA_TOPIC, PartitionIndex(0)), TOPIC_ID, log.config)
     append(metadata, Origin.COORDINATOR)
     assert metadata.log_end_offset == 1
 
 
 def test_it_takes_appends_again_by_itself_once_a_quarter_more_is_free() -> None:
-    disk, folder, log = full_folder()
+    disk, directory, log = full_directory()
     assert disk.capacity is not None
     missing = RESERVE - disk.room("/data").free
     disk.capacity += missing + RESERVE // 10  # above the reserve, but only just
@@ -83,20 +83,20 @@ def test_it_takes_appends_again_by_itself_once_a_quarter_more_is_free() -> None:
         append(log)
     disk.capacity += RESERVE // 4
     append(log)
-    assert not folder.reserve.low
+    assert not directory.reserve.low
 
 
 def test_deleting_a_log_makes_room_for_the_others() -> None:
-    disk, folder, log = full_folder(room=600_000)
+    disk, directory, log = full_directory(room=600_000)
     assert disk.capacity is not None
     other = TopicPartition("events", PartitionIndex(0))
     disk.capacity += RESERVE
-    small = folder.create_log(other, TOPIC_ID, log.config)
+    small = directory.create_log(other, TOPIC_ID, log.config)
     disk.capacity -= RESERVE
-    folder.reserve.look()
+    directory.reserve.look()
     with pytest.raises(DiskFull):
         append(small)
-    folder.delete_log(TP)
+    directory.delete_log(TP)
     append(small)
 
 
@@ -109,8 +109,8 @@ def test_the_file_system_is_not_asked_for_every_append() -> None:
             return super().room(path)
 
     disk = Counting(capacity=100 << 20)
-    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
-    log = folder.create_log(TP, TOPIC_ID, LogConfig(segment_index_bytes=240))
+    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), reserve_bytes=RESERVE)
+    log = directory.create_log(TP, TOPIC_ID, LogConfig(segment_index_bytes=240))
     for _ in range(500):
         append(log)
     assert disk.asked <= 2
@@ -119,7 +119,7 @@ def test_the_file_system_is_not_asked_for_every_append() -> None:
 def test_the_automatic_reserve_is_a_tenth_of_a_small_disk_and_64_mib_of_a_large_one() -> None:
     for capacity, wanted in ((24 << 20, (24 << 20) // 10), (1 << 40, AUTOMATIC_MAX)):
         disk = FakeDisk(capacity=capacity)
-        disk.make_folder("/data")
+        disk.make_directory("/data")
         assert Reserve(disk, "/data", AUTOMATIC).wanted == wanted
 
 

@@ -104,7 +104,7 @@ def test_what_is_not_durable_stays() -> None:
 
 
 def test_records_without_timestamps_age_by_the_clock() -> None:
-    """Not by the file's time: a copied folder would be young again, a restored one old."""
+    """Not by the file's time: a copied directory would be young again, a restored one old."""
     bench = Bench(BY_TIME)
     for _ in range(12):
         bench.lead(b"." * 60, timestamp=-1)
@@ -216,7 +216,7 @@ def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
     due = bench.log.take_deleted(Millis(NOW + 2 * DAY + 1000))
     assert sorted(name.rpartition("/")[2] for name in due) == leftovers(bench)
     remove_files(bench.files, due)
-    remove_files(bench.files, due)  # its log's folder may have got another name meanwhile
+    remove_files(bench.files, due)  # its log's directory may have got another name meanwhile
     assert leftovers(bench) == []
 
 
@@ -266,12 +266,12 @@ def test_a_full_disk_keeps_the_log_as_it_was() -> None:
     assert bench.log.delete_old_segments(Millis(NOW)) > 0
 
 
-def test_a_broken_disk_takes_the_folder_offline() -> None:
+def test_a_broken_disk_takes_the_directory_offline() -> None:
     bench = filled()
     bench.disk.fail("rename", ".index")
     with pytest.raises(KafkaStorageError):
         bench.log.delete_old_segments(Millis(NOW + 2 * DAY))
-    assert bench.folder.offline is not None
+    assert bench.directory.offline is not None
 
 
 def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_should_stay() -> None:
@@ -282,7 +282,7 @@ def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_should_stay() -> N
         while True:
             call += 1
             bench = filled()
-            held = bench.log.held
+            durable_offset = bench.log.durable_offset
             expected = contents(bench.log)
             bench.disk.crash_at_call(bench.disk.calls + call)
             try:
@@ -293,7 +293,7 @@ def test_a_crash_at_any_call_of_a_deletion_loses_nothing_that_should_stay() -> N
                 bench.disk.crash(random.Random(call))
                 bench.reopen()
                 assert bench.log.damage is None, bench.log.damage
-                assert bench.log.log_end_offset == held
+                assert bench.log.log_end_offset == durable_offset
                 start = bench.log.log_start_offset
                 assert contents(bench.log) == expected[start:]
                 assert leftovers(bench) == []

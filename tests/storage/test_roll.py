@@ -146,7 +146,7 @@ def test_the_indexes_of_a_closed_segment_are_durable_once_its_records_are_held()
         for i in range(60):
             bench.lead(b"value %d" % i)
         bench.commit()
-        bench.folder.write_checkpoints()
+        bench.directory.write_checkpoints()
         paths = [index.path for segment in bench.log.segments[:-1] for index in (segment.index, segment.time_index)]
         before = [read_file(bench.disk, path) for path in paths]
         assert all(before)
@@ -231,7 +231,7 @@ def test_a_segment_that_finds_no_room_is_not_begun() -> None:
 @pytest.mark.parametrize(("age", "jitter"), [(1_000, 400), (400, 10**9), (1_000, 1_000), (1_000, 0)])
 def test_each_segment_draws_its_jitter_up_to_the_setting_and_the_age(age: int, jitter: int) -> None:
     disk, rng, config = FakeDisk(), random.Random(1), LogConfig(segment_ms=age, segment_jitter_ms=jitter)
-    disk.make_folder("/orders-0")
+    disk.make_directory("/orders-0")
     drawn = [make_segment(disk, "/orders-0", Offset(base), config, rng, NOW).jitter_ms for base in range(200)]
     most = min(age, jitter)
     assert all(0 <= each < max(most, 1) for each in drawn)

@@ -13,7 +13,7 @@ from storage.dump.events import BatchFound
 from storage.dump.walk import dump
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
-from tests.storage.test_folder_changes import Elsewhere
+from tests.storage.test_directory_changes import Elsewhere
 from tests.storage.workbench import SMALL, Bench, Deferred, batch
 from tidelog.errors import DiskFull, TidelogError
 from tidelog.records import iter_batches
@@ -32,7 +32,7 @@ def bench_of(tmp_path: Path, config: object = ROOMY) -> Bench:
     for number in range(BATCHES):
         bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
     bench.commit()
-    assert bench.log.held == BATCHES * PER_BATCH
+    assert bench.log.durable_offset == BATCHES * PER_BATCH
     return bench
 
 
@@ -47,7 +47,7 @@ def position_of(log: Log, offset: int) -> tuple[Path, int, int]:
 def damaged(bench: Bench, offset: int, byte: int, value: bytes) -> None:
     """Another byte of a batch, while the process is gone."""
     path, position, end = position_of(bench.log, offset)
-    bench.folder.close()
+    bench.directory.close()
     data = bytearray(path.read_bytes())
     at = (position if byte >= 0 else end) + byte
     assert data[at : at + len(value)] != value
@@ -57,14 +57,14 @@ def damaged(bench: Bench, offset: int, byte: int, value: bytes) -> None:
     assert bench.log.damage is not None
 
 
-def files_of(folder: str) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in Path(folder).iterdir() if each.suffix == ".log"}
+def files_of(directory: str) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in Path(directory).iterdir() if each.suffix == ".log"}
 
 
 def given_up(bench: Bench) -> str | TidelogError:
     """The log goes on without what it lost. Returns where the copy lies, or why nothing was done."""
     told: list[tuple[Log, str | TidelogError]] = []
-    give_up_lost(bench.folder, bench.log, lambda log, outcome: told.append((log, outcome)))
+    give_up_lost(bench.directory, bench.log, lambda log, outcome: told.append((log, outcome)))
     ((bench.log, outcome),) = told
     return outcome
 
@@ -99,13 +99,13 @@ def test_one_batch_is_given_up_and_no_other(
     assert bench.log.damage is None
     left = but(offset)
     assert offsets(bench) == left
-    assert (bench.log.log_end_offset, bench.log.held) == (left[-1] + 1,) * 2
+    assert (bench.log.log_end_offset, bench.log.durable_offset) == (left[-1] + 1,) * 2
     bench.log.append(batch(b"on"), assign_offsets=True, leader_epoch=LeaderEpoch(1))
     bench.commit()
     assert files_of(copy) == before, "what is appended does not show in the copy"
     for again in (bench.reopen, bench.restart_clean):
         if again == bench.reopen:
-            bench.folder.close()
+            bench.directory.close()
         again()
         assert bench.log.damage is None
         assert offsets(bench) == [*left, left[-1] + 1]
@@ -123,20 +123,20 @@ def test_the_dump_tool_reads_the_copy(tmp_path: Path) -> None:
 def test_what_would_be_lost_is_told_before_and_nothing_is_written(tmp_path: Path) -> None:
     bench = bench_of(tmp_path)
     damaged(bench, 3_000, 0, HEADER)
-    names, before = sorted(Path(bench.folder.path).iterdir()), files_of(bench.log.path)
-    salvage = bench.folder.salvage(bench.log)
+    names, before = sorted(Path(bench.directory.path).iterdir()), files_of(bench.log.path)
+    salvage = bench.directory.salvage(bench.log)
     salvage.look()
     assert (salvage.end, [str(lost) for lost in salvage.lost]) == (6_000, ["3000..3299"])
-    assert (sorted(Path(bench.folder.path).iterdir()), files_of(bench.log.path)) == (names, before)
+    assert (sorted(Path(bench.directory.path).iterdir()), files_of(bench.log.path)) == (names, before)
 
 
 def test_a_lost_tail_is_told_too(tmp_path: Path) -> None:
     bench = bench_of(tmp_path)
     path, position, _ = position_of(bench.log, 5_700)
-    bench.folder.close()
+    bench.directory.close()
     path.write_bytes(path.read_bytes()[:position])
     bench.reopen()
-    salvage = bench.folder.salvage(bench.log)
+    salvage = bench.directory.salvage(bench.log)
     salvage.look()
     assert (salvage.end, [str(lost) for lost in salvage.lost]) == (5_700, ["5700..5999"])
     given_up(bench)
@@ -200,7 +200,7 @@ def test_power_may_fail_at_any_call(seed: int) -> None:
         with pytest.raises(BaseException, match="in "):
             given_up(bench)
         bench.crash()
-        bench.folder.rng = random.Random(number)
+        bench.directory.rng = random.Random(number)
         if bench.log.damage is not None:
             assert isinstance(given_up(bench), str)
         assert bench.contents() == wanted, f"power failed at call {number}"
@@ -211,11 +211,11 @@ def test_the_owner_is_not_kept_waiting() -> None:
     executor = Deferred()
     bench = Bench(SMALL, executor=executor)
     told: list[Log] = []
-    give_up_lost(bench.folder, bench.log, lambda log, _outcome: told.append(log))
+    give_up_lost(bench.directory, bench.log, lambda log, _outcome: told.append(log))
     executor.waiting.pop()  # the process ends before it is done
-    assert (told, bench.log.closed, bench.folder.logs) == ([], True, {})
-    bench.folder.close_clean()
-    assert not bench.open_folder().was_clean
+    assert (told, bench.log.closed, bench.directory.logs) == ([], True, {})
+    bench.directory.close_clean()
+    assert not bench.open_directory().was_clean
 
 
 def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_the_batch_in_which_the_log_starts_stays(tmp_path: Path) -> None:
             bench.commit()
             bench.log.advance_high_watermark(bench.log.log_end_offset)
             bench.log.delete_records(Offset(450))
-            bench.folder.write_checkpoints()  # no later start reads what is below
+            bench.directory.write_checkpoints()  # no later start reads what is below
         bench.lead(*(b"%d" % (number * PER_BATCH + each) for each in range(PER_BATCH)))
     bench.commit()
     damaged(bench, 5_700, 0, HEADER)
@@ -243,15 +243,15 @@ def test_segments_that_are_on_their_way_out_are_out_before_anything_is_read(tmp_
     damaged(bench, 5_700, 0, HEADER)
     bench.log.advance_high_watermark(bench.log.log_end_offset)
     bench.log.delete_records(Offset(2_000))
-    bench.folder.executor = renaming = Deferred()
-    bench.folder.drop_before(bench.log, Offset(2_000))
+    bench.directory.executor = renaming = Deferred()
+    bench.directory.drop_before(bench.log, Offset(2_000))
     assert bench.log.front.leaving is not None
     told: list[Log] = []
-    give_up_lost(bench.folder, bench.log, lambda log, _outcome: told.append(log))
+    give_up_lost(bench.directory, bench.log, lambda log, _outcome: told.append(log))
     assert told == []
     renaming.run_all()
     (log,) = told
-    assert bench.folder.offline is None
+    assert bench.directory.offline is None
     assert all(Path(segment.path).exists() for segment in log.segments)
 
 
@@ -270,7 +270,7 @@ def test_the_owner_waits_for_no_disk_while_a_log_is_put_in_order() -> None:
     told: list[str | TidelogError] = []
     owners: list[str] = []
     bench.disk.on_call = lambda operation: None if executor.at_work else owners.append(operation)
-    give_up_lost(bench.folder, bench.log, lambda _, outcome: told.append(outcome))
+    give_up_lost(bench.directory, bench.log, lambda _, outcome: told.append(outcome))
     executor.run_all()
     bench.disk.on_call = None
     assert isinstance(told[0], str)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.scrub import Scrub
 from storage.directory.scrub_segment import Finding, FindingKind
 from storage.files.file_system import read_file
@@ -17,7 +17,7 @@ from storage.log.log import Log
 from storage.recovery.loaded import Damage
 from storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from tests.fakes.fake_disk import FakeDisk
-from tests.storage.kafka_vectors import open_folder, unpack
+from tests.storage.kafka_vectors import open_directory, unpack
 from tests.storage.workbench import NOW, SMALL, TP, Bench, Deferred
 from tidelog.errors import TidelogError
 from tidelog.records.v2.header import HEADER_BYTES, LEADER_EPOCH_AT, MAGIC_AT
@@ -45,12 +45,12 @@ class World:
 
     def new_scrub(self, rate: int, executor: Deferred | None = None) -> Scrub:
         return Scrub(
-            self.bench.folder,
-            executor or self.bench.folder.executor,
+            self.bench.directory,
+            executor or self.bench.directory.executor,
             rate_max=rate,
             interval_ms=WEEK,
             monotonic_ms=lambda: Millis(self.now),
-            on_finding=lambda _folder, _log, finding: self.findings.append(finding),
+            on_finding=lambda _directory, _log, finding: self.findings.append(finding),
             on_trouble=self.troubles.append,
         )
 
@@ -68,7 +68,7 @@ class World:
 
     def path(self, number: int, kind: str = LOG_SUFFIX) -> str:
         segment = self.log.segments[number]
-        return segment_path(segment.folder, segment.base_offset, kind)
+        return segment_path(segment.directory, segment.base_offset, kind)
 
     def data(self, number: int, kind: str = LOG_SUFFIX) -> bytes:
         data = read_file(self.disk, self.path(number, kind))
@@ -138,7 +138,7 @@ def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(whic
     """No checksum covers where it begins. What it claims is not believed: neither is its epoch compared with another
     offset's and written over, nor does a start after this one look for the damage there."""
     world = World()
-    world.bench.folder.write_checkpoints()
+    world.bench.directory.write_checkpoints()
     batch = list(world.log.segments[1].walk())[which]
     world.rot(1, batch.position + byte, bit=bit)
     rotten = world.data(1)
@@ -148,7 +148,7 @@ def test_a_batch_that_reaches_into_the_next_segment_is_damage_where_it_lies(whic
     assert world.data(1) == rotten
     damage = Damage(finding.path, finding.position, finding.first_offset, finding.end_offset, finding.reason)
     world.log.lost.note(damage)
-    world.bench.folder.keep_damage(world.log, borne=False)
+    world.bench.directory.keep_damage(world.log, borne=False)
     world.bench.kill()
     assert world.bench.log.damage is not None, "the next start finds it too"
     assert world.bench.log.damage.first_offset == batch.base_offset
@@ -245,17 +245,17 @@ def test_a_wrong_index_is_rebuilt(kind: str, change: Callable[[bytearray], None]
     assert world.one_round() == []
 
 
-def scrub_once(folder: DataFolder) -> tuple[int, list[Finding]]:
-    """One round over all logs of a folder. Returns how many segments were read, and what was found."""
+def scrub_once(directory: LogDirectory) -> tuple[int, list[Finding]]:
+    """One round over all logs of a directory. Returns how many segments were read, and what was found."""
     found: list[Finding] = []
     now = 0
     scrub = Scrub(
-        folder,
-        folder.executor,
+        directory,
+        directory.executor,
         rate_max=1 << 30,
         interval_ms=WEEK,
         monotonic_ms=lambda: Millis(now),
-        on_finding=lambda _folder, _log, finding: found.append(finding),
+        on_finding=lambda _directory, _log, finding: found.append(finding),
         on_trouble=lambda error: pytest.fail(error.message),
     )
     while now < 5_000 or scrub.waiting:
@@ -267,11 +267,11 @@ def scrub_once(folder: DataFolder) -> tuple[int, list[Finding]]:
 @pytest.mark.parametrize("archive", ["cluster", "unclean", "old"])
 def test_what_kafka_wrote_is_sound(archive: str, tmp_path: Path) -> None:
     """All segments of three brokers: every format, cleaned ones, transactions, and indexes by an older rule."""
-    folder = open_folder(unpack(archive, tmp_path), archive, NOW)
-    read, found = scrub_once(folder)
-    assert read == sum(len(log.segments) - 1 for log in folder.logs.values()) > 50
+    directory = open_directory(unpack(archive, tmp_path), archive, NOW)
+    read, found = scrub_once(directory)
+    assert read == sum(len(log.segments) - 1 for log in directory.logs.values()) > 50
     assert found == []
-    folder.close()
+    directory.close()
 
 
 def test_every_byte_of_a_closed_segment_is_watched() -> None:
@@ -338,14 +338,14 @@ def test_what_changes_while_it_is_read_is_no_finding(what: str) -> None:
     if what == "truncated":
         world.log.truncate_to(Offset(world.log.segments[1].base_offset + 3))
     elif what == "deleted":
-        world.bench.folder.delete_log(TP)
+        world.bench.directory.delete_log(TP)
     else:
         world.log.truncate_fully_and_start_at(Offset(100))
     for _ in range(20):
         executor.run_all()
         world.tick()
     assert world.findings == []
-    assert world.bench.folder.offline is None
+    assert world.bench.directory.offline is None
 
 
 def test_what_was_read_wrong_only_once_is_no_finding() -> None:
@@ -366,7 +366,7 @@ def test_a_disk_that_cannot_be_read_goes_offline() -> None:
     world.disk.fail("read", world.path(2), times=-1)
     for _ in range(5):
         world.tick()
-    assert world.bench.folder.offline is not None
+    assert world.bench.directory.offline is not None
     assert len(world.troubles) == 1
 
 
@@ -375,17 +375,17 @@ def test_a_wrong_transaction_index_is_told(position: int, reason: str, tmp_path:
     """Of the `txn` topic of Kafka's cluster: whoever opens the log anew rebuilds it."""
     root = unpack("cluster", tmp_path)
     paths = sorted(path for path in (root / "txn-0").glob("*.txnindex") if path.stat().st_size)
-    folder = open_folder(root, "cluster", NOW)
-    log = next(log for name, log in folder.logs.items() if str(name) == "txn-0")
+    directory = open_directory(root, "cluster", NOW)
+    log = next(log for name, log in directory.logs.items() if str(name) == "txn-0")
     closed = {segment.base_offset for segment in log.segments[:-1]}
     path = next(path for path in paths if int(path.name.split(".")[0]) in closed)
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)
-    _, found = scrub_once(folder)
+    _, found = scrub_once(directory)
     [finding] = found
     assert finding.kind is FindingKind.TRANSACTION_INDEX
     assert not finding.repaired
     assert finding.path == str(path)
     assert reason in finding.reason
-    folder.close()
+    directory.close()

@@ -76,7 +76,7 @@ def refused(bench: Bench, data: bytes, error: type[TidelogError], match: str | N
 def test_ordinary_writers_do_not_write_internal_topics() -> None:
     """非admin客户端写入__consumer_offsets等特殊主题."""
     bench = Bench()
-    internal = bench.folder.create_log(TopicPartition("__consumer_offsets", PartitionIndex(0)), TOPIC_ID, SMALL)
+    internal = bench.directory.create_log(TopicPartition("__consumer_offsets", PartitionIndex(0)), TOPIC_ID, SMALL)
     with pytest.raises(InvalidTopic, match="internal topic"):
         internal.append(batch(b"a"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
     assert internal.log_end_offset == 0
@@ -93,13 +93,13 @@ def test_a_closed_log_takes_nothing() -> None:
         lead(bench, batch(b"b"))
 
 
-def test_an_error_of_the_disk_takes_its_folder_offline() -> None:
-    """maybeHandleIOException: the folder is noted, and the caller gets KafkaStorageException."""
+def test_an_error_of_the_disk_takes_its_directory_offline() -> None:
+    """maybeHandleIOException: the directory is noted, and the caller gets KafkaStorageException."""
     bench = Bench()
     bench.disk.fail("write", ".log", error=errno.EIO)
     with pytest.raises(KafkaStorageError):
         lead(bench, batch(b"a"))
-    assert bench.folder.offline is not None
+    assert bench.directory.offline is not None
 
 
 # --- nothing valid, and what is cut off --------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_a_log_of_all_formats_is_loaded_as_it_was(how: str) -> None:
         bench.restart_clean()
         assert bench.log.notes == ()
     elif how == "without indexes":
-        bench.folder.close_clean()
+        bench.directory.close_clean()
         for name in bench.files.list("/data/orders-0"):
             if name.endswith("index"):
                 bench.files.remove(f"/data/orders-0/{name}")

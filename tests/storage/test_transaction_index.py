@@ -25,7 +25,7 @@ FOUR = [aborted(0, 0, 10, 2), aborted(1, 5, 15, 16), aborted(2, 18, 35, 25), abo
 
 def an_index(*entries: AbortedTransaction, base: int = 0) -> TransactionIndex:
     disk = FakeDisk()
-    disk.make_folder("/log")
+    disk.make_directory("/log")
     index = TransactionIndex(disk, PATH, Offset(base))
     for entry in entries:
         index.append(entry)
@@ -42,14 +42,14 @@ def put(index: TransactionIndex, data: bytes) -> TransactionIndex:
     return TransactionIndex(index._files, index.path, index.base_offset)
 
 
-@pytest.mark.parametrize("folder", ["cluster", "unclean"])
-def test_every_index_that_kafka_wrote_reads_as_kafka_reads_it(folder: str) -> None:
+@pytest.mark.parametrize("directory", ["cluster", "unclean"])
+def test_every_index_that_kafka_wrote_reads_as_kafka_reads_it(directory: str) -> None:
     compared = 0
-    for partition, told in told_of(folder).items():
+    for partition, told in told_of(directory).items():
         for segment in told["segments"]:
             if not segment.get("txnindex"):
                 continue
-            data = files_of(folder)[f"{partition}/{segment['baseOffset']:020d}.txnindex"]
+            data = files_of(directory)[f"{partition}/{segment['baseOffset']:020d}.txnindex"]
             index = put(an_index(base=segment["baseOffset"]), data)
             index.sanity_check()
             assert [[0, *entry] for entry in index.entries] == segment["txnindex"]

@@ -19,7 +19,7 @@ def filled(upto: int = 100, epoch: int = 1, bench: Bench | None = None) -> Bench
     bench = bench or Bench()
     bench.follow(*(stamped(i, b"old %03d" % i, epoch=epoch, timestamp=NOW + i) for i in range(upto)))
     bench.commit()
-    assert bench.log.held == upto
+    assert bench.log.durable_offset == upto
     return bench
 
 
@@ -32,7 +32,7 @@ def test_what_is_cut_is_gone_and_what_is_kept_stays() -> None:
     before = bench.contents()
     bench.log.truncate_to(Offset(60))
     assert bench.contents() == before[:60]
-    assert bench.log.log_end_offset == bench.log.held == bench.log.recovery_point == 60
+    assert bench.log.log_end_offset == bench.log.durable_offset == bench.log.recovery_point == 60
     assert bench.log.active.base_offset < 60
     bench.follow(stamped(60, b"new", epoch=2))
     assert bench.log.log_end_offset == 61
@@ -85,7 +85,7 @@ def test_behind_a_hole_the_log_ends_where_its_bytes_end() -> None:
     bench.follow(stamped(0, b"a"), stamped(20, b"b"))
     bench.commit()
     bench.log.truncate_to(Offset(15))
-    assert bench.log.log_end_offset == bench.log.held == 1
+    assert bench.log.log_end_offset == bench.log.durable_offset == 1
     bench.crash(3)
     assert bench.log.damage is None
     assert bench.log.log_end_offset == 1
@@ -127,7 +127,7 @@ def test_bytes_flushed_again_after_a_cut_below_the_recovery_point() -> None:
         bench.log.truncate_to(Offset(80))
         bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(80, 95)))
         bench.commit()
-        assert bench.log.held == 95
+        assert bench.log.durable_offset == 95
         bench.crash(seed)
         assert bench.log.damage is None
         assert values(bench) == [b"old %03d" % i for i in range(80)] + [b"new %03d" % i for i in range(80, 95)]
@@ -137,7 +137,7 @@ def test_the_checkpoint_says_100_when_the_log_was_cut_to_80() -> None:
     """Scenario 3, variant: the recovery point file said 100, the follower crashes at 90: it reads from 80 on."""
     for seed in range(15):
         bench = filled()
-        bench.folder.write_checkpoints()
+        bench.directory.write_checkpoints()
         bench.log.truncate_to(Offset(80))
         bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(80, 90)))
         bench.crash(seed)
@@ -145,7 +145,7 @@ def test_the_checkpoint_says_100_when_the_log_was_cut_to_80() -> None:
         found = values(bench)
         assert found[:80] == [b"old %03d" % i for i in range(80)]
         assert found[80:] == [b"new %03d" % i for i in range(80, 80 + len(found[80:]))]
-        assert bench.log.held == bench.log.log_end_offset
+        assert bench.log.durable_offset == bench.log.log_end_offset
 
 
 def test_the_watermark_of_a_cut_log_does_not_come_back() -> None:
@@ -153,7 +153,7 @@ def test_the_watermark_of_a_cut_log_does_not_come_back() -> None:
     of which nothing is known to be committed when the process is killed. It starts with 40 at most."""
     bench = filled(90)
     bench.log.advance_high_watermark(Offset(80))
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     bench.log.truncate_to(Offset(40))
     bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(40, 90)))
     bench.commit()
@@ -164,7 +164,7 @@ def test_the_watermark_of_a_cut_log_does_not_come_back() -> None:
 def test_the_watermark_of_an_emptied_log_does_not_come_back() -> None:
     bench = filled(90)
     bench.log.advance_high_watermark(Offset(80))
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     bench.log.truncate_fully_and_start_at(Offset(10))
     bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(10, 90)))
     bench.commit()
@@ -178,13 +178,13 @@ def test_a_checkpoint_that_is_written_during_a_cut_leaves_the_lowered_watermark(
     bench = Bench(executor=executor)
     filled_deferred(bench, executor, 90)
     bench.log.advance_high_watermark(Offset(80))
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     executor.run_all()
-    ticket = bench.log.begin_cut(Offset(40))
+    ticket = bench.log.begin_truncation(Offset(40))
     assert ticket is not None
-    bench.folder.commit.cut(bench.log, ticket, lambda error: None)
-    bench.folder.stirred(bench.log)
-    bench.folder.write_checkpoints()
+    bench.directory.commit.cut(bench.log, ticket, lambda error: None)
+    bench.directory.stirred(bench.log)
+    bench.directory.write_checkpoints()
     executor.run_all()
     bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(40, 90)))
     bench.commit()
@@ -208,7 +208,7 @@ def test_the_watermark_of_a_lost_tail_does_not_come_back() -> None:
         filled_deferred(bench, executor, 40)
         bench.follow(*(stamped(i, b"lost %03d" % i, epoch=1) for i in range(40, 90)))
         bench.log.advance_high_watermark(Offset(80))
-        bench.folder.claims.write([bench.log])
+        bench.directory.claims.write([bench.log])
         left = bench.crash(seed).log_end_offset
         executor.waiting.clear()
         bench.follow(*(stamped(i, b"new %03d" % i, epoch=2) for i in range(left, 90)))
@@ -257,7 +257,7 @@ def filled_any(durability: Durability) -> Bench:
     bench.follow(*(stamped(i, b"old %03d" % i, epoch=1) for i in range(40)))
     bench.follow(*(stamped(i, b"old %03d" % i, epoch=2) for i in range(40, 60)))
     bench.log.flush()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     return bench
 
 
@@ -265,12 +265,12 @@ def test_a_log_is_emptied_and_starts_elsewhere() -> None:
     bench = filled()
     bench.log.truncate_fully_and_start_at(Offset(500))
     log = bench.log
-    assert (log.log_start_offset, log.log_end_offset, log.held, log.high_watermark) == (500, 500, 500, 500)
+    assert (log.log_start_offset, log.log_end_offset, log.durable_offset, log.high_watermark) == (500, 500, 500, 500)
     assert log.epoch_entries() == ()
     bench.follow(stamped(510, b"a", epoch=9))
     bench.commit()
     bench.crash(1)
-    assert (bench.log.log_start_offset, bench.log.held) == (500, 511)
+    assert (bench.log.log_start_offset, bench.log.durable_offset) == (500, 511)
     assert bench.contents() == [stamped(510, b"a", epoch=9)]
 
 
@@ -307,20 +307,21 @@ def test_power_fails_in_any_call_of_emptying() -> None:
     raise AssertionError("it never ended")
 
 
-def test_a_failing_truncation_takes_the_folder_offline() -> None:
+def test_a_failing_truncation_takes_the_directory_offline() -> None:
     for operation, path in (("truncate", ".log"), ("sync", ".log"), ("remove", ".log"), ("write", "held-offset-marks")):
         bench = filled()
         bench.disk.fail(operation, path)
         with pytest.raises(KafkaStorageError):
             bench.log.truncate_to(Offset(50))
-        assert bench.folder.offline is not None
+        assert bench.directory.offline is not None
         bench.crash(1)
         assert bench.log.damage is None
         assert values(bench)[:50] == [b"old %03d" % i for i in range(50)]
 
 
 def test_a_log_that_is_half_emptied_when_the_disk_is_full_is_used_no_more() -> None:
-    """Its segments are gone and no new one can be made: the folder goes offline, and the next start finds it empty."""
+    """Its segments are gone and no new one can be made: the directory goes offline, and the next start finds it
+    empty."""
     bench = filled(10)
     for call in ("open", "reserve"):
         bench.disk.fail(call, ".index", error=errno.ENOSPC)

@@ -36,7 +36,10 @@ NEEDS = {"losetup", "mkfs.ext4", "mount"}
 def can_make_disks() -> bool:
     """Is this root, with the tools and devices for a disk of its own?"""
     found = {
-        name for name in NEEDS for folder in ("/usr/sbin", "/sbin", "/usr/bin", "/bin") if Path(folder, name).exists()
+        name
+        for name in NEEDS
+        for directory in ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+        if Path(directory, name).exists()
     }
     return os.geteuid() == 0 and found == NEEDS and Path("/dev/loop-control").exists() and Path("/dev/loop0").exists()
 
@@ -48,22 +51,22 @@ def run(script: str, *arguments: object, pure: bool = False) -> subprocess.Compl
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-FOLDER = """
+DIRECTORY = """
 import errno, os, random, sys
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from tests.storage.workbench import NOW, TOPIC_ID, TP, SetClock, batch
 from tidelog.errors import KafkaStorageError
-from tidelog.records import fast_paths
+from tidelog.records.v2 import fast_paths
 from tidelog.types import LeaderEpoch, Offset
 
 def opened(path):
-    folder = DataFolder.open(path, files=OsFiles(), clock=SetClock(), rng=random.Random(7))
-    log = folder.create_log(TP, TOPIC_ID, LogConfig(index_interval_bytes=100))
+    directory = LogDirectory.open(path, files=OsFiles(), clock=SetClock(), rng=random.Random(7))
+    log = directory.create_log(TP, TOPIC_ID, LogConfig(index_interval_bytes=100))
     for _ in range(300):
         append(log)
-    return folder, log
+    return directory, log
 
 def append(log):
     return log.append(batch(b"x" * 100), assign_offsets=True, leader_epoch=LeaderEpoch(0))
@@ -99,15 +102,15 @@ print("goes on")
 
 @pytest.mark.parametrize("pure", [False, True], ids=["compiled", "pure"])
 @pytest.mark.parametrize("work", [READS, APPENDS], ids=["reads", "appends"])
-def test_a_file_cut_under_its_mapping_takes_its_folder_offline(tmp_path: Path, work: str, *, pure: bool) -> None:
-    done = run(FOLDER + CUT + work + GOES_ON, tmp_path, pure=pure)
+def test_a_file_cut_under_its_mapping_takes_its_directory_offline(tmp_path: Path, work: str, *, pure: bool) -> None:
+    done = run(DIRECTORY + CUT + work + GOES_ON, tmp_path, pure=pure)
     assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
 
 
 @contextmanager
-def own_disk(folder: Path) -> Iterator[tuple[Path, Path]]:
+def own_disk(directory: Path) -> Iterator[tuple[Path, Path]]:
     """A file system on a loop device: where it is mounted, and the file that the device is made of."""
-    image, mounted = folder / "disk.img", folder / "mounted"
+    image, mounted = directory / "disk.img", directory / "mounted"
     image.touch()
     os.truncate(image, 64 << 20)
     mounted.mkdir()
@@ -249,7 +252,7 @@ def outcome(work: Callable[[], object]) -> KafkaStorageError | None:
 @pytest.mark.parametrize("operation", ["load", "store"])
 @pytest.mark.parametrize("what", USES)
 def test_each_use_of_an_index_reports_the_disk(what: str, operation: str) -> None:
-    """One access after another fails: the folder goes offline with a typed error, nothing else is raised."""
+    """One access after another fails: the directory goes offline with a typed error, nothing else is raised."""
     failed = 0
     for skip in range(200):
         bench = filled()
@@ -257,7 +260,7 @@ def test_each_use_of_an_index_reports_the_disk(what: str, operation: str) -> Non
         before = bench.contents()
         bench.disk.fail(operation, "index", error=errno.EIO, skip=skip)
         error = outcome(partial(USES[what], log, bench))
-        assert (error is None) == (bench.folder.offline is None)
+        assert (error is None) == (bench.directory.offline is None)
         if error is None:
             break
         assert "offline" in error.message

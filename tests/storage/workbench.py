@@ -1,4 +1,5 @@
-"""What the storage tests share: a clock to set, batches to append, a data folder that can crash and be opened again."""
+"""What the storage tests share: a clock to set, batches to append, a log directory that can crash and be opened
+again."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.executor import Executor
 from storage.files.file_system import Files
 from storage.log.log import Log
@@ -76,7 +77,7 @@ class Deferred:
 
 
 class Bench:
-    """One data folder with one log, on a disk that is a FakeDisk unless told otherwise."""
+    """One log directory with one log, on a disk that is a FakeDisk unless told otherwise."""
 
     def __init__(
         self,
@@ -94,23 +95,23 @@ class Bench:
         self.clock = SetClock()
         self.rng = random.Random(seed)
         self.executor = executor
-        self.folder = self.open_folder()
-        self.log = self.folder.create_log(TP, TOPIC_ID, config)
-        self.folder.commit.request(self.log)
+        self.directory = self.open_directory()
+        self.log = self.directory.create_log(TP, TOPIC_ID, config)
+        self.directory.commit.request(self.log)
 
-    def open_folder(self) -> DataFolder:
-        return DataFolder.open(
+    def open_directory(self) -> LogDirectory:
+        return LogDirectory.open(
             self.path, files=self.files, clock=self.clock, rng=random.Random(7), executor=self.executor
         )
 
     def reopen(self) -> Log:
-        """Open folder and log again, after `close_clean`, `kill` or `crash`."""
-        self.folder = self.open_folder()
-        self.log = self.folder.load_logs(lambda _tp, _id: self.config)[TP]
+        """Open directory and log again, after `close_clean`, `kill` or `crash`."""
+        self.directory = self.open_directory()
+        self.log = self.directory.load_logs(lambda _tp, _id: self.config)[TP]
         return self.log
 
     def restart_clean(self) -> Log:
-        self.folder.close_clean()
+        self.directory.close_clean()
         return self.reopen()
 
     def kill(self) -> Log:
@@ -137,7 +138,7 @@ class Bench:
 
     def commit(self) -> None:
         """One group commit."""
-        self.folder.commit.request(self.log)
+        self.directory.commit.request(self.log)
 
     def commit_log(self) -> None:
         """A flush of the log on the caller's thread."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import tidelog
-from tidelog.cli import cluster, node, partition, quorum, records, topic, up
+from tidelog.cli import cluster, log, node, partition, quorum, records, topic, up
 from tidelog.errors import TidelogError
 
 app = typer.Typer(
@@ -46,6 +46,7 @@ app.command("produce")(records.produce)
 app.command("consume")(records.consume)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(quorum.app, name="quorum")
+app.add_typer(log.app, name="log")
 
 
 # Typer brings its own click or uses the installed one, by version; this class is in both.

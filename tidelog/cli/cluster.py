@@ -122,12 +122,12 @@ def _print(found: ClusterDescription) -> None:
     title = f"cluster {found.cluster_id}: {counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}"
     print_table(title, ("node", "address", "state", "quorum", "leads", "replicas", "rack"), rows)
     quorum = [
-        (voter.node_id, voter.folder_id, "leads" if voter.node_id == found.controller_id else "")
+        (voter.node_id, voter.directory_id, "leads" if voter.node_id == found.controller_id else "")
         for voter in found.voters
     ]
     print_table(
         f"metadata quorum: epoch {found.controller_epoch}, offset {found.metadata_offset}, "
         f"feature level {found.feature_level}",
-        ("voter", "folder", ""),
+        ("voter", "directory", ""),
         quorum,
     )

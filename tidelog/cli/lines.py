@@ -52,19 +52,19 @@ async def lines(read: Read, *, packed_name: str | None, line_bytes_max: int) -> 
     chunks = _chunks(read)
     if packed_name is not None:
         chunks = _unpacked(chunks, packed_name)
-    number, parts, held = 1, list[bytes](), 0
+    number, parts, durable_offset = 1, list[bytes](), 0
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join((*parts, line)).removesuffix(b"\r")
-            number, parts, held = number + 1, [], 0
+            number, parts, durable_offset = number + 1, [], 0
         parts.append(rest)
-        held += len(rest)
-        if held > line_bytes_max:
+        durable_offset += len(rest)
+        if durable_offset > line_bytes_max:
             raise RecordTooLarge(
                 f"line {number} is longer than {line_bytes_max} bytes: cut it into lines that a record can hold"
             )
-    if held:
+    if durable_offset:
         yield b"".join(parts)
 
 

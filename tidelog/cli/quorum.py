@@ -1,4 +1,4 @@
-"""`tidelog quorum reset-epoch`: works on the data folders of stopped nodes, not on a running cluster."""
+"""`tidelog quorum reset-epoch`: works on the log directories of stopped nodes, not on a running cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.cli.output import Json, print_json, print_table, say
-from tidelog.cli.up import server_module
+from tidelog.cli.server_packages import server_module
 
 app = typer.Typer(help="The metadata quorum, offline.", no_args_is_help=True)
 
@@ -20,7 +20,7 @@ def _group() -> None:
 
 @app.command("reset-epoch")
 def reset_epoch(
-    folders: Annotated[list[Path], typer.Argument(help="First data folder of each node.", show_default=False)],
+    directories: Annotated[list[Path], typer.Argument(help="First log directory of each node.", show_default=False)],
     after: Annotated[
         int | None, typer.Option("--after", min=0, help="Go on behind this epoch; without it, only show the epochs.")
     ] = None,
@@ -35,18 +35,18 @@ def reset_epoch(
     Stop all nodes first. Look at every node without --after; then run it on every node, each time with --after and the
     greatest epoch that was shown as usable for any of them.
     """
-    reset: Any = server_module("quorum_reset")
-    files = server_module("os_files", "storage").OsFiles()
+    reset: Any = server_module("node.quorum.reset")
+    files = server_module("storage.files.os_files").OsFiles()
     first = reset.EPOCH_LAST if first is None else first
-    paths = [str(folder) for folder in folders]
+    paths = [str(directory) for directory in directories]
     found = {path: reset.epochs_of(path, files, first) for path in paths}
     done = [] if after is None else reset.reset(paths, after, files, first)
     if as_json:
         shown = {path: {"usable": each.below, "to_move": each.beyond} for path, each in found.items()}
-        print_json({"folders": shown, "reset": done})
+        print_json({"directories": shown, "reset": done})
         return
     rows = [(path, each.below, "-" if each.beyond < 0 else each.beyond) for path, each in found.items()]
-    print_table("epochs of the metadata quorum", ("folder", "greatest usable", "greatest to move"), rows)
+    print_table("epochs of the metadata quorum", ("directory", "greatest usable", "greatest to move"), rows)
     for path in paths:
         numbers = reset.last_reset(path, files)
         if numbers and path not in done:

@@ -33,9 +33,9 @@ from tidelog.protocol.network import Clock, Transport
 from tidelog.protocol.status import address_from_proto, from_proto
 from tidelog.protocol.v1 import admin_pb2
 from tidelog.types import (
+    DirectoryId,
     Endpoint,
     EpochEnd,
-    FolderId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -101,10 +101,10 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class VoterDescription:
-    """A member of the metadata quorum: a node and the data folder that votes."""
+    """A member of the metadata quorum: a node and the log directory that votes."""
 
     node_id: NodeId
-    folder_id: FolderId
+    directory_id: DirectoryId
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,14 +364,14 @@ class Admin(Service):
         answer = await self._ask(methods.ADMIN_EXPLAIN_RESTART, request)
         return RestartExplanation(NodeId(node_id), answer.safe, tuple(answer.reasons))
 
-    async def remove_voter(self, node_id: int, *, folder_id: FolderId | None = None) -> None:
+    async def remove_voter(self, node_id: int, *, directory_id: DirectoryId | None = None) -> None:
         """Let a node that is gone for good vote no more in the metadata quorum; another node takes its place by itself.
 
-        folder_id: only if it votes by that folder. Raises VoterNotFound, InvalidRequest where the node is alive or the
-        only voter, VoterChangePending.
+        directory_id: only if it votes by that directory. Raises VoterNotFound, InvalidRequest where the node is alive
+        or the only voter, VoterChangePending.
         """
         request = admin_pb2.RemoveVoterRequest(
-            node_id=whole_number("node_id", node_id), folder_id=_id("folder_id", folder_id)
+            node_id=whole_number("node_id", node_id), directory_id=_id("directory_id", directory_id)
         )
         await self._change(methods.ADMIN_REMOVE_VOTER, request)
 
@@ -395,7 +395,7 @@ class Admin(Service):
         """Nodes, controller, voters, and how many partitions want something."""
         answer = await self._ask(methods.ADMIN_DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
         voters = tuple(
-            VoterDescription(NodeId(told.node_id), FolderId(UUID(bytes=told.folder_id or bytes(16))))
+            VoterDescription(NodeId(told.node_id), DirectoryId(UUID(bytes=told.directory_id or bytes(16))))
             for told in answer.voters
         )
         return ClusterDescription(

@@ -61,7 +61,7 @@ class FetchStream(NodeStream[OpenFetch, data_pb2.FetchRequest, wire.FetchRespons
                     current_leader_epoch=fetch.leader_epoch,
                     fetch_offset=fetch.offset,
                     last_fetched_epoch=fetch.last_epoch,
-                    held_offset=-1,
+                    durable_offset=-1,
                     log_start_offset=-1,
                     max_bytes=fetch.max_bytes,
                     refused=fetch.refused,

@@ -23,7 +23,7 @@ MESSAGE_BYTES: Final = 256 * 1024
 """A message takes batches up to this size, and at least one."""
 
 
-class Books(Protocol):
+class Progress(Protocol):
     """The producer, as its streams see it."""
 
     acks: Acks
@@ -52,23 +52,23 @@ class Books(Protocol):
 class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceResponse]):
     """Batches for one node at one address."""
 
-    def __init__(self, endpoint: Endpoint, transport: Transport, books: Books) -> None:
+    def __init__(self, endpoint: Endpoint, transport: Transport, progress: Progress) -> None:
         super().__init__(endpoint, transport, methods.DATA_PRODUCE_STREAM)
-        self._books = books
+        self._progress = progress
         self._unanswered: set[int] = set()
 
     def _next_request(self) -> wire.ProduceRequest | None:
         entries, timeout_ms = self._next_entries()
         if not entries:
             return None
-        return wire.ProduceRequest(acks=self._books.acks, timeout_ms=timeout_ms, partitions=entries)
+        return wire.ProduceRequest(acks=self._progress.acks, timeout_ms=timeout_ms, partitions=entries)
 
     def _next_entries(self) -> tuple[list[wire.PartitionProduce], int]:
         entries: list[wire.PartitionProduce] = []
         size, timeout_ms = 0, 0
         while self._outbox and (not entries or size + self._outbox[0].batch.size <= MESSAGE_BYTES):
             attempt = self._outbox.popleft()
-            records = self._books.take(attempt)
+            records = self._progress.take(attempt)
             if records is None:
                 continue
             queue = attempt.batch.queue
@@ -85,30 +85,30 @@ class ProduceStream(NodeStream[Attempt, wire.ProduceRequest, data_pb2.ProduceRes
             )
             self._unanswered.add(attempt.attempt_id)
             size += len(records)
-            wanted = self._books.node_timeout_ms(attempt)
+            wanted = self._progress.node_timeout_ms(attempt)
             timeout_ms = min(timeout_ms, wanted) if timeout_ms else wanted
         return entries, timeout_ms
 
     def _sent(self, request: wire.ProduceRequest) -> None:
-        if self._books.acks is Acks.NONE:
+        if self._progress.acks is Acks.NONE:
             for entry in request.partitions:
                 self._unanswered.discard(entry.batch_id)
-                self._books.acknowledged(entry.batch_id, -1, -1)
+                self._progress.acknowledged(entry.batch_id, -1, -1)
 
     def _received(self, answer: data_pb2.ProduceResponse) -> None:
         for told in answer.partitions:
             self._unanswered.discard(told.batch_id)
             if told.HasField("error"):
-                self._books.refused(told.batch_id, _refusal(told))
+                self._progress.refused(told.batch_id, _refusal(told))
             else:
-                self._books.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
+                self._progress.acknowledged(told.batch_id, told.base_offset, told.log_append_time_ms)
 
     def _failed(self, unsent: Sequence[Attempt], cause: TidelogError) -> None:
         unanswered, self._unanswered = sorted(self._unanswered), set()
         for attempt_id in unanswered:
-            self._books.lost(attempt_id, cause)
+            self._progress.lost(attempt_id, cause)
         for attempt in unsent:
-            self._books.lost(attempt.attempt_id, cause)
+            self._progress.lost(attempt.attempt_id, cause)
 
 
 def _refusal(told: data_pb2.PartitionProduced) -> TidelogError:

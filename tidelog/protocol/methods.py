@@ -184,10 +184,10 @@ QUORUM_FETCH_METADATA: Final = Method(
 )
 QUORUM_VOTE: Final = Method(QUORUM, "Vote", quorum_pb2.VoteRequest, quorum_pb2.VoteResponse)
 QUORUM_BEGIN_QUORUM_EPOCH: Final = Method(
-    QUORUM, "BeginQuorumEpoch", quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.QuorumStanding
+    QUORUM, "BeginQuorumEpoch", quorum_pb2.BeginQuorumEpochRequest, quorum_pb2.LeaderAndEpoch
 )
 QUORUM_END_QUORUM_EPOCH: Final = Method(
-    QUORUM, "EndQuorumEpoch", quorum_pb2.EndQuorumEpochRequest, quorum_pb2.QuorumStanding
+    QUORUM, "EndQuorumEpoch", quorum_pb2.EndQuorumEpochRequest, quorum_pb2.LeaderAndEpoch
 )
 QUORUM_FETCH_SNAPSHOT: Final = Method(
     QUORUM, "FetchSnapshot", quorum_pb2.FetchSnapshotRequest, quorum_pb2.FetchSnapshotResponse

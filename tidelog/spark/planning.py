@@ -49,15 +49,15 @@ def offset_range(bounds: PartitionBounds, *, fail_on_data_loss: bool) -> OffsetR
     """
     start = bounds.earliest if bounds.asked_start is None else bounds.asked_start
     end = bounds.latest if bounds.asked_end is None else bounds.asked_end
-    held = f"{bounds.topic_partition} holds offsets {bounds.earliest} to {bounds.latest}"
+    durable_offset = f"{bounds.topic_partition} holds offsets {bounds.earliest} to {bounds.latest}"
     if fail_on_data_loss and start < bounds.earliest:
         raise OffsetOutOfRange(
-            f"{held}; the query starts at {start}, which has aged out: start at {bounds.earliest}, "
+            f"{durable_offset}; the query starts at {start}, which has aged out: start at {bounds.earliest}, "
             'or set "failOnDataLoss" to "false" to read what is left'
         )
     if fail_on_data_loss and max(start, end) > bounds.latest:
         raise OffsetOutOfRange(
-            f"{held}; the query asks for {start} to {end}, which was never committed or has been truncated: "
+            f"{durable_offset}; the query asks for {start} to {end}, which was never committed or has been truncated: "
             'check that this is the same topic, or set "failOnDataLoss" to "false"'
         )
     if end < start and bounds.asked_end is not None and bounds.asked_start is not None:

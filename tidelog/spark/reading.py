@@ -165,7 +165,7 @@ class RangeReader(Service):
                     current_leader_epoch=epoch,
                     fetch_offset=position,
                     last_fetched_epoch=-1,
-                    held_offset=-1,
+                    durable_offset=-1,
                     log_start_offset=-1,
                     max_bytes=self._fetch_bytes,
                 )

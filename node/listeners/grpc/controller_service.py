@@ -10,7 +10,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from node.controller.controller_driver import ControllerDriver
-from node.metadata.metadata_codec import folders_from_proto, listeners_from_proto
+from node.metadata.metadata_codec import directories_from_proto, listeners_from_proto
 from node.requests.topic_settings import TopicSettings
 from node.runtime import status
 from node.runtime.transport import Caller
@@ -51,7 +51,7 @@ from tidelog.errors import InvalidRequest, TidelogError
 from tidelog.protocol.v1 import admin_pb2, controller_pb2
 from tidelog.types import (
     NO_NODE,
-    FolderId,
+    DirectoryId,
     Incarnation,
     LeaderEpoch,
     NodeEpoch,
@@ -76,9 +76,9 @@ class ControllerService:
         self, request: controller_pb2.RegisterNodeRequest, _caller: Caller
     ) -> controller_pb2.RegisterNodeResponse:
         """A node's process has started."""
-        folders = _parsed(lambda: folders_from_proto(request.folders))
+        directories = _parsed(lambda: directories_from_proto(request.directories))
         incarnation = Incarnation(_uuid(request.incarnation))
-        intact = frozenset(FolderId(_uuid(folder_id)) for folder_id in request.intact_folders)
+        intact = frozenset(DirectoryId(_uuid(directory_id)) for directory_id in request.intact_directories)
         damaged = _damaged(request.damaged)
         registered = await self._driver.ask(
             lambda number: RegisterNode(
@@ -90,7 +90,7 @@ class ControllerService:
                 listeners_from_proto(request.listeners),
                 request.rack,
                 request.boot_id,
-                folders,
+                directories,
                 intact,
                 Offset(request.metadata_offset),
                 damaged,
@@ -105,7 +105,7 @@ class ControllerService:
         """A node is alive: every voter is told, so that the next controller knows who was silent."""
         self._driver.heard(NodeId(request.node_id), NodeEpoch(request.node_epoch))
         damaged = _damaged(request.damaged)
-        offline = tuple(FolderId(_uuid(folder_id)) for folder_id in request.offline_folders)
+        offline = tuple(DirectoryId(_uuid(directory_id)) for directory_id in request.offline_directories)
         answer = await self._driver.ask(
             lambda number: Heartbeat(
                 number,
@@ -249,8 +249,8 @@ class ControllerService:
         self, request: admin_pb2.RemoveVoterRequest, _caller: Caller
     ) -> admin_pb2.RemoveVoterResponse:
         """A node that is gone for good votes no more."""
-        folder_id = FolderId(_uuid(request.folder_id)) if request.folder_id else None
-        await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), folder_id), VoterRemoved)
+        directory_id = DirectoryId(_uuid(request.directory_id)) if request.directory_id else None
+        await self._driver.ask(lambda number: RemoveVoter(number, NodeId(request.node_id), directory_id), VoterRemoved)
         return admin_pb2.RemoveVoterResponse()
 
 

@@ -2,7 +2,7 @@
 
 Kept true: only the leader of the quorum serves records; a node that does not vote gets committed ones only. A request
 that does not name this node's cluster, or not this replica, is refused; `Introduce` alone needs neither, and a fetch of
-an empty folder names no cluster.
+an empty directory names no cluster.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from node.quorum.codec import (
     fetch_from_proto,
     key_from_proto,
     key_to_proto,
+    leader_to_proto,
     snapshot_from_proto,
     snapshot_to_proto,
-    standing_to_proto,
     vote_answer_to_proto,
     vote_from_proto,
 )
@@ -35,9 +35,9 @@ from replication.raft.events import (
     EndEpochAsked,
     FetchAgreed,
     Fetched,
+    LeaderAndEpoch,
     LogsDiverge,
     SnapshotAsked,
-    Standing,
     VoteAnswer,
     VoteAsked,
 )
@@ -70,17 +70,17 @@ class QuorumService:
         clock: Clock,
         cluster_id: Callable[[], str | None],
     ) -> None:
-        """cluster_id: the cluster that this node's folders belong to now, None: none yet."""
+        """cluster_id: the cluster that this node's directories belong to now, None: none yet."""
         self._driver, self._metadata, self._view = driver, metadata, view
         self._clock = clock
         self._cluster_id = cluster_id
 
     async def introduce(self, _request: quorum_pb2.IntroduceRequest, _caller: Caller) -> quorum_pb2.IntroduceResponse:
-        """Who this node is, and which cluster its folder belongs to."""
+        """Who this node is, and which cluster its directory belongs to."""
         return quorum_pb2.IntroduceResponse(
             node_id=self._view.node_id,
             cluster_id=self._cluster_id() or self._metadata.replayed().cluster_id,
-            folder_id=self._driver.me.folder_id.bytes,
+            directory_id=self._driver.me.directory_id.bytes,
             leader_id=self._view.leader_id,
             leader_epoch=self._view.leader_epoch,
             voters=[key_to_proto(key) for key in VoterSet.of(self._metadata.voters).members],
@@ -97,23 +97,23 @@ class QuorumService:
 
     async def begin_quorum_epoch(
         self, request: quorum_pb2.BeginQuorumEpochRequest, _caller: Caller
-    ) -> quorum_pb2.QuorumStanding:
+    ) -> quorum_pb2.LeaderAndEpoch:
         """A node says that it leads."""
         self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
         self._ensure_meant(request.receiver)
         begin = begin_from_proto(request)
-        answer = await self._driver.ask(lambda number: BeginEpochAsked(number, self._now(), begin), Standing)
-        return standing_to_proto(answer)
+        answer = await self._driver.ask(lambda number: BeginEpochAsked(number, self._now(), begin), LeaderAndEpoch)
+        return leader_to_proto(answer)
 
     async def end_quorum_epoch(
         self, request: quorum_pb2.EndQuorumEpochRequest, _caller: Caller
-    ) -> quorum_pb2.QuorumStanding:
+    ) -> quorum_pb2.LeaderAndEpoch:
         """A node says that it leads no more."""
         self._ensure_cluster(request.cluster_id, f"node {request.leader_id}")
         self._ensure_meant(request.receiver)
         end = end_from_proto(request)
-        answer = await self._driver.ask(lambda number: EndEpochAsked(number, self._now(), end), Standing)
-        return standing_to_proto(answer)
+        answer = await self._driver.ask(lambda number: EndEpochAsked(number, self._now(), end), LeaderAndEpoch)
+        return leader_to_proto(answer)
 
     # --- the log --------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class QuorumService:
         """Records from an offset on; waits for news where there are none. Refusals are in the answer's `error`."""
         answer = quorum_pb2.FetchMetadataResponse(cluster_id=self._cluster_id() or "")
         try:
-            is_empty = request.fetch_offset == request.held_offset == 0
+            is_empty = request.fetch_offset == request.durable_offset == 0
             self._ensure_cluster(request.cluster_id, f"node {request.node_id}", may_be_none=is_empty)
             self._ensure_meant(request.receiver)
             await self._fill(request, answer)
@@ -157,7 +157,9 @@ class QuorumService:
 
     def _ensure_cluster(self, asked_by: str, who: str, *, may_be_none: bool = False) -> None:
         if not asked_by and not may_be_none:
-            raise InvalidRequest(f"{who} does not say of which cluster it is: only an empty folder may fetch without")
+            raise InvalidRequest(
+                f"{who} does not say of which cluster it is: only an empty directory may fetch without"
+            )
         cluster_id = self._cluster_id()
         if asked_by and cluster_id and asked_by != cluster_id:
             raise InconsistentClusterId(

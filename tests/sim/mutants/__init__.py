@@ -13,7 +13,7 @@ from typing import Final
 from tests.sim import (
     controller_stories,
     cut_stories,
-    folder_stories,
+    directory_stories,
     late_stories,
     log_stories,
     page_stories,
@@ -30,8 +30,8 @@ from tests.sim.mutants import (
     controller_rules,
     controllers,
     damage,
+    directories,
     disks,
-    folders,
     followers,
     hostile,
     leaders,
@@ -89,7 +89,7 @@ MUTANTS: Final = (
     Mutant(
         leaders.a_leader_without_a_log_stays,
         "found",
-        remade_stories.topic_made_beside_a_failed_folder,
+        remade_stories.topic_made_beside_a_failed_directory,
         "others lead",
     ),
     Mutant(leaders.an_ack_outlives_its_epoch, "S11", replication_stories.ack_of_another_epoch, "acknowledged, but"),
@@ -191,7 +191,7 @@ MUTANTS: Final = (
     Mutant(
         leaders.whoever_is_alive_is_a_successor,
         "KIP-858",
-        folder_stories.leader_is_damaged_beside_a_failed_folder,
+        directory_stories.leader_is_damaged_beside_a_failed_directory,
         "it serves what is sound|nobody serves it",
     ),
     Mutant(
@@ -300,9 +300,9 @@ MUTANTS: Final = (
         LEADS_FROM_OUTSIDE,
     ),
     Mutant(
-        controllers.a_folder_without_its_number_is_unfenced,
+        controllers.a_directory_without_its_number_is_unfenced,
         "rule 6",
-        stories.folder_fails_before_ready,
+        stories.directory_fails_before_ready,
         "it ends before it is ready",
     ),
     Mutant(controllers.an_older_proposal_is_taken, "S5, KIP-497", stories.late_proposal, MEMBER_LACKS),
@@ -331,9 +331,9 @@ MUTANTS: Final = (
     ),
     Mutant(controllers.the_silent_are_not_fenced, "fencing", quorum_stories.leader_failure, "is acknowledged again"),
     Mutant(controllers.the_silent_are_not_fenced, "fencing", quorum_stories.majority_reachable, "both are fenced"),
-    Mutant(controllers.any_folder_will_do, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
+    Mutant(controllers.any_directory_will_do, "S9", replication_stories.last_member_is_emptied, MEMBER_LACKS),
     Mutant(
-        controllers.copies_of_folders_are_not_noticed,
+        controllers.copies_of_directories_are_not_noticed,
         "S9",
         replication_stories.volume_put_back_from_a_copy,
         "ending at|led from",
@@ -461,15 +461,15 @@ MUTANTS: Final = (
         MEMBER_LACKS,
     ),
     Mutant(
-        controllers.a_failed_folder_is_no_news,
+        controllers.a_failed_directory_is_no_news,
         "KIP-858",
-        folder_stories.folder_of_a_follower_fails,
+        directory_stories.directory_of_a_follower_fails,
         r"an answer for b'b'",
     ),
     Mutant(
-        controllers.a_replica_leads_without_its_folder,
+        controllers.a_replica_leads_without_its_directory,
         "rule 6, KIP-858",
-        folder_stories.folder_of_an_eligible_replica_fails,
+        directory_stories.directory_of_an_eligible_replica_fails,
         "the leader is given up",
     ),
     Mutant(
@@ -479,10 +479,10 @@ MUTANTS: Final = (
         "the cluster heals",
     ),
     Mutant(
-        controller_rules.a_replica_goes_on_in_any_folder,
+        controller_rules.a_replica_goes_on_in_any_directory,
         "rule 6",
-        remade_stories.replica_comes_back_in_another_folder,
-        "a folder that nobody names",
+        remade_stories.replica_comes_back_in_another_directory,
+        "a directory that nobody names",
     ),
     Mutant(
         controllers.answers_do_not_wait_for_the_commit,
@@ -490,7 +490,7 @@ MUTANTS: Final = (
         late_stories.answer_waits_for_the_commit,
         "committed by what may be forgotten",
     ),
-    Mutant(controllers.any_folder_will_do, "S9", log_stories.one_of_two_folders_is_gone, MEMBER_LACKS),
+    Mutant(controllers.any_directory_will_do, "S9", log_stories.one_of_two_directories_is_gone, MEMBER_LACKS),
     Mutant(
         controller_rules.proposals_are_judged_by_what_is_committed,
         "S6",
@@ -542,7 +542,7 @@ MUTANTS: Final = (
         "with all that it held it leads again",
     ),
     Mutant(disks.a_cut_leaves_the_watermark, "S3", cut_stories.watermark_of_what_was_cut, "a watermark of 80 is back"),
-    Mutant(disks.a_cut_is_not_synced, "S3", log_stories.cut_of_messages_without_epochs, MIXED),
+    Mutant(disks.a_cut_is_not_synced, "S3", log_stories.truncation_of_messages_without_epochs, MIXED),
     Mutant(disks.epochs_are_written_behind_the_bytes, "S3", log_stories.messages_without_their_epoch, MIXED),
     Mutant(disks.lost_epochs_are_no_damage, "S8", log_stories.epochs_are_lost, "counts that does not know its epochs"),
     Mutant(disks.rot_is_taken_for_a_torn_tail, "S8", replication_stories.last_member_is_damaged, TOO_SHORT),
@@ -621,7 +621,7 @@ MUTANTS: Final = (
     *quorum.MUTANTS,
     *damage.MUTANTS,
     *hostile.MUTANTS,
-    *folders.MUTANTS,
+    *directories.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

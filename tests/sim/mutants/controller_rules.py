@@ -32,7 +32,7 @@ def nobody_is_eligible(patch: Patch) -> None:
 
 
 def an_emptied_node_keeps_its_place(patch: Patch) -> None:
-    """A registration is not asked whether its folders are those that held the records."""
+    """A registration is not asked whether its directories are those that held the records."""
     patch.setattr(registration._Judge, "_has_lost", lambda self, state: False)
 
 
@@ -94,11 +94,11 @@ def a_damaged_replica_begins_anew_within_an_epoch(patch: Patch) -> None:
     patch.setattr(ReplicaManager, "_begins_anew", begins_anew)
 
 
-def a_replica_goes_on_in_any_folder(patch: Patch) -> None:
-    """A log that a node has is gone on with, whichever data folder the metadata name."""
+def a_replica_goes_on_in_any_directory(patch: Patch) -> None:
+    """A log that a node has is gone on with, whichever log directory the metadata name."""
 
-    def why_unfit(self: Any, folder: Any, log: Any, state: Any) -> Any:
-        return None if log.damage is None or folder.offline is not None else "damaged"
+    def why_unfit(self: Any, directory: Any, log: Any, state: Any) -> Any:
+        return None if log.damage is None or directory.offline is not None else "damaged"
 
     patch.setattr(LogShelf, "why_unfit", why_unfit)
 

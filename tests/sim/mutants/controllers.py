@@ -26,12 +26,12 @@ def an_epoch_outlives_its_incarnation(patch: Patch) -> None:
     patch.setattr(elections, "return_changes", nothing)
 
 
-def a_failed_folder_is_no_news(patch: Patch) -> None:
-    """A node tells of a data folder that has failed when it registers next."""
-    patch.setattr(controller.Controller, "_take_folders_offline", lambda self, node, beat: node)
+def a_failed_directory_is_no_news(patch: Patch) -> None:
+    """A node tells of a log directory that has failed when it registers next."""
+    patch.setattr(controller.Controller, "_take_directories_offline", lambda self, node, beat: node)
 
 
-def a_replica_leads_without_its_folder(patch: Patch) -> None:
+def a_replica_leads_without_its_directory(patch: Patch) -> None:
     """Whoever is there and unfenced is elected, whether it has its log or not."""
 
     def choose_leader(image: Any, state: Any, members: Any) -> Any:
@@ -51,15 +51,15 @@ def a_leader_comes_from_all_replicas(patch: Patch) -> None:
     patch.setattr(elections, "choose_leader", choose_leader)
 
 
-def a_folder_without_its_number_is_unfenced(patch: Patch) -> None:
-    """A node goes on to be unfenced when a folder that it named could not take the registration's number."""
+def a_directory_without_its_number_is_unfenced(patch: Patch) -> None:
+    """A node goes on to be unfenced when a directory that it named could not take the registration's number."""
 
     async def get_ready(self: Any) -> None:
         number = self._progress.node_epoch
         await self._metadata.wait_until(lambda: self._metadata.image.offset > number)
-        for folder, executor in self._folders:
+        for directory, executor in self._directories:
             with contextlib.suppress(KafkaStorageError):
-                await self._write_number(folder, executor, number)
+                await self._write_number(directory, executor, number)
         self._progress.ready = True
         self._wake.set()
 
@@ -102,8 +102,8 @@ def fencing_changes_no_partition(patch: Patch) -> None:
     patch.setattr(elections, "fence_changes", lambda *_: iter(()))
 
 
-def any_folder_will_do(patch: Patch) -> None:
-    """A node leads from whatever folder it has, the one with the records or another."""
+def any_directory_will_do(patch: Patch) -> None:
+    """A node leads from whatever directory it has, the one with the records or another."""
 
     def electable(image: Any, state: Any, node_id: Any) -> bool:
         node = image.nodes.get(node_id)
@@ -117,8 +117,8 @@ def a_reboot_takes_nothing(patch: Patch) -> None:
     patch.setattr(registration._Judge, "_page_cache_is_gone", lambda *_: False)
 
 
-def copies_of_folders_are_not_noticed(patch: Patch) -> None:
-    """A folder is what its id says, whether it took part in the last registration or not."""
+def copies_of_directories_are_not_noticed(patch: Patch) -> None:
+    """A directory is what its id says, whether it took part in the last registration or not."""
     begin = registration._Judge.__init__
 
     def beginning(self: Any, *given: Any) -> None:

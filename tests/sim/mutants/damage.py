@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from node.replicas import own_log_check as own_bytes
 from node.requests import log_dirs
-from storage.checkpoints import folder_identity
+from storage.checkpoints import directory_identity
 from storage.directory import kept_copy, salvage
 from tests.sim import damage_stories
 from tests.sim.mutants.mutant import Mutant, Patch
@@ -14,7 +14,7 @@ from tests.sim.mutants.mutant import Mutant, Patch
 
 def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
     """After a reboot a page-cache replica counts as lost, though its node was stopped cleanly."""
-    begin, read = folder_identity.FolderIdentity.__init__, folder_identity.FolderIdentity._read_registration
+    begin, read = directory_identity.DirectoryIdentity.__init__, directory_identity.DirectoryIdentity._read_registration
 
     def reading(self: Any) -> Any:
         number, self.boot_found = read(self)
@@ -24,8 +24,8 @@ def a_clean_stop_counts_for_nothing(patch: Patch) -> None:
         begin(self, *given)
         self.intact = self.boot_found == self._boot
 
-    patch.setattr(folder_identity.FolderIdentity, "_read_registration", reading)
-    patch.setattr(folder_identity.FolderIdentity, "__init__", beginning)
+    patch.setattr(directory_identity.DirectoryIdentity, "_read_registration", reading)
+    patch.setattr(directory_identity.DirectoryIdentity, "__init__", beginning)
 
 
 def a_damaged_log_ends_at_its_damage(patch: Patch) -> None:

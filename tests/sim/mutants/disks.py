@@ -8,8 +8,7 @@ from typing import Any
 
 from node.replicas import partition as node_partition
 from node.replicas import replica_manager
-from storage.directory import cleanable, folder_claims, log_cleaner
-from storage.directory import log_directory as data_folder
+from storage.directory import cleanable, directory_claims, log_cleaner, log_directory
 from storage.files.file_system import sync_all
 from storage.log import flush, log_start, log_writer, retention
 from storage.log import log as storage_log
@@ -23,7 +22,7 @@ from tidelog.types import Offset, PartitionKey
 
 def unsynced_bytes_count_as_held(patch: Patch) -> None:
     """A replica says that it holds what it has only written."""
-    patch.setattr(storage_log.Log, "held", property(lambda self: self.log_end_offset))
+    patch.setattr(storage_log.Log, "durable_offset", property(lambda self: self.log_end_offset))
 
 
 def a_flush_counts_beyond_a_cut(patch: Patch) -> None:
@@ -37,7 +36,7 @@ def a_flush_counts_beyond_a_cut(patch: Patch) -> None:
 
 
 def names_are_not_synced(patch: Patch) -> None:
-    """A flush syncs files, and forgets the folder that names them."""
+    """A flush syncs files, and forgets the directory that names them."""
 
     def run(self: Any) -> None:
         sync_all(self.handles)
@@ -52,7 +51,7 @@ def a_cut_leaves_the_recovery_point(patch: Patch) -> None:
 
 
 def a_failed_sync_is_asked_again(patch: Patch) -> None:
-    """After an error of fsync the same folder is used on: the next sync says that all is well."""
+    """After an error of fsync the same directory is used on: the next sync says that all is well."""
 
     def run(self: Any, work: Any) -> None:
         with self._lock:
@@ -62,7 +61,7 @@ def a_failed_sync_is_asked_again(patch: Patch) -> None:
         return KafkaStorageError(f"{doing}: {error}")
 
     patch.setattr(flush.SyncOrder, "run", run)
-    patch.setattr(data_folder.DataFolder, "fail", fail)
+    patch.setattr(log_directory.LogDirectory, "fail", fail)
 
 
 def recovery_writes_nothing_again(patch: Patch) -> None:
@@ -103,7 +102,7 @@ def a_cut_leaves_the_checkpoint(patch: Patch) -> None:
     def lowering(self: Any, log: Any, offset: Any) -> Any:
         return self.marks.lowering(PartitionKey(log.topic_id, log.topic_partition.partition), offset)
 
-    patch.setattr(folder_claims.FolderClaims, "lowering", lowering)
+    patch.setattr(directory_claims.DirectoryClaims, "lowering", lowering)
 
 
 def a_cut_leaves_the_watermark(patch: Patch) -> None:
@@ -116,8 +115,8 @@ def a_cut_leaves_the_watermark(patch: Patch) -> None:
         finally:
             self._high_watermarks = watermarks
 
-    lower = folder_claims.FolderClaims.lowering
-    patch.setattr(folder_claims.FolderClaims, "lowering", lowering)
+    lower = directory_claims.DirectoryClaims.lowering
+    patch.setattr(directory_claims.DirectoryClaims, "lowering", lowering)
 
 
 def epochs_are_written_behind_the_bytes(patch: Patch) -> None:
@@ -140,7 +139,7 @@ def lost_epochs_are_no_damage(patch: Patch) -> None:
 
     def finishing(self: Any, *given: Any) -> None:
         site, known = self._site, self._site.known
-        site.known = replace(known, recovery_point=Offset(0), held=Offset(0))
+        site.known = replace(known, recovery_point=Offset(0), durable_offset=Offset(0))
         try:
             finish(self, *given)
         finally:
@@ -163,7 +162,7 @@ def rot_is_taken_for_a_torn_tail(patch: Patch) -> None:
 
 def known_damage_is_forgotten(patch: Patch) -> None:
     """What was found damaged while the node ran is known only to that process."""
-    patch.setattr(data_folder.DataFolder, "keep_damage", lambda *_, **__: None)
+    patch.setattr(log_directory.LogDirectory, "keep_damage", lambda *_, **__: None)
 
 
 def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
@@ -173,8 +172,8 @@ def the_cleaner_goes_to_the_log_end(patch: Patch) -> None:
 
 
 def a_full_disk_is_a_broken_one(patch: Patch) -> None:
-    """A disk without room takes its folder offline, until the node is started again."""
-    patch.setattr(data_folder, "is_full", lambda _: False)
+    """A disk without room takes its directory offline, until the node is started again."""
+    patch.setattr(log_directory, "is_full", lambda _: False)
 
 
 def an_index_page_that_cannot_be_read_ends_the_node(patch: Patch) -> None:

@@ -154,7 +154,7 @@ def a_log_begins_where_it_was_told_to(patch: Patch) -> None:
 
 def a_follower_tells_nobody_what_it_holds(patch: Patch) -> None:
     """What became durable while a fetch waits is told with the next one only."""
-    patch.setattr(follower.PartitionFollower, "_held", lambda *_: [])
+    patch.setattr(follower.PartitionFollower, "_durable_offset", lambda *_: [])
 
 
 def a_lost_stream_is_not_noticed(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from node.quorum import driver as quorum_driver
 from replication.epochs import divergence
 from replication.partition import leader as partition_leader
 from replication.raft import quorum
-from replication.raft.events import Answer, Standing
+from replication.raft.events import Answer, LeaderAndEpoch
 from tests.sim import hostile_stories
 from tests.sim.mutants.mutant import Mutant, Patch
 from tidelog.types import LeaderEpoch, Offset
@@ -23,7 +23,7 @@ def an_unproven_leader_is_believed(patch: Patch) -> None:
         request = event.request
         if request.epoch > self.epoch:
             self._enter_epoch(request.epoch, request.leader_id)
-        self._effects.append(Answer(event.request_id, Standing(self.epoch, self.leader_id)))
+        self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     patch.setattr(quorum.Quorum, "_begin_asked", begin_asked)
 
@@ -39,7 +39,7 @@ def a_request_without_a_cluster_is_obeyed(patch: Patch) -> None:
 
 
 def a_request_for_another_replica_is_obeyed(patch: Patch) -> None:
-    """A node does what another folder, or another node, was told to do."""
+    """A node does what another directory, or another node, was told to do."""
     patch.setattr(quorum_service.QuorumService, "_ensure_meant", lambda *_: None)
 
 

@@ -32,7 +32,7 @@ def a_replica_joins_by_its_log_end(patch: Patch) -> None:
     """What a replica has fetched counts for joining, synced or not."""
 
     def may_join(self: Any, replica: Any) -> bool:
-        book, view = self._books.get(replica), self._views.get(replica)
+        book, view = self._progress.get(replica), self._views.get(replica)
         if book is None or view is None or not view.eligible:
             return False
         return bool(book.log_end >= max(self.high_watermark, self.epoch_start))
@@ -152,10 +152,10 @@ def reports_of_any_stream_count(patch: Patch) -> None:
     """What a follower holds is believed whichever of its streams says so, and in whichever epoch it was said."""
 
     def hear(self: Any, report: Any) -> bool:
-        book = self._books.get(report.replica)
+        book = self._progress.get(report.replica)
         if book is None:
             return False
-        book.held = max(book.held, min(report.held, self.log_end))
+        book.durable_offset = max(book.durable_offset, min(report.durable_offset, self.log_end))
         return True
 
     def heard(self: Any, report: Any) -> Any:

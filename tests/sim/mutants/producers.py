@@ -32,7 +32,7 @@ def a_duplicate_is_taken_as_new(patch: Patch) -> None:
 def producers_outlive_the_cut(patch: Patch) -> None:
     """A log that is cut remembers the batches that it has lost."""
     patch.setattr(log_producers.LogProducers, "cut", lambda *_: None)
-    patch.setattr(log_producers.LogProducers, "cutting", lambda *_: False)
+    patch.setattr(log_producers.LogProducers, "truncating", lambda *_: False)
 
 
 def sequences_are_given_back(patch: Patch) -> None:

@@ -52,8 +52,8 @@ def the_only_voter_leads_before_it_has_voted(patch: Patch) -> None:
     patch.setattr(quorum_driver.QuorumDriver, "_persist", show_and_persist)
 
 
-def a_voter_without_its_folder_says_what_it_holds(patch: Patch) -> None:
-    """It fetches on, and its fetch names what was synced before the folder failed."""
+def a_voter_without_its_directory_says_what_it_holds(patch: Patch) -> None:
+    """It fetches on, and its fetch names what was synced before the directory failed."""
     patch.setattr(quorum_fetcher.QuorumFetcher, "_ensure_usable", lambda _: None)
 
 
@@ -67,8 +67,8 @@ def who_was_removed_never_stands(patch: Patch) -> None:
     patch.setattr(quorum_log_view.LogView, "may_stand", lambda self, replica: replica in self.voters)
 
 
-def any_folder_of_a_node_votes(patch: Patch) -> None:
-    """A voter is a node, whatever its folder."""
+def any_directory_of_a_node_votes(patch: Patch) -> None:
+    """A voter is a node, whatever its directory."""
 
     def vote_asked(self: Any, event: Any) -> None:
         self.me, own = event.request.voter, self.me
@@ -88,7 +88,9 @@ def the_configuration_says_who_votes(patch: Patch) -> None:
 
     def view(self: Any) -> Any:
         seen, nodes = view_of(self), self.replayed().nodes
-        members = sorted(ReplicaKey(node, nodes[node].folders[0].folder_id) for node in nodes)[: listed.get(self, 0)]
+        members = sorted(ReplicaKey(node, nodes[node].directories[0].directory_id) for node in nodes)[
+            : listed.get(self, 0)
+        ]
         return replace(seen, voters=VoterSet(tuple(members))) if len(members) > len(seen.voters.members) else seen
 
     def of(self: Any, node_id: Any) -> Any:
@@ -153,8 +155,8 @@ def older_epochs_are_committed_by_count(patch: Patch) -> None:
         finally:
             self.epoch_start = began
 
-    counted = quorum_books.QuorumBooks.committed
-    patch.setattr(quorum_books.QuorumBooks, "committed", committed)
+    counted = quorum_books.QuorumProgress.committed
+    patch.setattr(quorum_books.QuorumProgress, "committed", committed)
 
 
 def one_vote_elects(patch: Patch) -> None:
@@ -166,9 +168,9 @@ def one_voter_commits(patch: Patch) -> None:
     """What the leader holds is committed."""
 
     def committed(self: Any, log: Any) -> Any:
-        return log.held if log.held > self.epoch_start else None
+        return log.durable_offset if log.durable_offset > self.epoch_start else None
 
-    patch.setattr(quorum_books.QuorumBooks, "committed", committed)
+    patch.setattr(quorum_books.QuorumProgress, "committed", committed)
 
 
 def logs_of_voters_are_not_compared(patch: Patch) -> None:
@@ -177,7 +179,7 @@ def logs_of_voters_are_not_compared(patch: Patch) -> None:
 
 
 def voters_stay_what_they_were(patch: Patch) -> None:
-    """Nobody looks whether a voter's node has another folder by now."""
+    """Nobody looks whether a voter's node has another directory by now."""
     patch.setattr(voter_changes, "next_voters", lambda *_: None)
 
 
@@ -186,7 +188,7 @@ TOO_SHORT: Final = "with its log ending at"
 
 MUTANTS: Final = (
     Mutant(
-        a_voter_without_its_folder_says_what_it_holds,
+        a_voter_without_its_directory_says_what_it_holds,
         "rule 6",
         quorum_stories.voter_whose_mark_fails,
         "of 3 voters hold",
@@ -198,12 +200,14 @@ MUTANTS: Final = (
         "it leads without having voted",
     ),
     Mutant(a_vote_is_not_written, "quorum", quorum_stories.forgotten_vote, TWO_LEADERS, 2),
-    Mutant(any_folder_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new folder has voted"),
     Mutant(
-        any_folder_of_a_node_votes,
+        any_directory_of_a_node_votes, "S16", quorum_stories.two_of_three_lose_all_state, "a new directory has voted"
+    ),
+    Mutant(
+        any_directory_of_a_node_votes,
         "S16",
         quorum_stories.emptied_voter_votes_again,
-        f"{TWO_LEADERS}|elected by a folder that is no voter",
+        f"{TWO_LEADERS}|elected by a directory that is no voter",
     ),
     Mutant(one_voter_commits, "quorum", quorum_stories.initial_election, "of 3 voters hold"),
     Mutant(
@@ -227,7 +231,7 @@ MUTANTS: Final = (
     ),
     Mutant(any_log_gets_a_vote, "quorum", quorum_stories.back_to_back_failures, TOO_SHORT),
     Mutant(a_vote_is_not_written, "quorum", quorum_stories.all_nodes_killed, TWO_LEADERS),
-    Mutant(voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new folder votes"),
+    Mutant(voters_stay_what_they_were, "KIP-853", quorum_stories.one_node_loses_all_state, "its new directory votes"),
     Mutant(
         nobody_is_asked_before_an_epoch_begins,
         "pre-vote",

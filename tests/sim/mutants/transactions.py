@@ -35,7 +35,7 @@ def what_is_undecided_is_compacted(patch: Patch) -> None:
             now=now,
             log_start=log.log_start_offset,
             log_end=log.log_end_offset,
-            cleaned=log.folder.cleaned(log),
+            cleaned=log.directory.cleaned(log),
             limit=min(log.high_watermark, log.recovery_point),
         )
 

@@ -210,7 +210,7 @@ class PartitionMetadata(_message.Message):
 
     @_builtins.property
     def offline(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """replicas on nodes that are fenced or whose folder is offline"""
+        """replicas on nodes that are fenced or whose directory is offline"""
 
     @_builtins.property
     def last_known_elr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -522,20 +522,20 @@ class RemoveVoterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """node"""
-    folder_id: _builtins.bytes
-    """and the folder that votes; empty: whichever does"""
+    directory_id: _builtins.bytes
+    """and the directory that votes; empty: whichever does"""
     def __init__(
         self,
         *,
         node_id: _builtins.int = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -561,20 +561,20 @@ class QuorumVoter(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """node"""
-    folder_id: _builtins.bytes
-    """and the folder that votes (KIP-853)"""
+    directory_id: _builtins.bytes
+    """and the directory that votes (KIP-853)"""
     def __init__(
         self,
         *,
         node_id: _builtins.int = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1146,14 +1146,14 @@ Global___DescribeLogDirsResponse: _TypeAlias = DescribeLogDirsResponse  # noqa: 
 class LogDir(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     OFFLINE_FIELD_NUMBER: _builtins.int
     USABLE_BYTES_FIELD_NUMBER: _builtins.int
     RESERVE_BYTES_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
-    folder_id: _builtins.bytes
+    directory_id: _builtins.bytes
     """from its meta.properties"""
     path: _builtins.str
     """on that node"""
@@ -1172,7 +1172,7 @@ class LogDir(_message.Message):
     def __init__(
         self,
         *,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
         path: _builtins.str = ...,
         offline: _builtins.str = ...,
         usable_bytes: _builtins.int = ...,
@@ -1182,7 +1182,7 @@ class LogDir(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "folder_id", b"folder_id", "offline", b"offline", "path", b"path", "refusal", b"refusal", "reserve_bytes", b"reserve_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "directory_id", b"directory_id", "offline", b"offline", "path", b"path", "refusal", b"refusal", "reserve_bytes", b"reserve_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

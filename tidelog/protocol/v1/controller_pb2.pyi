@@ -29,12 +29,12 @@ class RegisterNodeRequest(_message.Message):
     LISTENERS_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
-    FOLDERS_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
     METADATA_OFFSET_FIELD_NUMBER: _builtins.int
-    INTACT_FOLDERS_FIELD_NUMBER: _builtins.int
+    INTACT_DIRECTORIES_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
-    """the cluster that the node's folders belong to"""
+    """the cluster that the node's directories belong to"""
     node_id: _builtins.int
     """its number"""
     incarnation: _builtins.bytes
@@ -50,16 +50,16 @@ class RegisterNodeRequest(_message.Message):
         """where it is reached"""
 
     @_builtins.property
-    def folders(self) -> _containers.RepeatedCompositeFieldContainer[Global___FolderState]:
-        """its data folders"""
+    def directories(self) -> _containers.RepeatedCompositeFieldContainer[Global___DirectoryState]:
+        """its log directories"""
 
     @_builtins.property
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedReplica]:
         """replicas whose recovery found damage below what had been reported as held"""
 
     @_builtins.property
-    def intact_folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """of `folders`: those that still have all that was written to them, synced or not: stopped cleanly, or on the same boot since"""
+    def intact_directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """of `directories`: those that still have all that was written to them, synced or not: stopped cleanly, or on the same boot since"""
 
     def __init__(
         self,
@@ -70,42 +70,42 @@ class RegisterNodeRequest(_message.Message):
         listeners: _abc.Iterable[_common_pb2.Listener] | None = ...,
         rack: _builtins.str = ...,
         boot_id: _builtins.bytes = ...,
-        folders: _abc.Iterable[Global___FolderState] | None = ...,
+        directories: _abc.Iterable[Global___DirectoryState] | None = ...,
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
         metadata_offset: _builtins.int = ...,
-        intact_folders: _abc.Iterable[_builtins.bytes] | None = ...,
+        intact_directories: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cluster_id", b"cluster_id", "damaged", b"damaged", "folders", b"folders", "incarnation", b"incarnation", "intact_folders", b"intact_folders", "listeners", b"listeners", "metadata_offset", b"metadata_offset", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cluster_id", b"cluster_id", "damaged", b"damaged", "directories", b"directories", "incarnation", b"incarnation", "intact_directories", b"intact_directories", "listeners", b"listeners", "metadata_offset", b"metadata_offset", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterNodeRequest: _TypeAlias = RegisterNodeRequest  # noqa: Y015
 
 @_typing.final
-class FolderState(_message.Message):
+class DirectoryState(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     LAST_REGISTRATION_FIELD_NUMBER: _builtins.int
-    folder_id: _builtins.bytes
+    directory_id: _builtins.bytes
     """from its meta.properties"""
     last_registration: _builtins.int
-    """the number that the last registration left in it; -1 new folder"""
+    """the number that the last registration left in it; -1 new directory"""
     def __init__(
         self,
         *,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
         last_registration: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "last_registration", b"last_registration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "last_registration", b"last_registration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FolderState: _TypeAlias = FolderState  # noqa: Y015
+Global___DirectoryState: _TypeAlias = DirectoryState  # noqa: Y015
 
 @_typing.final
 class DamagedReplica(_message.Message):
@@ -169,7 +169,7 @@ class HeartbeatRequest(_message.Message):
     READY_FIELD_NUMBER: _builtins.int
     WANT_DRAIN_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
-    OFFLINE_FOLDERS_FIELD_NUMBER: _builtins.int
+    OFFLINE_DIRECTORIES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     node_epoch: _builtins.int
@@ -177,7 +177,7 @@ class HeartbeatRequest(_message.Message):
     metadata_offset: _builtins.int
     """how far it has applied the metadata log"""
     ready: _builtins.bool
-    """recovery is over and the registration number is fsynced in every folder"""
+    """recovery is over and the registration number is fsynced in every directory"""
     want_drain: _builtins.bool
     """it is being stopped: move its leaderships away"""
     @_builtins.property
@@ -185,8 +185,8 @@ class HeartbeatRequest(_message.Message):
         """replicas found damaged since it registered, until they are out of their sets"""
 
     @_builtins.property
-    def offline_folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """data folders that it named when it registered, and that have failed since (KIP-858)"""
+    def offline_directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """log directories that it named when it registered, and that have failed since (KIP-858)"""
 
     def __init__(
         self,
@@ -197,11 +197,11 @@ class HeartbeatRequest(_message.Message):
         ready: _builtins.bool = ...,
         want_drain: _builtins.bool = ...,
         damaged: _abc.Iterable[Global___DamagedReplica] | None = ...,
-        offline_folders: _abc.Iterable[_builtins.bytes] | None = ...,
+        offline_directories: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_folders", b"offline_folders", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "metadata_offset", b"metadata_offset", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories", "ready", b"ready", "want_drain", b"want_drain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

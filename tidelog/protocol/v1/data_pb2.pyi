@@ -219,7 +219,7 @@ class FetchRequest(_message.Message):
     MIN_BYTES_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
-    HELD_FIELD_NUMBER: _builtins.int
+    DURABLE_POSITIONS_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
     """How long each partition's fetch may wait for min_bytes. The fetch of a follower in the in-sync set waits without an
@@ -241,7 +241,7 @@ class FetchRequest(_message.Message):
         """fetches to open; a later one of the same partition replaces the earlier"""
 
     @_builtins.property
-    def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldPosition]:
+    def durable_positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DurablePosition]:
         """followers: what they hold durably moved while their fetch waits"""
 
     def __init__(
@@ -252,12 +252,12 @@ class FetchRequest(_message.Message):
         min_bytes: _builtins.int = ...,
         isolation_level: Global___IsolationLevel.ValueType = ...,
         partitions: _abc.Iterable[Global___FetchPartition] | None = ...,
-        held: _abc.Iterable[Global___HeldPosition] | None = ...,
+        durable_positions: _abc.Iterable[Global___DurablePosition] | None = ...,
         rack: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "isolation_level", b"isolation_level", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "rack", b"rack", "replica", b"replica"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_positions", b"durable_positions", "isolation_level", b"isolation_level", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "rack", b"rack", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -274,7 +274,7 @@ class Replica(_message.Message):
     node_id: _builtins.int
     """its number"""
     incarnation: _builtins.bytes
-    """which life of its process: positions of an earlier one do not count"""
+    """which incarnation of its process: positions of an earlier one do not count"""
     def __init__(
         self,
         *,
@@ -299,7 +299,7 @@ class FetchPartition(_message.Message):
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
-    HELD_OFFSET_FIELD_NUMBER: _builtins.int
+    DURABLE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
@@ -315,7 +315,7 @@ class FetchPartition(_message.Message):
     """first offset wanted: a follower's log end"""
     last_fetched_epoch: _builtins.int
     """epoch of the record before it; -1 where the log is empty or a consumer does not check"""
-    held_offset: _builtins.int
+    durable_offset: _builtins.int
     """followers: every offset below this one is held as durably as the topic asks; else -1"""
     log_start_offset: _builtins.int
     """followers: their log start; else -1"""
@@ -332,21 +332,21 @@ class FetchPartition(_message.Message):
         current_leader_epoch: _builtins.int = ...,
         fetch_offset: _builtins.int = ...,
         last_fetched_epoch: _builtins.int = ...,
-        held_offset: _builtins.int = ...,
+        durable_offset: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
         refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "fetch_id", b"fetch_id", "fetch_offset", b"fetch_offset", "held_offset", b"held_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "refused", b"refused", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader_epoch", b"current_leader_epoch", "durable_offset", b"durable_offset", "fetch_id", b"fetch_id", "fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "log_start_offset", b"log_start_offset", "max_bytes", b"max_bytes", "partition", b"partition", "refused", b"refused", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchPartition: _TypeAlias = FetchPartition  # noqa: Y015
 
 @_typing.final
-class HeldPosition(_message.Message):
+class DurablePosition(_message.Message):
     """What a follower holds durably, told at once when it moves while a fetch waits."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -354,14 +354,14 @@ class HeldPosition(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
-    HELD_OFFSET_FIELD_NUMBER: _builtins.int
+    DURABLE_OFFSET_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """which life of the topic"""
     partition: _builtins.int
     """index of the partition"""
     leader_epoch: _builtins.int
     """the epoch in which it agreed with the leader"""
-    held_offset: _builtins.int
+    durable_offset: _builtins.int
     """every offset below this one is held"""
     def __init__(
         self,
@@ -369,15 +369,15 @@ class HeldPosition(_message.Message):
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
-        held_offset: _builtins.int = ...,
+        durable_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_offset", b"held_offset", "leader_epoch", b"leader_epoch", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_offset", b"durable_offset", "leader_epoch", b"leader_epoch", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___HeldPosition: _TypeAlias = HeldPosition  # noqa: Y015
+Global___DurablePosition: _TypeAlias = DurablePosition  # noqa: Y015
 
 @_typing.final
 class FetchResponse(_message.Message):
@@ -769,13 +769,13 @@ class GetReplicaLogInfoResponse(_message.Message):
 
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     last_epoch: _builtins.int
     """leader epoch of the last record; -1 none"""
     log_end_offset: _builtins.int
     """one past the last record"""
-    folder_id: _builtins.bytes
+    directory_id: _builtins.bytes
     """where the log lies; empty: there is none yet"""
     lost: _builtins.str
     """offsets of a damaged log that cannot be read, in words; empty: none"""
@@ -784,12 +784,12 @@ class GetReplicaLogInfoResponse(_message.Message):
         *,
         last_epoch: _builtins.int = ...,
         log_end_offset: _builtins.int = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
         lost: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "last_epoch", b"last_epoch", "log_end_offset", b"log_end_offset", "lost", b"lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "last_epoch", b"last_epoch", "log_end_offset", b"log_end_offset", "lost", b"lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

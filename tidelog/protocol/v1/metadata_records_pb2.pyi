@@ -94,7 +94,7 @@ class ClusterRecord(_message.Message):
     cluster_id: _builtins.str
     """random, for ever"""
     feature_level: _builtins.int
-    """what the records of this log may use; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_folders`"""
+    """what the records of this log may use; 1 is the first; 2: TopicConfigsRecord, `adding`, `removing`; 3: `offline_directories`"""
     def __init__(
         self,
         *,
@@ -136,12 +136,12 @@ class Voter(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     LISTENERS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """node"""
-    folder_id: _builtins.bytes
-    """and the folder that votes"""
+    directory_id: _builtins.bytes
+    """and the directory that votes"""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Listener]:
         """where it is reached"""
@@ -150,12 +150,12 @@ class Voter(_message.Message):
         self,
         *,
         node_id: _builtins.int = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
         listeners: _abc.Iterable[_common_pb2.Listener] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "listeners", b"listeners", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "listeners", b"listeners", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -172,8 +172,8 @@ class NodeRegistrationRecord(_message.Message):
     LISTENERS_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
-    FOLDERS_FIELD_NUMBER: _builtins.int
-    STANDING_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     incarnation: _builtins.bytes
@@ -187,11 +187,11 @@ class NodeRegistrationRecord(_message.Message):
         """where it is reached"""
 
     @_builtins.property
-    def folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
-        """its data folders as it named them"""
+    def directories(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.DirectoryState]:
+        """its log directories as it named them"""
 
     @_builtins.property
-    def standing(self) -> Global___NodeStanding:
+    def state(self) -> Global___NodeStateSnapshot:
         """only in a snapshot"""
 
     def __init__(
@@ -202,19 +202,19 @@ class NodeRegistrationRecord(_message.Message):
         listeners: _abc.Iterable[_common_pb2.Listener] | None = ...,
         rack: _builtins.str = ...,
         boot_id: _builtins.bytes = ...,
-        folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
-        standing: Global___NodeStanding | None = ...,
+        directories: _abc.Iterable[_controller_pb2.DirectoryState] | None = ...,
+        state: Global___NodeStateSnapshot | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["standing", b"standing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "folders", b"folders", "incarnation", b"incarnation", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack", "standing", b"standing"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "directories", b"directories", "incarnation", b"incarnation", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeRegistrationRecord: _TypeAlias = NodeRegistrationRecord  # noqa: Y015
 
 @_typing.final
-class NodeStanding(_message.Message):
+class NodeStateSnapshot(_message.Message):
     """What a snapshot says of a node beside its registration."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -222,18 +222,18 @@ class NodeStanding(_message.Message):
     NODE_EPOCH_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
-    FORMER_FOLDERS_FIELD_NUMBER: _builtins.int
-    OFFLINE_FOLDERS_FIELD_NUMBER: _builtins.int
+    FORMER_DIRECTORIES_FIELD_NUMBER: _builtins.int
+    OFFLINE_DIRECTORIES_FIELD_NUMBER: _builtins.int
     node_epoch: _builtins.int
     """number of the registration"""
     fenced: _builtins.bool
     draining: _builtins.bool
     @_builtins.property
-    def former_folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
+    def former_directories(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.DirectoryState]:
         """of earlier registrations"""
 
     @_builtins.property
-    def offline_folders(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.FolderState]:
+    def offline_directories(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.DirectoryState]:
         """failed since it registered; feature level 3"""
 
     def __init__(
@@ -242,16 +242,16 @@ class NodeStanding(_message.Message):
         node_epoch: _builtins.int = ...,
         fenced: _builtins.bool = ...,
         draining: _builtins.bool = ...,
-        former_folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
-        offline_folders: _abc.Iterable[_controller_pb2.FolderState] | None = ...,
+        former_directories: _abc.Iterable[_controller_pb2.DirectoryState] | None = ...,
+        offline_directories: _abc.Iterable[_controller_pb2.DirectoryState] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "fenced", b"fenced", "former_folders", b"former_folders", "node_epoch", b"node_epoch", "offline_folders", b"offline_folders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "fenced", b"fenced", "former_directories", b"former_directories", "node_epoch", b"node_epoch", "offline_directories", b"offline_directories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___NodeStanding: _TypeAlias = NodeStanding  # noqa: Y015
+Global___NodeStateSnapshot: _TypeAlias = NodeStateSnapshot  # noqa: Y015
 
 @_typing.final
 class NodeChangeRecord(_message.Message):
@@ -263,7 +263,7 @@ class NodeChangeRecord(_message.Message):
     NODE_EPOCH_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
-    OFFLINE_FOLDERS_FIELD_NUMBER: _builtins.int
+    OFFLINE_DIRECTORIES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who"""
     node_epoch: _builtins.int
@@ -273,8 +273,8 @@ class NodeChangeRecord(_message.Message):
     draining: _builtins.bool
     """absent: unchanged"""
     @_builtins.property
-    def offline_folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """data folders that have failed since it registered; feature level 3"""
+    def offline_directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """log directories that have failed since it registered; feature level 3"""
 
     def __init__(
         self,
@@ -283,11 +283,11 @@ class NodeChangeRecord(_message.Message):
         node_epoch: _builtins.int = ...,
         fenced: _builtins.bool | None = ...,
         draining: _builtins.bool | None = ...,
-        offline_folders: _abc.Iterable[_builtins.bytes] | None = ...,
+        offline_directories: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_fenced", b"_fenced", "draining", b"draining", "fenced", b"fenced"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_fenced", b"_fenced", "draining", b"draining", "fenced", b"fenced", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_folders", b"offline_folders"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_draining", b"_draining", "_fenced", b"_fenced", "draining", b"draining", "fenced", b"fenced", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_directories", b"offline_directories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__draining: _TypeAlias = _typing.Literal["draining"]  # noqa: Y015
     _WhichOneofArgType__draining: _TypeAlias = _typing.Literal["_draining", b"_draining"]  # noqa: Y015
@@ -428,7 +428,7 @@ class PartitionRecord(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
-    FOLDERS_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     ISR_FIELD_NUMBER: _builtins.int
     ELR_FIELD_NUMBER: _builtins.int
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
@@ -450,8 +450,8 @@ class PartitionRecord(_message.Message):
         """nodes, the preferred leader first"""
 
     @_builtins.property
-    def folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """the data folder of each replica, in the order of `replicas`; all zero: not yet known (KIP-858)"""
+    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """the log directory of each replica, in the order of `replicas`; all zero: not yet known (KIP-858)"""
 
     @_builtins.property
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -479,7 +479,7 @@ class PartitionRecord(_message.Message):
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
         replicas: _abc.Iterable[_builtins.int] | None = ...,
-        folders: _abc.Iterable[_builtins.bytes] | None = ...,
+        directories: _abc.Iterable[_builtins.bytes] | None = ...,
         isr: _abc.Iterable[_builtins.int] | None = ...,
         elr: _abc.Iterable[_builtins.int] | None = ...,
         last_known_elr: _abc.Iterable[_builtins.int] | None = ...,
@@ -491,7 +491,7 @@ class PartitionRecord(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "elr", b"elr", "folders", b"folders", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing", b"removing", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding", b"adding", "directories", b"directories", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing", b"removing", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -532,7 +532,7 @@ class PartitionChangeRecord(_message.Message):
     ELR_FIELD_NUMBER: _builtins.int
     LAST_KNOWN_ELR_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
-    FOLDERS_FIELD_NUMBER: _builtins.int
+    DIRECTORIES_FIELD_NUMBER: _builtins.int
     ADDING_FIELD_NUMBER: _builtins.int
     REMOVING_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
@@ -558,7 +558,7 @@ class PartitionChangeRecord(_message.Message):
         """absent: unchanged"""
 
     @_builtins.property
-    def folders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+    def directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """empty: unchanged"""
 
     @_builtins.property
@@ -579,13 +579,13 @@ class PartitionChangeRecord(_message.Message):
         elr: Global___NodeList | None = ...,
         last_known_elr: Global___NodeList | None = ...,
         replicas: Global___NodeList | None = ...,
-        folders: _abc.Iterable[_builtins.bytes] | None = ...,
+        directories: _abc.Iterable[_builtins.bytes] | None = ...,
         adding: Global___NodeList | None = ...,
         removing: Global___NodeList | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding", b"adding", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "removing", b"removing", "replicas", b"replicas"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding", b"adding", "elr", b"elr", "folders", b"folders", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition", b"partition", "removing", b"removing", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader", b"_leader", "adding", b"adding", "directories", b"directories", "elr", b"elr", "isr", b"isr", "last_known_elr", b"last_known_elr", "leader", b"leader", "partition", b"partition", "removing", b"removing", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader: _TypeAlias = _typing.Literal["leader"]  # noqa: Y015
     _WhichOneofArgType__leader: _TypeAlias = _typing.Literal["_leader", b"_leader"]  # noqa: Y015

@@ -47,16 +47,16 @@ class IntroduceResponse(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     LEADER_ID_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """who answers"""
     cluster_id: _builtins.str
-    """the cluster its metadata folder belongs to; empty: none ever"""
-    folder_id: _builtins.bytes
-    """id of its metadata folder"""
+    """the cluster its metadata directory belongs to; empty: none ever"""
+    directory_id: _builtins.bytes
+    """id of its metadata directory"""
     leader_id: _builtins.int
     """the quorum's leader as far as it knows; -1 unknown"""
     leader_epoch: _builtins.int
@@ -70,14 +70,14 @@ class IntroduceResponse(_message.Message):
         *,
         node_id: _builtins.int = ...,
         cluster_id: _builtins.str = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
         leader_id: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         voters: _abc.Iterable[Global___ReplicaKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "folder_id", b"folder_id", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "node_id", b"node_id", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "directory_id", b"directory_id", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "node_id", b"node_id", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -85,23 +85,23 @@ Global___IntroduceResponse: _TypeAlias = IntroduceResponse  # noqa: Y015
 
 @_typing.final
 class ReplicaKey(_message.Message):
-    """A replica of the metadata log: a node and the folder it is in (KIP-853)."""
+    """A replica of the metadata log: a node and the directory it is in (KIP-853)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
-    folder_id: _builtins.bytes
+    directory_id: _builtins.bytes
     def __init__(
         self,
         *,
         node_id: _builtins.int = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["folder_id", b"folder_id", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -134,7 +134,7 @@ class VoteRequest(_message.Message):
 
     @_builtins.property
     def voter(self) -> Global___ReplicaKey:
-        """who is asked: by another folder the node does not answer with its vote"""
+        """who is asked: by another directory the node does not answer with its vote"""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class EndQuorumEpochRequest(_message.Message):
 Global___EndQuorumEpochRequest: _TypeAlias = EndQuorumEpochRequest  # noqa: Y015
 
 @_typing.final
-class QuorumStanding(_message.Message):
+class LeaderAndEpoch(_message.Message):
     """The epoch and its leader (-1 unknown) as the answering node knows them."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -274,7 +274,7 @@ class QuorumStanding(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___QuorumStanding: _TypeAlias = QuorumStanding  # noqa: Y015
+Global___LeaderAndEpoch: _TypeAlias = LeaderAndEpoch  # noqa: Y015
 
 @_typing.final
 class SnapshotId(_message.Message):
@@ -306,21 +306,21 @@ class FetchMetadataRequest(_message.Message):
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
-    FOLDER_ID_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
-    HELD_OFFSET_FIELD_NUMBER: _builtins.int
+    DURABLE_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     RECEIVER_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
-    """cluster of the asking folder; empty: a new folder that wants to join, from offset 0 on"""
+    """cluster of the asking directory; empty: a new directory that wants to join, from offset 0 on"""
     node_id: _builtins.int
     """who asks"""
-    folder_id: _builtins.bytes
-    """by which metadata folder: a voter is both (KIP-853)"""
+    directory_id: _builtins.bytes
+    """by which metadata directory: a voter is both (KIP-853)"""
     current_leader_epoch: _builtins.int
     """quorum epoch as the asker knows it; -1 unknown"""
     fetch_offset: _builtins.int
@@ -331,7 +331,7 @@ class FetchMetadataRequest(_message.Message):
     """how long the answer may wait for news"""
     max_bytes: _builtins.int
     """at most so many bytes, but always one batch"""
-    held_offset: _builtins.int
+    durable_offset: _builtins.int
     """everything below is on the asker's disk"""
     high_watermark: _builtins.int
     """its watermark: where the leader's is higher, it answers at once; absent: do not"""
@@ -344,19 +344,19 @@ class FetchMetadataRequest(_message.Message):
         *,
         cluster_id: _builtins.str = ...,
         node_id: _builtins.int = ...,
-        folder_id: _builtins.bytes = ...,
+        directory_id: _builtins.bytes = ...,
         current_leader_epoch: _builtins.int = ...,
         fetch_offset: _builtins.int = ...,
         last_fetched_epoch: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
         max_bytes: _builtins.int = ...,
-        held_offset: _builtins.int = ...,
+        durable_offset: _builtins.int = ...,
         high_watermark: _builtins.int | None = ...,
         receiver: Global___ReplicaKey | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "high_watermark", b"high_watermark", "receiver", b"receiver"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "current_leader_epoch", b"current_leader_epoch", "fetch_offset", b"fetch_offset", "folder_id", b"folder_id", "held_offset", b"held_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "node_id", b"node_id", "receiver", b"receiver"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark", "cluster_id", b"cluster_id", "current_leader_epoch", b"current_leader_epoch", "directory_id", b"directory_id", "durable_offset", b"durable_offset", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "last_fetched_epoch", b"last_fetched_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "node_id", b"node_id", "receiver", b"receiver"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__high_watermark: _TypeAlias = _typing.Literal["high_watermark"]  # noqa: Y015
     _WhichOneofArgType__high_watermark: _TypeAlias = _typing.Literal["_high_watermark", b"_high_watermark"]  # noqa: Y015

@@ -53,9 +53,9 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def too_much(more: int, held: int) -> RecordTooLarge:
+def too_much(more: int, durable_offset: int) -> RecordTooLarge:
     """The error for bytes beyond what a column can count."""
-    return RecordTooLarge(f"{more} bytes more do not fit columns that hold {held}: take them first")
+    return RecordTooLarge(f"{more} bytes more do not fit columns that hold {durable_offset}: take them first")
 
 
 def headers_of_messages() -> InvalidRequest:

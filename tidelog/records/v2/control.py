@@ -3,8 +3,8 @@
 A control batch has the control attribute and (as a rule) one record. Its key says what it is: version int16, type
 int16. Markers of transactions end a producer's transaction in a partition; a leader change opens each epoch of the
 metadata log; a snapshot of that log begins with a header and ends with a footer.
-Source: KIP-98 (EndTxnMarker), KIP-595 (LeaderChangeMessage), KIP-630 (header and footer of a snapshot), KIP-853 (folder
-ids of voters); Kafka's ControlRecordType.
+Source: KIP-98 (EndTxnMarker), KIP-595 (LeaderChangeMessage), KIP-630 (header and footer of a snapshot), KIP-853
+(directory ids of voters); Kafka's ControlRecordType.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.errors import CorruptRecord, UnsupportedVersion
 from tidelog.records.v2.builder import RecordBatchBuilder
 from tidelog.records.v2.record import Record
 from tidelog.records.v2.varint import encode_unsigned_varint, read_unsigned_varint
-from tidelog.types import FolderId, Millis, NodeId
+from tidelog.types import DirectoryId, Millis, NodeId
 
 _KEY: Final = struct.Struct(">hh")
 _MARKER: Final = struct.Struct(">hi")
@@ -51,10 +51,10 @@ class EndTxnMarker:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the metadata quorum. folder_id: None in messages from before KIP-853."""
+    """A member of the metadata quorum. directory_id: None in messages from before KIP-853."""
 
     node_id: NodeId
-    folder_id: FolderId | None = None
+    directory_id: DirectoryId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +157,15 @@ def control_batch(
 
 
 def _encode_leader_change(leader: NodeId, voters: tuple[Voter, ...], granting: tuple[Voter, ...]) -> bytes:
-    """Version 1 where every voter has a folder id, else 0."""
-    version = 1 if all(voter.folder_id is not None for voter in voters + granting) else 0
+    """Version 1 where every voter has a directory id, else 0."""
+    version = 1 if all(voter.directory_id is not None for voter in voters + granting) else 0
     parts = [_LEADER.pack(version, leader)]
     for group in (voters, granting):
         parts.append(encode_unsigned_varint(len(group) + 1))
         for voter in group:
             parts.append(_INT32.pack(voter.node_id))
-            if version and voter.folder_id is not None:
-                parts.append(voter.folder_id.bytes)
+            if version and voter.directory_id is not None:
+                parts.append(voter.directory_id.bytes)
             parts.append(b"\x00")  # no tagged fields
     parts.append(b"\x00")
     return b"".join(parts)
@@ -188,12 +188,12 @@ def _decode_voters(value: bytes, position: int, version: int) -> tuple[tuple[Vot
     for _ in range(length - 1):
         (node,) = _INT32.unpack_from(value, position)
         position += _INT32.size
-        folder = None
+        directory = None
         if version:
-            folder = FolderId(UUID(bytes=value[position : position + 16]))
+            directory = DirectoryId(UUID(bytes=value[position : position + 16]))
             position += 16
         position = _skip_tagged_fields(value, position)
-        voters.append(Voter(NodeId(node), folder))
+        voters.append(Voter(NodeId(node), directory))
     return tuple(voters), position
 
 

@@ -1,4 +1,4 @@
-"""What each log of a data folder had reported as held: one small file, written in place after every group commit.
+"""What each log of a log directory had reported as held: one small file, written in place after every group commit.
 
     32 bytes per log:  topic id 16 | partition int32 | held offset int64 | CRC-32 of the 28 bytes before, uint32
 
@@ -27,50 +27,50 @@ _BODY: Final = Struct(">16siq")
 def parse_marks(data: bytes) -> list[tuple[PartitionKey, Offset] | None]:
     """The marks in the bytes of the file, slot by slot; None for a slot that is free or does not check."""
     marks: list[tuple[PartitionKey, Offset] | None] = []
-    for topic_id, partition, held, crc in _SLOT.iter_unpack(data[: len(data) - len(data) % _SLOT.size]):
-        whole = crc == zlib.crc32(_BODY.pack(topic_id, partition, held)) and held > 0
+    for topic_id, partition, durable_offset, crc in _SLOT.iter_unpack(data[: len(data) - len(data) % _SLOT.size]):
+        whole = crc == zlib.crc32(_BODY.pack(topic_id, partition, durable_offset)) and durable_offset > 0
         key = PartitionKey(TopicId(UUID(bytes=topic_id)), PartitionIndex(partition))
-        marks.append((key, Offset(held)) if whole else None)
+        marks.append((key, Offset(durable_offset)) if whole else None)
     return marks
 
 
-class HeldMarks:
-    """The marks of one data folder."""
+class DurableOffsets:
+    """The marks of one log directory."""
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
         """Reads the marks that are there; slots that do not check are free. Raises OSError."""
-        self._file: File = files.open(f"{folder}/{HELD_MARKS}", create=True)
+        self._file: File = files.open(f"{directory}/{HELD_MARKS}", create=True)
         self._slots: dict[PartitionKey, int] = {}
-        self._held: dict[PartitionKey, Offset] = {}
+        self._durable_offset: dict[PartitionKey, Offset] = {}
         self._free: list[int] = []
         for slot, mark in enumerate(parse_marks(self._file.pread(self._file.size(), 0))):
             if mark is None:
                 self._free.append(slot)
             else:
-                key, held = mark
-                self._slots[key], self._held[key] = slot, held
+                key, durable_offset = mark
+                self._slots[key], self._durable_offset[key] = slot, durable_offset
 
     def get(self, key: PartitionKey) -> Offset:
         """What the log had reported as held, 0 for nothing."""
-        return self._held.get(key, Offset(0))
+        return self._durable_offset.get(key, Offset(0))
 
     def all(self) -> dict[PartitionKey, Offset]:
         """All marks."""
-        return dict(self._held)
+        return dict(self._durable_offset)
 
-    def put(self, key: PartitionKey, held: Offset) -> None:
+    def put(self, key: PartitionKey, durable_offset: Offset) -> None:
         """Write a mark, not synced. Raises OSError."""
         slot = self._slots.get(key)
         if slot is None:
             slot = self._free.pop() if self._free else len(self._slots)
             self._slots[key] = slot
-        body = _BODY.pack(key.topic_id.bytes, key.partition, held)
+        body = _BODY.pack(key.topic_id.bytes, key.partition, durable_offset)
         self._file.pwritev([body, zlib.crc32(body).to_bytes(4)], slot * _SLOT.size)
-        self._held[key] = held
+        self._durable_offset[key] = durable_offset
 
     def lowering(self, key: PartitionKey, offset: Offset) -> Callable[[], None]:
         """The mark is to say no more than `offset`. Returns what makes that durable, for any thread, which raises
-        OSError; the folder must not be used on then. Raises OSError."""
+        OSError; the directory must not be used on then. Raises OSError."""
         if self.get(key) <= offset:
             return lambda: None
         self.put(key, offset)
@@ -85,7 +85,7 @@ class HeldMarks:
                 self.put(key, Offset(0))
                 dropped = True
             slot = self._slots.pop(key, None)
-            self._held.pop(key, None)
+            self._durable_offset.pop(key, None)
             if slot is not None:
                 self._free.append(slot)
         file = self._file

@@ -1,4 +1,4 @@
-"""Data folders that Kafka wrote open here as they are, and answer what their broker answered.
+"""Data directories that Kafka wrote open here as they are, and answer what their broker answered.
 
 `cluster` (4.1, node of three) and `old` (2.8, formats v0 to v2) were stopped cleanly, and the broker was asked just
 before; `unclean` (4.1) was killed: what Kafka answered after its recovery is in test_kafka_recovery.py.
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from storage.segment.epoch_cache import ensure_agreed
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
@@ -27,7 +27,7 @@ from tests.storage.kafka_vectors import (
     largest_timestamp,
     log_of,
     offset_for_time,
-    open_folder,
+    open_directory,
     producer_states,
     ranges,
     starts,
@@ -45,17 +45,17 @@ each_asked = pytest.mark.parametrize(
     ("archive", "partition"),
     [(archive, name) for archive, name in ASKED if told(archive)["partitions"][name].get("beforeShutdown")],
 )
-OpenFolder = Callable[[str], DataFolder]
+OpenDirectory = Callable[[str], LogDirectory]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenFolder]:
-    found: list[DataFolder] = []
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenDirectory]:
+    found: list[LogDirectory] = []
 
     @cache
-    def find(archive: str) -> DataFolder:
+    def find(archive: str) -> LogDirectory:
         clock = starts()["unclean", "as-killed"].clock if archive == "unclean" else WHEN_WRITTEN
-        found.append(open_folder(unpack(archive, tmp_path_factory.mktemp(archive)), archive, clock))
+        found.append(open_directory(unpack(archive, tmp_path_factory.mktemp(archive)), archive, clock))
         return found[-1]
 
     yield find
@@ -63,8 +63,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenFolder]:
         opened.close()
 
 
-def asked(folder: OpenFolder, archive: str, partition: str) -> tuple[Log, dict[str, Any]]:
-    return log_of(folder(archive), partition), told(archive)["partitions"][partition]["beforeShutdown"]
+def asked(directory: OpenDirectory, archive: str, partition: str) -> tuple[Log, dict[str, Any]]:
+    return log_of(directory(archive), partition), told(archive)["partitions"][partition]["beforeShutdown"]
 
 
 def first_record_at(archive: str, partition: str, timestamp: int) -> list[int]:
@@ -81,9 +81,9 @@ def first_record_at(archive: str, partition: str, timestamp: int) -> list[int]:
 
 
 @pytest.mark.parametrize("archive", ROOTS)
-def test_a_follower_is_told_the_epochs_that_the_batches_have(archive: str, folder: OpenFolder) -> None:
+def test_a_follower_is_told_the_epochs_that_the_batches_have(archive: str, directory: OpenDirectory) -> None:
     """It refuses a batch of any other as damaged: of what a broker wrote that may be none."""
-    for log in folder(archive).logs.values():
+    for log in directory(archive).logs.values():
         offset, batches_seen = log.log_start_offset, 0
         while offset < log.log_end_offset:
             read = log.read(offset, 1 << 16, up_to=log.log_end_offset)
@@ -95,8 +95,8 @@ def test_a_follower_is_told_the_epochs_that_the_batches_have(archive: str, folde
 
 
 @pytest.mark.parametrize("archive", sorted(ROOTS))
-def test_every_log_opens(folder: OpenFolder, archive: str) -> None:
-    opened = folder(archive)
+def test_every_log_opens(directory: OpenDirectory, archive: str) -> None:
+    opened = directory(archive)
     assert {str(tp) for tp in opened.logs} == set(told(archive)["partitions"])
     assert opened.was_clean == (archive != "unclean")
     assert opened.damaged() == {}
@@ -108,8 +108,8 @@ def test_every_log_opens(folder: OpenFolder, archive: str) -> None:
 
 
 @pytest.mark.parametrize("archive", sorted(ROOTS))
-def test_every_batch_is_there(folder: OpenFolder, archive: str) -> None:
-    for tp, log in folder(archive).logs.items():
+def test_every_batch_is_there(directory: OpenDirectory, archive: str) -> None:
+    for tp, log in directory(archive).logs.items():
         wanted = [
             [
                 [batch["baseOffset"], batch["lastOffset"], batch["position"], batch["size"], batch["crc"]]
@@ -121,25 +121,25 @@ def test_every_batch_is_there(folder: OpenFolder, archive: str) -> None:
 
 
 @pytest.mark.parametrize("archive", sorted(ROOTS))
-def test_epochs_are_those_of_the_file(folder: OpenFolder, archive: str) -> None:
-    for tp, log in folder(archive).logs.items():
+def test_epochs_are_those_of_the_file(directory: OpenDirectory, archive: str) -> None:
+    for tp, log in directory(archive).logs.items():
         entries = [[entry.epoch, entry.start_offset] for entry in log.epoch_entries()]
         assert entries == (told(archive)["partitions"][str(tp)]["leaderEpochs"] or [])
 
 
-def test_a_folder_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> None:
+def test_a_directory_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> None:
     """It has no id, its logs have no topic ids, and those of v0 and v1 no epoch file: none of that is damage, and
     the second start finds what the first one made of it."""
     root = unpack("old", tmp_path)
-    first = open_folder(root, "old", WHEN_WRITTEN)
+    first = open_directory(root, "old", WHEN_WRITTEN)
     ids = {tp: log.topic_id for tp, log in first.logs.items()}
-    identity = (first.folder_id, first.node_id, first.cluster_id)
+    identity = (first.directory_id, first.node_id, first.cluster_id)
     first.close_clean()
-    second = open_folder(root, "old", WHEN_WRITTEN)
+    second = open_directory(root, "old", WHEN_WRITTEN)
     assert second.was_clean
     assert (second.notes, second.damaged()) == ([], {})
     assert {tp: log.topic_id for tp, log in second.logs.items()} == ids
-    assert (second.folder_id, second.node_id, second.cluster_id) == identity
+    assert (second.directory_id, second.node_id, second.cluster_id) == identity
     assert (second.node_id, second.cluster_id) == (0, "gXd6PjvtQ4GCTu5KP7ko8w")
     second.close()
 
@@ -148,26 +148,26 @@ def test_a_folder_of_the_zookeeper_days_is_adopted_once(tmp_path: Path) -> None:
 
 
 @each_asked
-def test_offsets_are_what_the_broker_said(folder: OpenFolder, archive: str, partition: str) -> None:
-    log, before = asked(folder, archive, partition)
+def test_offsets_are_what_the_broker_said(directory: OpenDirectory, archive: str, partition: str) -> None:
+    log, before = asked(directory, archive, partition)
     assert log.log_start_offset == before["logStartOffset"]
     assert log.high_watermark == log.log_end_offset == before["highWatermark"]
     assert log.last_stable_offset == before["lastStableOffset"]
 
 
 @each_asked
-def test_readers_see_what_consumers_saw(folder: OpenFolder, archive: str, partition: str) -> None:
-    log, before = asked(folder, archive, partition)
+def test_readers_see_what_consumers_saw(directory: OpenDirectory, archive: str, partition: str) -> None:
+    log, before = asked(directory, archive, partition)
     for isolation, name in ((READ_UNCOMMITTED, "read_uncommitted"), (READ_COMMITTED, "read_committed")):
         seen = consume(log, isolation)
         assert (ranges(seen.offsets), seen.trouble) == (before["visible"][name], [])
 
 
 @each_asked
-def test_times_are_found_where_the_broker_found_them(folder: OpenFolder, archive: str, partition: str) -> None:
+def test_times_are_found_where_the_broker_found_them(directory: OpenDirectory, archive: str, partition: str) -> None:
     """Kafka looks into one segment only, the first with a time index that reaches so far: where the cleaner took the
     record away and left the index, it says "none" and does not go on."""
-    log, before = asked(folder, archive, partition)
+    log, before = asked(directory, archive, partition)
     for timestamp, *found in before["offsetsForTimes"]:
         if isinstance(found[0], str):
             assert "UnsupportedForMessageFormat" in found[0]
@@ -182,8 +182,8 @@ def test_times_are_found_where_the_broker_found_them(folder: OpenFolder, archive
 
 
 @each_asked
-def test_producers_are_those_that_the_broker_described(folder: OpenFolder, archive: str, partition: str) -> None:
-    log, before = asked(folder, archive, partition)
+def test_producers_are_those_that_the_broker_described(directory: OpenDirectory, archive: str, partition: str) -> None:
+    log, before = asked(directory, archive, partition)
     assert producer_states(log) == before["producerStates"]
 
 
@@ -195,9 +195,9 @@ def test_producers_are_those_that_the_broker_described(folder: OpenFolder, archi
         if "offsetForLeaderEpoch" in (said.get("beforeShutdown") or {})
     ],
 )
-def test_epochs_end_where_the_broker_said(folder: OpenFolder, partition: str) -> None:
+def test_epochs_end_where_the_broker_said(directory: OpenDirectory, partition: str) -> None:
     """An epoch that has not begun yet is answered with the latest one, where Kafka says that it knows none."""
-    log, before = asked(folder, "cluster", partition)
+    log, before = asked(directory, "cluster", partition)
     for epoch, answered, end_offset, error in before["offsetForLeaderEpoch"]:
         found = log.epoch_end(LeaderEpoch(epoch))
         wanted = (answered, end_offset) if answered >= 0 else (log.latest_epoch, log.log_end_offset)
@@ -208,10 +208,10 @@ def test_epochs_end_where_the_broker_said(folder: OpenFolder, partition: str) ->
 
 
 @pytest.mark.parametrize("archive", ["cluster", "old"])
-def test_indexes_answer_lookups_as_their_entries_say(folder: OpenFolder, archive: str) -> None:
+def test_indexes_answer_lookups_as_their_entries_say(directory: OpenDirectory, archive: str) -> None:
     """2.8 followed another rule for its entries: position of an append's first batch, last offset of its last one."""
     asked_for = 0
-    for tp, log in folder(archive).logs.items():
+    for tp, log in directory(archive).logs.items():
         for segment, said in zip(log.segments, told(archive)["partitions"][str(tp)]["segments"], strict=True):
             base, index, times = segment.base_offset, segment.index, segment.time_index
             offsets = [entry[0] for entry in said["index"]]
@@ -227,10 +227,10 @@ def test_indexes_answer_lookups_as_their_entries_say(folder: OpenFolder, archive
     assert asked_for > {"cluster": 3_500, "old": 1_400}[archive]
 
 
-def test_rebuilt_indexes_are_kafkas_bytes(folder: OpenFolder) -> None:
+def test_rebuilt_indexes_are_kafkas_bytes(directory: OpenDirectory) -> None:
     """Vectors' README, index and time index rule; cleaned logs follow the cleaner's chunks instead."""
     compared = 0
-    for log in folder("cluster").logs.values():
+    for log in directory("cluster").logs.values():
         if log.topic_partition.topic.startswith(("__", "compacted")):
             continue
         for segment in log.segments:

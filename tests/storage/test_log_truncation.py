@@ -24,9 +24,9 @@ class Ended:
 
 def begin(bench: Bench, offset: int, *, anew: bool = False) -> Ended:
     ended = Ended()
-    ticket = bench.log.begin_cut(Offset(offset), anew=anew)
+    ticket = bench.log.begin_truncation(Offset(offset), anew=anew)
     assert ticket is not None
-    bench.folder.commit.cut(bench.log, ticket, ended)
+    bench.directory.commit.cut(bench.log, ticket, ended)
     return ended
 
 
@@ -36,17 +36,17 @@ def deferred(upto: int = 60) -> tuple[Bench, Deferred]:
     bench.follow(*(stamped(i, b"old %03d" % i, epoch=1) for i in range(upto)))
     bench.commit()
     executor.run_all()
-    assert bench.log.held == upto
+    assert bench.log.durable_offset == upto
     return bench, executor
 
 
 def test_what_is_above_a_cut_counts_no_more_from_its_beginning() -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
-    assert (bench.log.held, bench.log.recovery_point, bench.log.log_end_offset) == (35, 35, 60)
+    assert (bench.log.durable_offset, bench.log.recovery_point, bench.log.log_end_offset) == (35, 35, 60)
     executor.run_all()
     assert ended.outcomes == [None]
-    assert (bench.log.held, bench.log.log_end_offset, bench.log.cut) == (35, 35, None)
+    assert (bench.log.durable_offset, bench.log.log_end_offset, bench.log.cut) == (35, 35, None)
     assert values(bench) == [b"old %03d" % i for i in range(35)]
 
 
@@ -60,7 +60,7 @@ def test_no_flush_begins_before_a_cut_has_ended() -> None:
     bench.follow(stamped(35, b"new 035", epoch=2))
     bench.commit()
     executor.run_all()
-    assert bench.log.held == 36
+    assert bench.log.durable_offset == 36
 
 
 def test_a_flush_asked_for_during_a_cut_comes_behind_it() -> None:
@@ -72,7 +72,7 @@ def test_a_flush_asked_for_during_a_cut_comes_behind_it() -> None:
     bench.commit()
     executor.run_all()
     assert ended.outcomes == [None]
-    assert bench.log.held == bench.log.log_end_offset == 10
+    assert bench.log.durable_offset == bench.log.log_end_offset == 10
 
 
 def test_a_flush_under_way_counts_up_to_the_cut_whenever_it_ends() -> None:
@@ -85,17 +85,17 @@ def test_a_flush_under_way_counts_up_to_the_cut_whenever_it_ends() -> None:
         begin(bench, 10)
         assert len(executor.waiting) == 2
         executor.waiting.pop(0 if flush_first else 1)()
-        assert bench.log.held == (10 if flush_first else 0)
+        assert bench.log.durable_offset == (10 if flush_first else 0)
         executor.run_one()
-        assert (bench.log.held, bench.log.log_end_offset) == (10, 10)
+        assert (bench.log.durable_offset, bench.log.log_end_offset) == (10, 10)
 
 
-def test_a_folder_is_busy_until_its_cuts_have_ended() -> None:
+def test_a_directory_is_busy_until_its_cuts_have_ended() -> None:
     bench, executor = deferred()
     begin(bench, 35)
-    assert bench.folder.commit.busy
+    assert bench.directory.commit.busy
     executor.run_all()
-    assert not bench.folder.commit.busy
+    assert not bench.directory.commit.busy
 
 
 def test_checkpoints_written_during_a_cut_claim_nothing_that_it_takes() -> None:
@@ -104,7 +104,7 @@ def test_checkpoints_written_during_a_cut_claim_nothing_that_it_takes() -> None:
         for checkpoints_first in (True, False):
             bench, executor = deferred()
             begin(bench, 500 if anew else 35, anew=anew)
-            bench.folder.write_checkpoints()
+            bench.directory.write_checkpoints()
             if checkpoints_first:
                 executor.waiting.reverse()
             executor.run_one()
@@ -128,7 +128,7 @@ def test_a_process_that_dies_behind_the_work_of_a_cut_finds_a_log_cut() -> None:
     """Files are cut, and indexes still name what is gone: nobody has entered the cut."""
     for offset in range(5, 60, 7):
         bench = filled(60)
-        ticket = bench.log.begin_cut(Offset(offset))
+        ticket = bench.log.begin_truncation(Offset(offset))
         assert ticket is not None
         ticket.run()
         bench.kill()
@@ -138,36 +138,36 @@ def test_a_process_that_dies_behind_the_work_of_a_cut_finds_a_log_cut() -> None:
 
 def test_a_disk_that_is_full_when_claims_are_to_fall_has_cut_nothing() -> None:
     bench, executor = deferred()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     executor.run_all()
     before = bench.contents()
     bench.disk.fail("open", "recovery-point", error=errno.ENOSPC)
     ended = begin(bench, 35)
     executor.run_all()
     assert isinstance(ended.outcomes[0], DiskFull)
-    assert bench.folder.offline is None
+    assert bench.directory.offline is None
     assert (bench.log.cut, bench.contents()) == (None, before)
     bench.commit()
     executor.run_all()
-    assert bench.log.held == 60
+    assert bench.log.durable_offset == 60
 
 
 @pytest.mark.parametrize(("operation", "path"), [("truncate", ".log"), ("sync", ".log"), ("remove", ".log")])
-def test_a_cut_that_fails_takes_the_folder_offline(operation: str, path: str) -> None:
+def test_a_cut_that_fails_takes_the_directory_offline(operation: str, path: str) -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
     bench.disk.fail(operation, path)
     executor.run_all()
     assert isinstance(ended.outcomes[0], KafkaStorageError)
-    assert bench.folder.offline is not None
+    assert bench.directory.offline is not None
     bench.crash(1)
     assert bench.log.damage is None
 
 
-def test_a_cut_in_a_folder_that_failed_meanwhile_is_not_entered() -> None:
+def test_a_cut_in_a_directory_that_failed_meanwhile_is_not_entered() -> None:
     bench, executor = deferred()
     ended = begin(bench, 35)
-    bench.folder.give_up("another log's sync failed")
+    bench.directory.give_up("another log's sync failed")
     executor.run_all()
     assert isinstance(ended.outcomes[0], KafkaStorageError)
     assert bench.log.cut is None

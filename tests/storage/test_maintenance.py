@@ -12,10 +12,10 @@ from storage.append_info import Origin
 from storage.checkpoints.checkpoint_file import RECOVERY_POINT_CHECKPOINT, read_offsets
 from storage.config import LogConfig
 from storage.directory.log_cleaner import Cleaned
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.directory.log_manager import LogManager
-from storage.directory.maintenance import Upkeep
-from storage.directory.maintenance_config import UpkeepConfig
+from storage.directory.maintenance import Maintenance
+from storage.directory.maintenance_config import MaintenanceConfig
 from storage.directory.scrub_segment import Finding
 from storage.files.executor import Executor, InlineExecutor
 from storage.log.log import Log
@@ -34,7 +34,7 @@ from tidelog.types import (
     TopicPartition,
 )
 
-CONFIG = UpkeepConfig(
+CONFIG = MaintenanceConfig(
     reserve_bytes=10_000,
     checkpoint_ms=5_000,
     flush_check_ms=1_000,
@@ -62,27 +62,27 @@ class Owner:
     def trouble(self, error: TidelogError) -> None:
         self.troubles.append(error)
 
-    def room_changed(self, folder: DataFolder) -> None:
-        self.rooms.append(folder.reserve.low)
+    def room_changed(self, directory: LogDirectory) -> None:
+        self.rooms.append(directory.reserve.low)
 
     def log_start_moved(self, log: Log) -> None:
         self.starts.append(log.topic_partition)
 
-    def cleaned(self, folder: DataFolder, round_: Cleaned) -> None:
+    def cleaned(self, directory: LogDirectory, round_: Cleaned) -> None:
         self.rounds.append(round_)
 
-    def found(self, folder: DataFolder, log: Log, finding: Finding) -> None:
+    def found(self, directory: LogDirectory, log: Log, finding: Finding) -> None:
         self.findings.append(finding)
 
 
 class World:
-    """A folder, its upkeep, and a clock for both."""
+    """A directory, its upkeep, and a clock for both."""
 
-    def __init__(self, background: Executor | None = None, config: UpkeepConfig = CONFIG) -> None:
+    def __init__(self, background: Executor | None = None, config: MaintenanceConfig = CONFIG) -> None:
         self.disk = FakeDisk()
         self.clock = SetClock()
         self.now = Millis(0)
-        self.folder = DataFolder.open(
+        self.directory = LogDirectory.open(
             "/data",
             files=self.disk,
             clock=self.clock,
@@ -91,24 +91,24 @@ class World:
             reserve_bytes=config.reserve_bytes,
         )
         self.owner = Owner()
-        self.upkeep = Upkeep(LogManager([self.folder]), config, self.owner, monotonic_ms=lambda: self.now)
+        self.maintenance = Maintenance(LogManager([self.directory]), config, self.owner, monotonic_ms=lambda: self.now)
 
     def make(self, topic: str, config: LogConfig) -> Log:
-        number = len(self.folder.logs) + 1
-        return self.folder.create_log(TopicPartition(topic, PartitionIndex(0)), TopicId(UUID(int=number)), config)
+        number = len(self.directory.logs) + 1
+        return self.directory.create_log(TopicPartition(topic, PartitionIndex(0)), TopicId(UUID(int=number)), config)
 
     def fill(self, log: Log, batches: int, *, keys: int = 5) -> None:
         for number in range(batches):
             data = batch(b"x" * 100, key=b"%d" % (number % keys), timestamp=NOW + number)
             log.append(data, assign_offsets=True, leader_epoch=LeaderEpoch(0), origin=Origin.COORDINATOR)
-        self.folder.commit.request(log)
+        self.directory.commit.request(log)
         log.advance_high_watermark(log.log_end_offset)
 
     def wait(self, ms: int) -> None:
         for _ in range(ms // 500):
             self.now = Millis(self.now + 500)
             self.clock.now += 500
-            self.upkeep.tick(self.now)
+            self.maintenance.tick(self.now)
 
 
 def test_retention_comes_at_its_interval_and_files_go_after_their_delay() -> None:
@@ -168,8 +168,8 @@ def test_a_compacted_log_is_cleaned_off_the_owners_thread() -> None:
     [round_] = world.owner.rounds
     assert round_.log == log.topic_partition
     assert log.size < size // 2
-    assert world.upkeep.cleanings[world.folder].rounds == 1
-    assert world.upkeep.cleanings[world.folder].bytes_worked > size
+    assert world.maintenance.cleanings[world.directory].rounds == 1
+    assert world.maintenance.cleanings[world.directory].bytes_worked > size
     world.wait(60_000)
     background.run_all()
     assert len(world.owner.rounds) == 1, "clean now"
@@ -190,11 +190,11 @@ def test_stopping_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was() -> None
     world.fill(log, 40)
     size, end = log.size, log.log_end_offset
     world.wait(16_000)
-    world.upkeep.stop()
+    world.maintenance.stop()
     background.run_one()
-    world.folder.close_clean()
+    world.directory.close_clean()
     background.run_all()
-    again = DataFolder.open("/data", files=world.disk, clock=world.clock, rng=random.Random(1))
+    again = LogDirectory.open("/data", files=world.disk, clock=world.clock, rng=random.Random(1))
     found = again.load_logs(lambda _name, _id: log.config)[log.topic_partition]
     assert (found.size, found.log_end_offset, found.damage) == (size, end, None)
 

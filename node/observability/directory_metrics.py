@@ -1,4 +1,4 @@
-"""A node's data folders in Prometheus' terms: room, loading, the scrub, what is open.
+"""A node's log directories in Prometheus' terms: room, loading, the scrub, what is open.
 
 Left to others: partitions (metrics.py), what is done about what is seen here (docs/operations.md).
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from storage.directory.log_directory import DataFolder, LoadProgress
-from storage.directory.maintenance import Upkeep
+from storage.directory.log_directory import LoadProgress, LogDirectory
+from storage.directory.maintenance import Maintenance
 
 
 @dataclass(frozen=True, slots=True)
-class FolderFigures:
-    """One data folder that works, as it is now. Sizes in bytes."""
+class DirectoryFigures:
+    """One log directory that works, as it is now. Sizes in bytes."""
 
     path: str
     logs: int
@@ -27,7 +27,7 @@ class FolderFigures:
     to_load: int
     open_segments: int
     missing: int
-    """Logs that had held something, of which no folder was found."""
+    """Logs that had held something, of which no directory was found."""
     damaged: int
     """Open logs of which something is lost."""
     scrubbed_bytes: int = 0
@@ -42,24 +42,26 @@ class FolderFigures:
     uncleanable: int = 0
 
 
-def figures_of(folder: DataFolder, upkeep: Upkeep | None, progress: LoadProgress | None) -> FolderFigures:
-    """The folder as it is now. upkeep, progress: None where there is none yet."""
-    reserve = folder.reserve
-    figures = FolderFigures(
-        path=folder.path,
-        logs=len(folder.logs),
+def figures_of(
+    directory: LogDirectory, maintenance: Maintenance | None, progress: LoadProgress | None
+) -> DirectoryFigures:
+    """The directory as it is now. upkeep, progress: None where there is none yet."""
+    reserve = directory.reserve
+    figures = DirectoryFigures(
+        path=directory.path,
+        logs=len(directory.logs),
         free=reserve.free,
         reserve=reserve.wanted,
         below_reserve=reserve.low,
         loaded=0 if progress is None else progress.done,
         to_load=0 if progress is None else progress.total,
-        open_segments=len(folder.open_segments),
-        missing=len(folder.missing),
-        damaged=sum(log.damage is not None for log in list(folder.logs.values())),
+        open_segments=len(directory.open_segments),
+        missing=len(directory.missing),
+        damaged=sum(log.damage is not None for log in list(directory.logs.values())),
     )
-    if upkeep is None:
+    if maintenance is None:
         return figures
-    scrub, cleaning = upkeep.scrubs[folder], upkeep.cleanings[folder]
+    scrub, cleaning = maintenance.scrubs[directory], maintenance.cleanings[directory]
     return replace(
         figures,
         scrubbed_bytes=scrub.bytes_read,
@@ -73,45 +75,45 @@ def figures_of(folder: DataFolder, upkeep: Upkeep | None, progress: LoadProgress
     )
 
 
-def collect(folders: Iterable[FolderFigures]) -> Iterator[Metric]:
-    """All metrics of all folders."""
-    folders = list(folders)
-    named: tuple[tuple[str, str, Callable[[FolderFigures], float]], ...] = (
-        ("tidelog_folder_logs", "Logs in the folder", lambda figures: figures.logs),
-        ("tidelog_folder_free_bytes", "Room on the folder's file system", lambda figures: figures.free),
-        ("tidelog_folder_reserve_bytes", "Room that appends leave alone", lambda figures: figures.reserve),
+def collect(directories: Iterable[DirectoryFigures]) -> Iterator[Metric]:
+    """All metrics of all directories."""
+    directories = list(directories)
+    named: tuple[tuple[str, str, Callable[[DirectoryFigures], float]], ...] = (
+        ("tidelog_directory_logs", "Logs in the directory", lambda figures: figures.logs),
+        ("tidelog_directory_free_bytes", "Room on the directory's file system", lambda figures: figures.free),
+        ("tidelog_directory_reserve_bytes", "Room that appends leave alone", lambda figures: figures.reserve),
         (
-            "tidelog_folder_below_reserve",
+            "tidelog_directory_below_reserve",
             "1 while appends are refused for want of room",
             lambda figures: float(figures.below_reserve),
         ),
-        ("tidelog_folder_logs_loaded", "Logs loaded at the start, so far", lambda figures: figures.loaded),
-        ("tidelog_folder_logs_to_load", "Logs to be loaded at the start", lambda figures: figures.to_load),
-        ("tidelog_folder_open_segments", "Closed segments that are open", lambda figures: figures.open_segments),
-        ("tidelog_folder_logs_missing", "Logs that had held records and are gone", lambda figures: figures.missing),
-        ("tidelog_folder_logs_damaged", "Logs that have lost records", lambda figures: figures.damaged),
+        ("tidelog_directory_logs_loaded", "Logs loaded at the start, so far", lambda figures: figures.loaded),
+        ("tidelog_directory_logs_to_load", "Logs to be loaded at the start", lambda figures: figures.to_load),
+        ("tidelog_directory_open_segments", "Closed segments that are open", lambda figures: figures.open_segments),
+        ("tidelog_directory_logs_missing", "Logs that had held records and are gone", lambda figures: figures.missing),
+        ("tidelog_directory_logs_damaged", "Logs that have lost records", lambda figures: figures.damaged),
         ("tidelog_cleaner_dirty_share", "Largest dirty share of a log", lambda figures: figures.dirty_share),
         ("tidelog_cleaner_uncleanable", "Logs that cannot be compacted", lambda figures: figures.uncleanable),
         ("tidelog_scrub_segments_waiting", "Segments to be read again", lambda figures: figures.scrub_waiting),
     )
     for name, words, value in named:
-        gauge = GaugeMetricFamily(name, words, labels=("folder",))
-        for figures in folders:
+        gauge = GaugeMetricFamily(name, words, labels=("directory",))
+        for figures in directories:
             gauge.add_metric((figures.path,), value(figures))
         yield gauge
-    counted: tuple[tuple[str, str, Callable[[FolderFigures], int]], ...] = (
+    counted: tuple[tuple[str, str, Callable[[DirectoryFigures], int]], ...] = (
         ("tidelog_cleaner_bytes", "Read and written by compaction", lambda figures: figures.cleaned_bytes),
         ("tidelog_cleaner_rounds", "Rounds of compaction that ended well", lambda figures: figures.cleaner_rounds),
         ("tidelog_scrub_bytes", "Bytes read again", lambda figures: figures.scrubbed_bytes),
         ("tidelog_scrub_segments", "Segments read again", lambda figures: figures.scrubbed_segments),
     )
     for name, words, count in counted:
-        counter = CounterMetricFamily(name, words, labels=("folder",))
-        for figures in folders:
+        counter = CounterMetricFamily(name, words, labels=("directory",))
+        for figures in directories:
             counter.add_metric((figures.path,), count(figures))
         yield counter
-    findings = CounterMetricFamily("tidelog_scrub_findings", "Rot found, by kind", labels=("folder", "kind"))
-    for figures in folders:
+    findings = CounterMetricFamily("tidelog_scrub_findings", "Rot found, by kind", labels=("directory", "kind"))
+    for figures in directories:
         for kind, number in figures.findings.items():
             findings.add_metric((figures.path, kind), number)
     yield findings

@@ -1,11 +1,11 @@
-"""What the files of a data folder claim of its logs: how far each is durable, held, committed, and where it starts.
+"""What the files of a log directory claim of its logs: how far each is durable, held, committed, and where it starts.
 
-    FOLDER/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
+    DIRECTORY/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
            replication-offset-checkpoint      high watermarks                                      (Kafka's)
            log-start-offset-checkpoint        where logs start, if not at their first segment      (Kafka's)
            cleaner-offset-checkpoint          up to where compacted logs are clean                 (Kafka's)
            cleaning-offset-checkpoint         up to where a cleaning may have emptied segments
-           held-offset-marks                  held_marks.py
+           held-offset-marks                  durable_offsets.py
 
 Kept true: what a file claims is true of the disk; a claim that is to fall falls durably before the bytes go.
 Left to others: when to write (log_directory.py), what an error of the disk means (log_directory.py).
@@ -23,27 +23,27 @@ from storage.checkpoints.checkpoint_file import (
     RECOVERY_POINT_CHECKPOINT,
     read_offsets,
 )
-from storage.checkpoints.held_marks import HELD_MARKS, HeldMarks
+from storage.checkpoints.durable_offsets import HELD_MARKS, DurableOffsets
 from storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from storage.files.file_system import Files
 from storage.log.log import Log
-from storage.log.log_folder import CutLog
+from storage.log.log_host import TruncateLog
 from storage.recovery.loaded import Known
 from tidelog.errors import CorruptLog
 from tidelog.types import Offset, PartitionKey, TopicPartition
 
 
-class FolderClaims:
-    """The claims of one data folder. `notes`: what was wrong with the files, in sentences."""
+class DirectoryClaims:
+    """The claims of one log directory. `notes`: what was wrong with the files, in sentences."""
 
     def __init__(self, files: Files, path: str) -> None:
         """Reads what is there, once it is sure to stay: a process that died between giving a file its name and syncing
-        the folder has left a claim that the next loss of power would take back. Raises OSError."""
-        files.sync_folder(path)
+        the directory has left a claim that the next loss of power would take back. Raises OSError."""
+        files.sync_directory(path)
         self.notes: list[str] = []
         self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
-        """Is Kafka's folder opened here for the first time?"""
-        self.marks = HeldMarks(files, path)
+        """Is Kafka's directory opened here for the first time?"""
+        self.marks = DurableOffsets(files, path)
         self._files, self._path = files, path
         self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = self._checkpoint(HIGH_WATERMARK_CHECKPOINT)
@@ -83,7 +83,7 @@ class FolderClaims:
 
     # --- one log --------------------------------------------------------------------------------------------------
 
-    def lowering(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+    def lowering(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
         """Nothing at or above `offset` is to be claimed as durable, held or committed, nor that the log starts behind
         its start (a full disk refused that, and the file may say so). Returns what makes that durable, for any thread,
         which raises OSError. Raises OSError."""
@@ -109,9 +109,12 @@ class FolderClaims:
         """The next start reads the log from `offset` on, which is not above its recovery point. Returns what makes that
         durable, as `lowering`. Raises OSError."""
         tp, claimed = log.topic_partition, self._recovery_points.claimed
-        key, held = PartitionKey(log.topic_id, tp.partition), max(log.held, claimed.get(tp, Offset(0)))
-        if self.marks.get(key) < held:
-            self.marks.put(key, held)
+        key, durable_offset = (
+            PartitionKey(log.topic_id, tp.partition),
+            max(log.durable_offset, claimed.get(tp, Offset(0))),
+        )
+        if self.marks.get(key) < durable_offset:
+            self.marks.put(key, durable_offset)
         write = _writing(self._recovery_points, {**claimed, tp: offset})
 
         def make_durable() -> None:

@@ -16,8 +16,8 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.folder_claims import FolderClaims
-from storage.directory.log_directory import DataFolder
+from storage.directory.directory_claims import DirectoryClaims
+from storage.directory.log_directory import LogDirectory
 from storage.log.log import Log
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SMALL, TOPIC_ID, Deferred, SetClock, batch, stamped
@@ -26,7 +26,7 @@ from tidelog.records import iter_batches
 from tidelog.types import LeaderEpoch, Offset, PartitionIndex, PartitionKey, TopicId, TopicPartition
 
 T = TypeVar("T")
-WAITS = ("sync", "sync_folder", "rename", "remove", "remove_folder", "make_folder")
+WAITS = ("sync", "sync_directory", "rename", "remove", "remove_directory", "make_directory")
 """What may wait for a disk, or for its journal."""
 DAY = 24 * 3_600_000
 AGAIN = TopicId(UUID(int=71))
@@ -51,36 +51,36 @@ class Elsewhere(Deferred):
 
 
 class Office:
-    """A data folder whose executor works when it is told to; calls to the disk are counted by who makes them."""
+    """A log directory whose executor works when it is told to; calls to the disk are counted by who makes them."""
 
     def __init__(self) -> None:
         self.disk, self.clock = FakeDisk(), SetClock()
         self.executor = Elsewhere()
         self.failures: list[BaseException] = []
-        self.folder = self.open()
+        self.directory = self.open()
         self.owners: Counter[str] = Counter()
         self.workers: Counter[str] = Counter()
         self.disk.on_call = self._count
 
-    def open(self) -> DataFolder:
-        folder = DataFolder.open(
+    def open(self) -> LogDirectory:
+        directory = LogDirectory.open(
             "/data", files=self.disk, clock=self.clock, rng=random.Random(7), executor=self.executor
         )
-        folder.on_flush_failure = self.failures.append
-        return folder
+        directory.on_flush_failure = self.failures.append
+        return directory
 
     def _count(self, operation: str) -> None:
         (self.workers if self.executor.at_work else self.owners)[operation] += 1
 
     def fill(self, count: int, config: LogConfig = SMALL, batches: int = 1) -> list[Log]:
         """So many logs with durable, committed records, and checkpoints that name them."""
-        logs = [self.folder.create_log(name(index), TOPIC_ID, config) for index in range(count)]
+        logs = [self.directory.create_log(name(index), TOPIC_ID, config) for index in range(count)]
         for log in logs:
             for _ in range(batches):
                 log.append(batch(b"x" * 100), assign_offsets=True, leader_epoch=LeaderEpoch(0))
             log.flush()
             log.advance_high_watermark(log.log_end_offset)
-        self.folder.write_checkpoints()
+        self.directory.write_checkpoints()
         self.executor.run_all()
         self.owners.clear()
         self.workers.clear()
@@ -108,42 +108,44 @@ def test_a_topic_of_many_partitions_is_deleted_with_a_few_syncs_none_of_them_by_
     """Each of 1,500 logs cost 5 to 7 fsyncs, one after the other, while nobody else was served."""
     office.fill(200)
     for index in range(200):
-        office.folder.delete_log(name(index))
+        office.directory.delete_log(name(index))
     assert office.waits_of_owner() == {}
     office.executor.run_all()
-    assert office.folder.changes.batches == 1
-    assert office.workers["sync"] + office.workers["sync_folder"] <= 10, "the marks, and each checkpoint and its name"
+    assert office.directory.changes.batches == 1
+    assert office.workers["sync"] + office.workers["sync_directory"] <= 10, (
+        "the marks, and each checkpoint and its name"
+    )
     assert not any("orders" in each for each in office.disk.list("/data"))
     assert office.waits_of_owner() == {}
 
 
 def test_what_is_deleted_while_a_batch_runs_goes_into_the_next(office: Office) -> None:
     office.fill(30)
-    office.folder.delete_log(name(0))
+    office.directory.delete_log(name(0))
     office.executor.run_one()  # it is free: the first batch begins
     for index in range(1, 30):
-        office.folder.delete_log(name(index))
+        office.directory.delete_log(name(index))
     office.executor.run_all()
-    assert office.folder.changes.batches == 2
+    assert office.directory.changes.batches == 2
     assert not any("orders" in each for each in office.disk.list("/data"))
 
 
 def test_logs_are_set_aside_with_one_sync_of_their_names(office: Office) -> None:
     office.fill(40)
     for index in range(40):
-        office.folder.set_aside(name(index), "nobody knows it")
+        office.directory.set_aside(name(index), "nobody knows it")
     assert office.waits_of_owner() == {}
     office.executor.run_all()
-    assert office.workers["sync_folder"] == 1
+    assert office.workers["sync_directory"] == 1
     assert sum(each.endswith("-stray") for each in office.disk.list("/data")) == 40
 
 
 def test_a_name_that_is_used_again_at_once_finds_the_old_log_out_of_the_way(office: Office) -> None:
     office.fill(1)
-    office.folder.delete_log(name(0))
-    ticket = office.folder.begin_log(name(0), TOPIC_ID, SMALL)
+    office.directory.delete_log(name(0))
+    ticket = office.directory.begin_log(name(0), TOPIC_ID, SMALL)
     made: list[Log] = []
-    office.executor.submit(ticket.run, lambda result: made.append(office.folder.finish_log(ticket, result)))
+    office.executor.submit(ticket.run, lambda result: made.append(office.directory.finish_log(ticket, result)))
     office.executor.run_all()
     assert made[0].log_end_offset == 0
     assert not any(each.endswith(("-stray", "-delete")) for each in office.disk.list("/data"))
@@ -152,20 +154,20 @@ def test_a_name_that_is_used_again_at_once_finds_the_old_log_out_of_the_way(offi
 
 def test_a_deletion_that_a_full_disk_refuses_is_tried_again(office: Office) -> None:
     office.fill(3)
-    office.folder.delete_log(name(1))
+    office.directory.delete_log(name(1))
     office.disk.fail("open", "/data/recovery-point-offset-checkpoint.tmp", error=errno.ENOSPC)
     office.executor.run_all()
     assert "disk of /data is full" in str(office.failures)
-    assert office.disk.is_folder("/data/orders-1")
-    office.folder.remove_deleted_files()
+    assert office.disk.is_directory("/data/orders-1")
+    office.directory.remove_deleted_files()
     office.executor.run_all()
-    assert not office.disk.is_folder("/data/orders-1")
-    assert office.folder.offline is None
+    assert not office.disk.is_directory("/data/orders-1")
+    assert office.directory.offline is None
 
 
 @pytest.mark.parametrize(
     ("operation", "path", "skip"),
-    [("open", "/data/recovery-point-offset-checkpoint.tmp", 0), ("sync_folder", "/data", 2)],
+    [("open", "/data/recovery-point-offset-checkpoint.tmp", 0), ("sync_directory", "/data", 2)],
 )
 def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
     office: Office, operation: str, path: str, skip: int
@@ -173,14 +175,14 @@ def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
     """A full disk refuses the deletion, and has room again when another log is made under the same name. What was
     tried again took the new log for the old one, and deleted it."""
     office.fill(1)
-    office.folder.delete_log(name(0))
+    office.directory.delete_log(name(0))
     office.disk.fail(operation, path, error=errno.ENOSPC, skip=skip)
     with pytest.raises(DiskFull, match="out of the way"):
         made(office, name(0), AGAIN)
     log = made(office, name(0), AGAIN)
     log.append(batch(b"new"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
     log.flush()
-    office.folder.remove_deleted_files()
+    office.directory.remove_deleted_files()
     office.executor.run_all()
     assert sorted(each for each in office.disk.list("/data") if "orders" in each) == ["orders-0"]
     office.disk.crash(random.Random(1))
@@ -191,35 +193,35 @@ def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
 
 def made(office: Office, tp: TopicPartition, topic_id: TopicId) -> Log:
     """A new log, made by the executor."""
-    ticket = office.folder.begin_log(tp, topic_id, SMALL)
+    ticket = office.directory.begin_log(tp, topic_id, SMALL)
     results: list[Log | BaseException] = []
     office.executor.submit(ticket.run, results.append)
     office.executor.run_all()
-    return office.folder.finish_log(ticket, results[0])
+    return office.directory.finish_log(ticket, results[0])
 
 
 def test_deletions_whose_marks_a_full_disk_refuses_are_tried_again(office: Office) -> None:
     office.fill(2)
-    office.folder.delete_log(name(0))
-    office.folder.delete_log(name(1))
+    office.directory.delete_log(name(0))
+    office.directory.delete_log(name(1))
     office.disk.fail("write", "/data/held-offset-marks", error=errno.ENOSPC)
     office.executor.run_all()
     assert "disk of /data is full" in str(office.failures)
-    office.folder.remove_deleted_files()
+    office.directory.remove_deleted_files()
     office.executor.run_all()
     assert not any("orders" in each for each in office.disk.list("/data"))
-    assert office.folder.offline is None
+    assert office.directory.offline is None
 
 
 def test_after_an_error_of_the_disk_nothing_more_is_renamed(office: Office) -> None:
     office.fill(2)
     office.disk.fail("sync", "/data/held-offset-marks")
-    office.folder.delete_log(name(0))
+    office.directory.delete_log(name(0))
     office.executor.run_all()
-    assert office.folder.offline is not None
-    assert office.disk.is_folder("/data/orders-0")
+    assert office.directory.offline is not None
+    assert office.disk.is_directory("/data/orders-0")
     with pytest.raises(KafkaStorageError):
-        office.folder.delete_log(name(1))
+        office.directory.delete_log(name(1))
 
 
 @pytest.mark.parametrize("power_fails", [True, False])
@@ -230,7 +232,7 @@ def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missed(power
         kept, *_ = office.fill(4)
         step, crashed = step + 1, False
         for index in range(1, 4):
-            office.folder.delete_log(name(index))
+            office.directory.delete_log(name(index))
         office.disk.crash_at_call(office.disk.calls + step)
         try:
             office.executor.run_all()
@@ -238,12 +240,12 @@ def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missed(power
             crashed = True
         office.disk.crash(random.Random(step)) if power_fails else office.disk.kill()
         office.executor = Elsewhere()
-        folder = office.open()
-        folder.load_logs(lambda _tp, _id: SMALL)
-        assert folder.damaged() == {}, f"step {step}"
-        assert values(folder.logs[kept.topic_partition]) == [b"x" * 100]
+        directory = office.open()
+        directory.load_logs(lambda _tp, _id: SMALL)
+        assert directory.damaged() == {}, f"step {step}"
+        assert values(directory.logs[kept.topic_partition]) == [b"x" * 100]
         for index in range(1, 4):
-            if (log := folder.logs.get(name(index))) is not None:
+            if (log := directory.logs.get(name(index))) is not None:
                 assert values(log) == [b"x" * 100]
 
 
@@ -253,13 +255,13 @@ def test_a_crash_at_any_step_leaves_each_log_whole_or_gone_and_none_missed(power
 def test_the_starts_of_many_logs_move_with_one_write_and_only_when_it_is_durable(office: Office) -> None:
     logs = office.fill(50, batches=3)
     for log in logs:
-        office.folder.move_log_start(log, Offset(2))
+        office.directory.move_log_start(log, Offset(2))
     assert office.waits_of_owner() == {}
     assert {log.log_start_offset for log in logs} == {0}
     office.executor.run_all()
     assert {log.log_start_offset for log in logs} == {2}
-    assert office.workers["sync"] + office.workers["sync_folder"] == 2
-    claims = FolderClaims(office.disk, "/data")
+    assert office.workers["sync"] + office.workers["sync_directory"] == 2
+    claims = DirectoryClaims(office.disk, "/data")
     key = PartitionKey(TOPIC_ID, PartitionIndex(7))
     assert claims.known(name(7), key, clean=False).log_start == 2
 
@@ -268,9 +270,9 @@ def test_who_waits_for_a_start_behind_an_error_of_the_disk_is_told(office: Offic
     """A snapshot of the metadata waited for ever."""
     first, second = office.fill(2, batches=3)
     told: list[TidelogError | None] = []
-    office.folder.drop_before(first, Offset(1), told.append)
+    office.directory.drop_before(first, Offset(1), told.append)
     office.executor.run_one()  # it is free: the first batch begins
-    office.folder.drop_before(second, Offset(1), told.append)
+    office.directory.drop_before(second, Offset(1), told.append)
     office.disk.fail("open", "/data/log-start-offset-checkpoint.tmp")
     office.executor.run_all()
     assert [type(error) for error in told] == [KafkaStorageError, KafkaStorageError]
@@ -278,7 +280,7 @@ def test_who_waits_for_a_start_behind_an_error_of_the_disk_is_told(office: Offic
 
 def test_a_start_is_never_moved_above_the_high_watermark(office: Office) -> None:
     (log,) = office.fill(1, batches=3)
-    office.folder.move_log_start(log, Offset(99))
+    office.directory.move_log_start(log, Offset(99))
     office.executor.run_all()
     assert log.log_start_offset == log.high_watermark == 3
 
@@ -287,27 +289,27 @@ def test_a_cut_that_begins_meanwhile_wins_over_a_moving_start(office: Office) ->
     """The start is claimed, the cut lowers the claim again: neither memory nor the file may say that the log starts
     behind its end."""
     (log,) = office.fill(1, batches=6)
-    office.folder.move_log_start(log, Offset(5))
+    office.directory.move_log_start(log, Offset(5))
     office.executor.run_one()  # the executor is free: the claim is on its way
-    cut = log.begin_cut(Offset(3))
+    cut = log.begin_truncation(Offset(3))
     assert cut is not None
     cut.run()
-    assert log.cut_ran(cut, None)
+    assert log.truncation_ran(cut, None)
     office.executor.run_all()
     assert log.log_start_offset == 0
     assert log.log_end_offset == 3
-    known = FolderClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
+    known = DirectoryClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
     assert known.log_start == 0
 
 
 def test_a_checkpoint_that_is_written_meanwhile_does_not_take_a_start_back(office: Office) -> None:
     (log,) = office.fill(1, batches=6)
-    office.folder.move_log_start(log, Offset(5))
+    office.directory.move_log_start(log, Offset(5))
     office.executor.run_one()
-    office.folder.stirred(log)
-    office.folder.write_checkpoints()
+    office.directory.stirred(log)
+    office.directory.write_checkpoints()
     office.executor.run_all()
-    known = FolderClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
+    known = DirectoryClaims(office.disk, "/data").known(name(0), PartitionKey(TOPIC_ID, PartitionIndex(0)), clean=False)
     assert known.log_start == log.log_start_offset == 5
 
 
@@ -320,7 +322,7 @@ def test_retention_waits_for_no_disk_on_the_owners_thread(office: Office) -> Non
     logs = office.fill(10, ROLLING, batches=30)
     told: list[TidelogError | None] = []
     for log in logs:
-        office.folder.drop_expired(log, told.append)
+        office.directory.drop_expired(log, told.append)
     assert office.waits_of_owner() == {}
     office.executor.run_all()
     assert office.waits_of_owner() == {}
@@ -329,7 +331,7 @@ def test_retention_waits_for_no_disk_on_the_owners_thread(office: Office) -> Non
         assert 0 < log.log_start_offset == log.segments[0].base_offset
         assert len(values(log)) == log.log_end_offset - log.log_start_offset
     office.clock.now += 120_000
-    office.folder.remove_deleted_files()
+    office.directory.remove_deleted_files()
     office.executor.run_all()
     assert not any(each.endswith(".deleted") for each in office.disk.list(logs[0].path))
 
@@ -337,7 +339,7 @@ def test_retention_waits_for_no_disk_on_the_owners_thread(office: Office) -> Non
 def test_where_all_has_expired_the_next_segment_is_durable_before_the_last_goes(office: Office) -> None:
     (log,) = office.fill(1, replace(SMALL, retention_ms=1_000), batches=3)
     office.clock.now += DAY
-    office.folder.drop_expired(log)
+    office.directory.drop_expired(log)
     office.executor.run_all()
     assert log.log_start_offset == log.log_end_offset == 3
     office.disk.crash(random.Random(0))
@@ -354,7 +356,7 @@ def test_a_crash_at_any_step_of_retention_loses_nothing_above_the_start() -> Non
         end, step, crashed = log.log_end_offset, step + 1, False
         office.disk.crash_at_call(office.disk.calls + step)
         try:
-            office.folder.drop_expired(log)
+            office.directory.drop_expired(log)
             office.executor.run_all()
         except SimulatedCrash:
             crashed = True
@@ -370,19 +372,19 @@ def test_a_log_that_is_emptied_meanwhile_keeps_its_new_files(office: Office) -> 
     """Old segments are out of the log and their files not renamed yet when the log is emptied, and begins anew at the
     base of one of them: the renaming must not take the new file."""
     (log,) = office.fill(1, ROLLING, batches=30)
-    office.folder.drop_expired(log)
+    office.directory.drop_expired(log)
     while log.front.leaving is None:
         office.executor.run_one()
-    cut = log.begin_cut(Offset(0), anew=True)
+    cut = log.begin_truncation(Offset(0), anew=True)
     ended = False
     while cut is not None and not ended:
         cut.run()
-        ended = log.cut_ran(cut, None)
+        ended = log.truncation_ran(cut, None)
     log.append(stamped(0, b"new"), assign_offsets=False, leader_epoch=LeaderEpoch(0))
     office.executor.run_all()
     assert office.disk.size(log.segments[0].path)
     assert values(log) == [b"new"]
-    assert office.folder.offline is None
+    assert office.directory.offline is None
 
 
 def values(log: Log) -> list[bytes]:

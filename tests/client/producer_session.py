@@ -46,7 +46,7 @@ POLICY = Policy(
 )
 
 
-class Desk:
+class RequestSession:
     """A core with a clock, and what it said."""
 
     def __init__(self, policy: Policy = POLICY, seed: int = 1, *, idempotent: bool = False) -> None:

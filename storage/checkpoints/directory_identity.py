@@ -1,11 +1,11 @@
-"""Who a data folder belongs to, and what its process last said of itself there.
+"""Who a log directory belongs to, and what its process last said of itself there.
 
-    FOLDER/meta.properties       version, cluster.id, node.id, directory.id      (Kafka's)
+    DIRECTORY/meta.properties       version, cluster.id, node.id, directory.id      (Kafka's)
            .kafka_cleanshutdown  there after a clean stop only                   (Kafka's)
            .lock                 held by the process that works on it            (Kafka's)
            registration          number of the node's last registration, and the boot of its machine
 
-Kept true: the folder's id never changes; cluster and node are written once; the marker of a clean stop is gone,
+Kept true: the directory's id never changes; cluster and node are written once; the marker of a clean stop is gone,
 durably, before anything else is written but the boot. The boot written there is one in which everything was there that
 had been written before: no process writes another without a clean stop between them, or before its registration.
 Left to others: what an error of the disk means (log_directory.py), copies (replication/controller/registration.py).
@@ -19,32 +19,34 @@ import random
 from typing import Final
 from uuid import UUID
 
-from storage.checkpoints import older_folder
+from storage.checkpoints import older_directory
 from storage.checkpoints.checkpoint_file import decode_topic_id, encode_topic_id
-from storage.files.file_system import Files, FolderLock, folder_of, is_full, read_file, write_file
+from storage.files.file_system import DirectoryLock, Files, directory_of, is_full, read_file, write_file
 from tidelog.errors import InconsistentClusterId, InvalidConfig, KafkaStorageError
-from tidelog.types import FolderId, NodeId
+from tidelog.types import DirectoryId, NodeId
 
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 REGISTRATION: Final = "registration"
 LOCK: Final = ".lock"
 _NOBODYS: Final = frozenset({LOCK, f"{META_PROPERTIES}.tmp", "lost+found"})
-"""Names that a folder may hold before it is a data folder."""
+"""Names that a directory may hold before it is a log directory."""
 
 
-class FolderIdentity:
-    """The identity of one data folder that this process has locked."""
+class DirectoryIdentity:
+    """The identity of one log directory that this process has locked."""
 
-    def __init__(self, files: Files, path: str, properties: dict[str, str], lock: FolderLock, boot_id: bytes) -> None:
-        """Use `FolderIdentity.take`."""
+    def __init__(
+        self, files: Files, path: str, properties: dict[str, str], lock: DirectoryLock, boot_id: bytes
+    ) -> None:
+        """Use `DirectoryIdentity.take`."""
         self._files, self._path, self._properties, self._lock = files, path, properties, lock
         self._boot = boot_id.hex()
         self.notes: list[str] = []
         self.was_clean = read_file(files, f"{path}/{CLEAN_SHUTDOWN}") is not None
         """Was the last stop a clean one?"""
         self.last_registration, boot = self._read_registration()
-        """Number of the node's last registration that this folder knows of, -1 for none."""
+        """Number of the node's last registration that this directory knows of, -1 for none."""
         self.intact = self.was_clean or boot == self._boot
         """Is all there that was written before, synced or not? After a clean stop, or where the machine has not
         rebooted since the last registration."""
@@ -52,21 +54,22 @@ class FolderIdentity:
             if self.last_registration >= 0 and boot != self._boot:
                 self._keep_intact()
             files.remove(f"{path}/{CLEAN_SHUTDOWN}")
-            files.sync_folder(path)
+            files.sync_directory(path)
 
     @classmethod
-    def take(cls, files: Files, path: str, rng: random.Random, boot_id: bytes = b"") -> FolderIdentity:
-        """Lock the folder; an empty one, or none, becomes a data folder with an id of its own. boot_id: of the
+    def take(cls, files: Files, path: str, rng: random.Random, boot_id: bytes = b"") -> DirectoryIdentity:
+        """Lock the directory; an empty one, or none, becomes a log directory with an id of its own. boot_id: of the
         machine's present boot.
 
-        Raises KafkaStorageError where another process uses it, InvalidConfig where it is no data folder, OSError.
+        Raises KafkaStorageError where another process uses it, InvalidConfig where it is no log directory, OSError.
         """
-        _make_folder(files, path)
+        _make_directory(files, path)
         try:
             lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
             raise KafkaStorageError(
-                f"the data folder {path} is in use by another process: stop that one, or give this node another folder"
+                f"the log directory {path} is in use by another process: stop that one, or give this node "
+                f"another directory"
             ) from error
         try:
             properties = _read_properties(files, path, rng)
@@ -76,33 +79,33 @@ class FolderIdentity:
             raise
 
     @property
-    def folder_id(self) -> FolderId:
-        """The folder's own id (KIP-858)."""
-        return FolderId(decode_topic_id(self._properties["directory.id"]))
+    def directory_id(self) -> DirectoryId:
+        """The directory's own id (KIP-858)."""
+        return DirectoryId(decode_topic_id(self._properties["directory.id"]))
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the folder belongs to, None before it belongs to one."""
+        """The cluster that the directory belongs to, None before it belongs to one."""
         return self._properties.get("cluster.id")
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node that the folder belongs to."""
+        """The node that the directory belongs to."""
         node = self._properties.get("node.id")
         return None if node is None else NodeId(int(node))
 
     def adopt(self, cluster_id: str, node_id: NodeId) -> None:
-        """Let the folder belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
+        """Let the directory belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
         OSError."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise InconsistentClusterId(
-                f"the data folder {self._path} belongs to cluster {self.cluster_id}, not to {cluster_id}: give this "
-                "node the folder of its own cluster, or an empty one"
+                f"the log directory {self._path} belongs to cluster {self.cluster_id}, not to {cluster_id}: give this "
+                "node the directory of its own cluster, or an empty one"
             )
         if self.node_id is not None and self.node_id != node_id:
             raise InvalidConfig(
-                f"the data folder {self._path} belongs to node {self.node_id}, not to node {node_id}: check node.id "
-                "and data_folders"
+                f"the log directory {self._path} belongs to node {self.node_id}, not to node {node_id}: check node.id "
+                "and log_directories"
             )
         changed = {**self._properties, "cluster.id": cluster_id, "node.id": str(node_id)}
         if changed != self._properties:
@@ -141,7 +144,7 @@ class FolderIdentity:
         write_file(self._files, f"{self._path}/{CLEAN_SHUTDOWN}", marker.encode())
 
     def release(self) -> None:
-        """Let another process have the folder."""
+        """Let another process have the directory."""
         self._lock.release()
 
     def _read_registration(self) -> tuple[int, str | None]:
@@ -151,38 +154,38 @@ class FolderIdentity:
             return -1, None
         lines = data.decode("ascii", "replace").split("\n")
         if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
-            self.notes.append(f"{self._path}/{REGISTRATION} is damaged: the folder counts as an older copy")
+            self.notes.append(f"{self._path}/{REGISTRATION} is damaged: the directory counts as an older copy")
             return -1, None
         return int(lines[1]), lines[2] if len(lines) > 3 else None
 
 
-def _make_folder(files: Files, path: str) -> None:
-    """Make the folder where it is missing, and its name, and those above it, durable."""
-    if files.is_folder(path):
+def _make_directory(files: Files, path: str) -> None:
+    """Make the directory where it is missing, and its name, and those above it, durable."""
+    if files.is_directory(path):
         return
-    files.make_folder(path)
-    while folder_of(path) != path and path != ".":
-        path = folder_of(path)
-        files.sync_folder(path)
+    files.make_directory(path)
+    while directory_of(path) != path and path != ".":
+        path = directory_of(path)
+        files.sync_directory(path)
 
 
 def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, str]:
-    """The contents of meta.properties, made where the folder is new."""
+    """The contents of meta.properties, made where the directory is new."""
     data = read_file(files, f"{path}/{META_PROPERTIES}")
     if data is None:
         strangers = [name for name in files.list(path) if name not in _NOBODYS]
         if strangers:
             raise InvalidConfig(
                 f"{path} has no {META_PROPERTIES} but is not empty ({', '.join(strangers[:3])}…): give this node its "
-                "own data folder, or an empty one"
+                "own log directory, or an empty one"
             )
         properties = {"version": "1", "directory.id": encode_topic_id(UUID(int=rng.getrandbits(128), version=4))}
         _write_properties(files, path, properties)
         return properties
     properties = parse_properties(data)
     try:
-        if older_folder.is_older(properties):
-            properties = older_folder.adopt(files, path, properties, rng)
+        if older_directory.is_older(properties):
+            properties = older_directory.adopt(files, path, properties, rng)
             _write_properties(files, path, properties)
         decode_topic_id(properties["directory.id"])
         int(properties.get("node.id", "0"))
@@ -191,7 +194,7 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
     except (KeyError, ValueError) as error:
         raise InvalidConfig(
             f"{path}/{META_PROPERTIES} is damaged or of another version ({error}): restore it, or give this node "
-            "another folder"
+            "another directory"
         ) from error
     return properties
 

@@ -1,5 +1,5 @@
-"""Data folders that fail while their node runs (KIP-858): what lies in them leaves its sets at once, the node's other
-folders serve on. Told as in stories.py; each node has two folders, the first holds the metadata log.
+"""Data directories that fail while their node runs (KIP-858): what lies in them leaves its sets at once, the node's
+other directories serve on. Told as in stories.py; each node has two directories, the first holds the metadata log.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def lies_in_second(sim: Simulation, node: int, partition: int) -> bool:
     return log.path.startswith("/more/")
 
 
-def with_second_folders(sim: Simulation, *, of_leader: bool) -> tuple[int, list[int]]:
+def with_second_directories(sim: Simulation, *, of_leader: bool) -> tuple[int, list[int]]:
     """A partition without a replica on node 0 whose leader, or one of whose followers, has its log in its second
-    folder. Returns it and its replicas, that one first."""
+    directory. Returns it and its replicas, that one first."""
     for state in sim.topic(TOPIC).partitions:
         p = int(state.partition)
         for victim in map(int, state.replicas):
@@ -32,16 +32,16 @@ def with_second_folders(sim: Simulation, *, of_leader: bool) -> tuple[int, list[
 
 
 def fails(sim: Simulation, node: int) -> None:
-    """The node's second folder fails, at the latest with the next write or fsync in it."""
+    """The node's second directory fails, at the latest with the next write or fsync in it."""
     sim.break_disk(node, "sync", path="/more/", times=-1)
     sim.break_disk(node, "write", path="/more/", times=-1)
 
 
-def folder_of_a_follower_fails(sim: Simulation) -> None:
-    """A folder fails under a follower. It is taken out by its node's word: nobody waits for its lag. What it has in its
-    other folder stays in sync."""
-    sim.start(nodes=4, min_insync=2, partitions=24, folders=2)
-    p, (victim, leader, other) = with_second_folders(sim, of_leader=False)
+def directory_of_a_follower_fails(sim: Simulation) -> None:
+    """A directory fails under a follower. It is taken out by its node's word: nobody waits for its lag. What it has in
+    its other directory stays in sync."""
+    sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
+    p, (victim, leader, other) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
     replicas = [int(state.partition) for state in sim.topic(TOPIC).partitions if victim in state.replicas]
     here = [q for q in replicas if not lies_in_second(sim, victim, q)]
@@ -49,16 +49,16 @@ def folder_of_a_follower_fails(sim: Simulation) -> None:
     sim.produce(TOPIC, b"b", partition=p).wait(within=LAG_S / 5)
     assert sim.isr(TOPIC, p) == {leader, other}
     sim.run_for(2 * LAG_S)
-    assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other folder works"
+    assert here and all(victim in sim.isr(TOPIC, q) for q in here), "the other directory works"
     sim.mend_disk(victim)
     sim.must_heal()
 
 
-def folder_of_a_leader_fails(sim: Simulation) -> None:
-    """A folder fails under a leader. Others lead by the same word. Started again, the node finds the folder well, and
-    goes on with what it has there."""
-    sim.start(nodes=4, min_insync=2, partitions=24, folders=2)
-    p, (victim, *_) = with_second_folders(sim, of_leader=True)
+def directory_of_a_leader_fails(sim: Simulation) -> None:
+    """A directory fails under a leader. Others lead by the same word. Started again, the node finds the directory well,
+    and goes on with what it has there."""
+    sim.start(nodes=4, min_insync=2, partitions=24, directories=2)
+    p, (victim, *_) = with_second_directories(sim, of_leader=True)
     write(sim, p, "a", 3)
     fails(sim, victim)
     sim.produce(TOPIC, b"b", partition=p, acks="1")
@@ -70,12 +70,12 @@ def folder_of_a_leader_fails(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def folder_of_an_eligible_replica_fails(sim: Simulation) -> None:
-    """A replica whose folder has failed stays eligible: it has all that is committed. It is not elected while it cannot
-    read that, and leads once its node is back with the folder."""
-    sim.start(nodes=4, topics=(), folders=2)
+def directory_of_an_eligible_replica_fails(sim: Simulation) -> None:
+    """A replica whose directory has failed stays eligible: it has all that is committed. It is not elected while it
+    cannot read that, and leads once its node is back with the directory."""
+    sim.start(nodes=4, topics=(), directories=2)
     sim.create_topic(TOPIC, partitions=24, replicas=2, min_insync=2)
-    p, (victim, leader) = with_second_folders(sim, of_leader=False)
+    p, (victim, leader) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a", 3)
     fails(sim, victim)
     sim.produce(TOPIC, b"b", partition=p)
@@ -91,12 +91,12 @@ def folder_of_an_eligible_replica_fails(sim: Simulation) -> None:
     sim.must_heal()
 
 
-def leader_is_damaged_beside_a_failed_folder(sim: Simulation) -> None:
-    """The other replica's folder has failed, though its node is there: a leader that finds damage has nobody to hand
-    over to, and serves on what it can. The other one leads once its folder is back."""
-    sim.start(nodes=4, topics=(), folders=2)
+def leader_is_damaged_beside_a_failed_directory(sim: Simulation) -> None:
+    """The other replica's directory has failed, though its node is there: a leader that finds damage has nobody to hand
+    over to, and serves on what it can. The other one leads once its directory is back."""
+    sim.start(nodes=4, topics=(), directories=2)
     sim.create_topic(TOPIC, partitions=24, replicas=2, min_insync=2)
-    p, (victim, rotten) = with_second_folders(sim, of_leader=False)
+    p, (victim, rotten) = with_second_directories(sim, of_leader=False)
     write(sim, p, "a" * 100, 3)
     fails(sim, victim)
     sim.produce(TOPIC, b"b", partition=p)
@@ -114,8 +114,8 @@ def leader_is_damaged_beside_a_failed_folder(sim: Simulation) -> None:
 
 
 ALL = [
-    folder_of_a_follower_fails,
-    folder_of_a_leader_fails,
-    folder_of_an_eligible_replica_fails,
-    leader_is_damaged_beside_a_failed_folder,
+    directory_of_a_follower_fails,
+    directory_of_a_leader_fails,
+    directory_of_an_eligible_replica_fails,
+    leader_is_damaged_beside_a_failed_directory,
 ]

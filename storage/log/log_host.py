@@ -1,4 +1,4 @@
-"""What a log needs of the data folder that it lies in."""
+"""What a log needs of the log directory that it lies in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from storage.log.log import Log
 
 
-class CutLog(Protocol):
+class TruncateLog(Protocol):
     """Whose claims fall."""
 
     log_start_offset: Offset
@@ -28,8 +28,8 @@ class CutLog(Protocol):
     def topic_id(self) -> TopicId: ...
 
 
-class LogFolder(Protocol):
-    """The folder, as its logs see it."""
+class LogHost(Protocol):
+    """The directory, as its logs see it."""
 
     @property
     def files(self) -> Files: ...
@@ -49,18 +49,18 @@ class LogFolder(Protocol):
 
     @property
     def offline(self) -> str | None:
-        """Why the folder is out of use, None while it is in use."""
+        """Why the directory is out of use, None while it is in use."""
         ...
 
     def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Take the folder offline, unless it is merely full. Returns the error to raise."""
+        """Take the directory offline, unless it is merely full. Returns the error to raise."""
         ...
 
     def stirred(self, log: Log) -> None:
         """Something about the log is another than before: look after it."""
         ...
 
-    def note_held(self, log: Log) -> None:
+    def note_durable(self, log: Log) -> None:
         """What the log holds has moved up: write the mark."""
         ...
 
@@ -68,12 +68,12 @@ class LogFolder(Protocol):
         """So many bytes are about to be appended to one of its logs. Raises DiskFull below the reserve."""
         ...
 
-    def lowering_marks(self, log: CutLog, offset: Offset) -> Callable[[], None]:
-        """The folder's files are to claim nothing at or above `offset` any more. Returns what makes that durable, for
-        any thread, which raises OSError. Raises OSError."""
+    def lowering_marks(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
+        """The directory's files are to claim nothing at or above `offset` any more. Returns what makes that durable,
+        for any thread, which raises OSError. Raises OSError."""
         ...
 
-    def moving_log_start(self, log: CutLog, offset: Offset) -> Callable[[], None]:
+    def moving_log_start(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
         """The log, of which nothing is left, starts at `offset` now. Returns what makes that durable, as above."""
         ...
 

@@ -1,4 +1,4 @@
-"""Folders of Kafka before 3.7: without an id of their own, and of ZooKeeper's days without topic ids (KIP-516,
+"""Directories of Kafka before 3.7: without an id of their own, and of ZooKeeper's days without topic ids (KIP-516,
 KIP-858)."""
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ import random
 import pytest
 
 from storage.checkpoints.checkpoint_file import read_partition_metadata
-from storage.checkpoints.older_folder import topic_id_of
+from storage.checkpoints.older_directory import topic_id_of
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from tests.fakes.fake_disk import FakeDisk, SimulatedCrash
 from tests.storage.workbench import SetClock
@@ -22,48 +22,48 @@ ZOOKEEPER = f"#\n#Sat Nov 21 12:32:39 UTC 2026\nbroker.id=4\nversion=0\ncluster.
 KRAFT = f"node.id=4\nversion=1\ncluster.id={CLUSTER}\n"
 
 
-def folder_with(properties: str, *names: str) -> FakeDisk:
+def directory_with(properties: str, *names: str) -> FakeDisk:
     disk = FakeDisk()
-    disk.make_folder("/data")
-    disk.sync_folder("/")
+    disk.make_directory("/data")
+    disk.sync_directory("/")
     write_file(disk, "/data/meta.properties", properties.encode())
     for name in names:
-        disk.make_folder(f"/data/{name}")
+        disk.make_directory(f"/data/{name}")
         disk.open(f"/data/{name}/{0:020d}.log", create=True).close()
-        disk.sync_folder(f"/data/{name}")
-    disk.sync_folder("/data")
+        disk.sync_directory(f"/data/{name}")
+    disk.sync_directory("/data")
     return disk
 
 
-def opened(disk: FakeDisk, seed: int = 1) -> DataFolder:
-    folder = DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(seed))
-    folder.load_logs(lambda _tp, _id: LogConfig())
-    return folder
+def opened(disk: FakeDisk, seed: int = 1) -> LogDirectory:
+    directory = LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(seed))
+    directory.load_logs(lambda _tp, _id: LogConfig())
+    return directory
 
 
 @pytest.mark.parametrize("properties", [ZOOKEEPER, KRAFT], ids=["ZooKeeper", "KRaft"])
 def test_it_gets_an_id_and_keeps_node_and_cluster(properties: str) -> None:
-    disk = folder_with(properties)
-    folder = opened(disk)
-    assert (folder.node_id, folder.cluster_id) == (4, CLUSTER)
-    folder_id = folder.folder_id
+    disk = directory_with(properties)
+    directory = opened(disk)
+    assert (directory.node_id, directory.cluster_id) == (4, CLUSTER)
+    directory_id = directory.directory_id
     disk.kill()
-    assert opened(disk, seed=2).folder_id == folder_id
+    assert opened(disk, seed=2).directory_id == directory_id
 
 
-def test_partitions_of_one_topic_have_one_id_in_every_folder() -> None:
+def test_partitions_of_one_topic_have_one_id_in_every_directory() -> None:
     """Two brokers that are moved one after the other agree without having spoken."""
     names = ("orders-0", "orders-7", "paid-0")
-    first, second = opened(folder_with(ZOOKEEPER, *names)), opened(folder_with(ZOOKEEPER, *names), seed=9)
+    first, second = opened(directory_with(ZOOKEEPER, *names)), opened(directory_with(ZOOKEEPER, *names), seed=9)
     ids = {str(tp): log.topic_id for tp, log in first.logs.items()}
     assert ids == {str(tp): log.topic_id for tp, log in second.logs.items()}
     assert ids["orders-0"] == ids["orders-7"] != ids["paid-0"]
     assert ids["paid-0"] == topic_id_of(CLUSTER, "paid")
-    assert first.folder_id != second.folder_id
+    assert first.directory_id != second.directory_id
 
 
 def test_a_topic_id_that_is_there_stays() -> None:
-    disk = folder_with(ZOOKEEPER, "orders-0")
+    disk = directory_with(ZOOKEEPER, "orders-0")
     text = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     write_file(disk, "/data/orders-0/partition.metadata", text)
     log = opened(disk).logs[TopicPartition("orders", PartitionIndex(0))]
@@ -71,9 +71,9 @@ def test_a_topic_id_that_is_there_stays() -> None:
 
 
 def test_power_fails_in_any_call_of_it() -> None:
-    """Before all topic ids are durable the folder is an old one, and the work is done again."""
+    """Before all topic ids are durable the directory is an old one, and the work is done again."""
     for call in range(1, 200):
-        disk = folder_with(ZOOKEEPER, "orders-0", "paid-0")
+        disk = directory_with(ZOOKEEPER, "orders-0", "paid-0")
         disk.crash_at_call(disk.calls + call)
         try:
             opened(disk)
@@ -82,9 +82,9 @@ def test_power_fails_in_any_call_of_it() -> None:
         except SimulatedCrash:
             done = False
         disk.crash(random.Random(call))
-        folder = opened(disk)
-        assert {str(tp) for tp in folder.logs} == {"orders-0", "paid-0"}
-        assert (folder.node_id, folder.damaged()) == (4, {})
+        directory = opened(disk)
+        assert {str(tp) for tp in directory.logs} == {"orders-0", "paid-0"}
+        assert (directory.node_id, directory.damaged()) == (4, {})
         assert read_partition_metadata(disk, "/data/paid-0") == topic_id_of(CLUSTER, "paid")
         if done:
             assert call > 10
@@ -101,8 +101,8 @@ def test_power_fails_in_any_call_of_it() -> None:
         "version=2\nbroker.id=1\ncluster.id=gXd6PjvtQ4GCTu5KP7ko8w\n",
     ],
 )
-def test_what_is_no_such_folder_is_refused_and_left_alone(properties: str) -> None:
-    disk = folder_with(properties, "orders-0")
+def test_what_is_no_such_directory_is_refused_and_left_alone(properties: str) -> None:
+    disk = directory_with(properties, "orders-0")
     with pytest.raises(InvalidConfig):
         opened(disk)
     assert read_file(disk, "/data/meta.properties") == properties.encode()

@@ -1,7 +1,7 @@
-"""A real node loses one of its two data folders while it runs (KIP-858): others lead what lies there, its other folder
-serves on, and nothing acknowledged is lost, whether the folder comes back as it was or empty.
+"""A real node loses one of its two log directories while it runs (KIP-858): others lead what lies there, its other
+directory serves on, and nothing acknowledged is lost, whether the directory comes back as it was or empty.
 
-The folder is moved away, and a file put in its place: open files go on, and the first new segment that is to be made
+The directory is moved away, and a file put in its place: open files go on, and the first new segment that is to be made
 there fails with an error that is not a full disk's, for root too.
 """
 
@@ -29,8 +29,8 @@ VICTIM = 1
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    folders = {"node": {"data_folders": ["data", "more"]}}  # in each node's own folder, where it runs
-    with LocalCluster(tmp_path, settings=folders) as cluster:
+    directories = {"node": {"log_directories": ["data", "more"]}}  # in each node's own directory, where it runs
+    with LocalCluster(tmp_path, settings=directories) as cluster:
         cluster.wait_healthy()
         cluster.create_topic(TOPIC, PARTITIONS, min_insync_replicas="2", segment_bytes="50000")
         cluster.wait_healthy()
@@ -38,13 +38,13 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def more(node: LocalNode) -> Path:
-    """The folder that fails."""
-    return node.folder / "more"
+    """The directory that fails."""
+    return node.directory / "more"
 
 
-def inside(folder: Path) -> set[int]:
+def inside(directory: Path) -> set[int]:
     """The partitions whose replicas lie there."""
-    return {int(path.name.rpartition("-")[2]) for path in folder.glob(f"{TOPIC}-[0-9]")}
+    return {int(path.name.rpartition("-")[2]) for path in directory.glob(f"{TOPIC}-[0-9]")}
 
 
 def leaders(cluster: LocalCluster) -> dict[int, int]:
@@ -59,26 +59,26 @@ def in_sync(cluster: LocalCluster, node: LocalNode) -> set[int]:
 
 
 def says_offline(node: LocalNode) -> list[str]:
-    """The folders that a node's metrics call offline."""
+    """The directories that a node's metrics call offline."""
     with urllib.request.urlopen(f"http://{node.metrics}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
-    return [line for line in lines if line.startswith("tidelog_folder_offline{") and line.endswith(" 1.0")]
+    return [line for line in lines if line.startswith("tidelog_directory_offline{") and line.endswith(" 1.0")]
 
 
 def content(node: LocalNode, partition: int) -> bytes:
     """All batches of a replica, of a node that is down."""
-    (folder,) = (path for path in (node.data, more(node)) if partition in inside(path))
-    return b"".join(log.read_bytes() for log in sorted((folder / f"{TOPIC}-{partition}").glob("*.log")))
+    (directory,) = (path for path in (node.data, more(node)) if partition in inside(path))
+    return b"".join(log.read_bytes() for log in sorted((directory / f"{TOPIC}-{partition}").glob("*.log")))
 
 
 @pytest.mark.parametrize("comes_back", ["as it was", "empty"])
-def test_a_data_folder_fails_under_load(cluster: LocalCluster, comes_back: str) -> None:
+def test_a_log_directory_fails_under_load(cluster: LocalCluster, comes_back: str) -> None:
     node = cluster.nodes[VICTIM]
     gone, kept = inside(more(node)), inside(node.data)
     led = {partition for partition, leader in leaders(cluster).items() if leader == VICTIM}
-    assert gone & led and kept & led and gone | kept == set(range(PARTITIONS)), "it leads in both folders"
+    assert gone & led and kept & led and gone | kept == set(range(PARTITIONS)), "it leads in both directories"
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
-    away = node.folder / "more.away"
+    away = node.directory / "more.away"
 
     async def until(reached: Callable[[], object], within_s: float, what: str) -> None:
         await asyncio.to_thread(cluster.wait_until, reached, within_s=within_s, what=what)
@@ -87,7 +87,7 @@ def test_a_data_folder_fails_under_load(cluster: LocalCluster, comes_back: str) 
         async with load.running():
             await load.wait_more()
             more(node).rename(away)
-            more(node).write_text("a file where a folder is expected")
+            more(node).write_text("a file where a directory is expected")
             await until(lambda: says_offline(node), 20, "a new segment is to be made there")
             assert await load.wait_anew() < WRITES_AGAIN_S
             await until(lambda: in_sync(cluster, node) == kept, LAG_S / 2, "what lies there is out of its sets")
@@ -95,7 +95,7 @@ def test_a_data_folder_fails_under_load(cluster: LocalCluster, comes_back: str) 
             assert {partition for partition, leader in now.items() if leader == VICTIM} == kept & led
             assert set(now.values()) <= {0, 1, 2}, "each partition is led"
             await load.wait_more(1000)
-            assert await asyncio.to_thread(in_sync, cluster, node) == kept, "its other folder serves on"
+            assert await asyncio.to_thread(in_sync, cluster, node) == kept, "its other directory serves on"
 
             more(node).unlink()
             away.rename(more(node)) if comes_back == "as it was" else more(node).mkdir()

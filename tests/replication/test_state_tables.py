@@ -12,7 +12,7 @@ from tests.replication.pictures import is_drawn
 from tidelog.types import Millis, NodeId, PartitionEpoch
 
 
-class Standing(Enum):
+class State(Enum):
     """Towards the in-sync set; whoever is not outside counts for the watermark."""
 
     OUTSIDE = auto()
@@ -28,20 +28,20 @@ class Cause(Enum):
 
 
 WAYS = {
-    (Standing.OUTSIDE, Cause.PROPOSED, Standing.JOINING),
-    (Standing.OUTSIDE, Cause.KNOWN_IN, Standing.MEMBER),
-    (Standing.JOINING, Cause.REFUSED, Standing.JOINING),
-    (Standing.JOINING, Cause.KNOWN_IN, Standing.MEMBER),
-    (Standing.JOINING, Cause.KNOWN_OUT, Standing.OUTSIDE),
-    (Standing.MEMBER, Cause.KNOWN_OUT, Standing.OUTSIDE),
+    (State.OUTSIDE, Cause.PROPOSED, State.JOINING),
+    (State.OUTSIDE, Cause.KNOWN_IN, State.MEMBER),
+    (State.JOINING, Cause.REFUSED, State.JOINING),
+    (State.JOINING, Cause.KNOWN_IN, State.MEMBER),
+    (State.JOINING, Cause.KNOWN_OUT, State.OUTSIDE),
+    (State.MEMBER, Cause.KNOWN_OUT, State.OUTSIDE),
 }
 
 
-def standing(leader: Leader, node: int) -> Standing:
-    books = leader.core.in_sync
-    if NodeId(node) in books.isr:
-        return Standing.MEMBER
-    return Standing.JOINING if NodeId(node) in books.counted else Standing.OUTSIDE
+def standing(leader: Leader, node: int) -> State:
+    progress = leader.core.in_sync
+    if NodeId(node) in progress.isr:
+        return State.MEMBER
+    return State.JOINING if NodeId(node) in progress.counted else State.OUTSIDE
 
 
 def step(leader: Leader, rng: random.Random) -> Cause:
@@ -71,7 +71,7 @@ def test_nothing_else_changes_how_a_replica_stands() -> None:
             before = standing(leader, 2)
             cause = step(leader, rng)
             after = standing(leader, 2)
-            if before is not after or (before, cause) == (Standing.JOINING, Cause.REFUSED):
+            if before is not after or (before, cause) == (State.JOINING, Cause.REFUSED):
                 seen.add((before, cause, after))
     assert seen == WAYS
 

@@ -121,7 +121,7 @@ def stopped(epochs: tuple[int, ...]) -> Bench:
     for epoch in epochs:
         bench.log.begin_epoch(LeaderEpoch(epoch))
         bench.lead(b"x", epoch=epoch)
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     return bench
 
 
@@ -150,7 +150,7 @@ def test_a_log_whose_records_are_all_there_gives_up_none_of_them() -> None:
     for number in range(6):
         bench.lead(b"%d" % number)
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     before = bench.contents()
     bench.disk.kill()
     bench.disk.remove(f"{bench.log.path}/{LEADER_EPOCH_CHECKPOINT}")

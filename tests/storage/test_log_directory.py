@@ -1,4 +1,4 @@
-"""A data folder: who it belongs to, which logs it has, what it says of them. Source: KIP-858, Kafka's LogManager."""
+"""A log directory: who it belongs to, which logs it has, what it says of them. Source: KIP-858, Kafka's LogManager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.file_system import read_file, write_file
 from storage.files.os_files import OsFiles
 from storage.recovery.loaded import Damage
@@ -28,41 +28,41 @@ def text(bench: Bench, name: str) -> str:
     return data.decode()
 
 
-def test_a_new_folder_gets_an_id_and_keeps_it() -> None:
+def test_a_new_directory_gets_an_id_and_keeps_it() -> None:
     bench = Bench()
-    folder_id = bench.folder.folder_id
-    assert folder_id.version == 4
-    assert (bench.folder.cluster_id, bench.folder.node_id, bench.folder.last_registration) == (None, None, -1)
+    directory_id = bench.directory.directory_id
+    assert directory_id.version == 4
+    assert (bench.directory.cluster_id, bench.directory.node_id, bench.directory.last_registration) == (None, None, -1)
     for seed in range(10):
         bench.crash(seed)
-        assert bench.folder.folder_id == folder_id
+        assert bench.directory.directory_id == directory_id
 
 
 def test_it_belongs_to_one_node_of_one_cluster() -> None:
     bench = Bench()
-    bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
-    bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
+    bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
+    bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(3))
     bench.crash(1)
-    assert (bench.folder.cluster_id, bench.folder.node_id) == ("u2n9nW-xE8Z4OMkj66OjEg", 3)
+    assert (bench.directory.cluster_id, bench.directory.node_id) == ("u2n9nW-xE8Z4OMkj66OjEg", 3)
     with pytest.raises(InconsistentClusterId, match="belongs to cluster"):
-        bench.folder.adopt("AAAAnW-xE8Z4OMkj66OjEg", NodeId(3))
+        bench.directory.adopt("AAAAnW-xE8Z4OMkj66OjEg", NodeId(3))
     with pytest.raises(InvalidConfig, match="belongs to node 3"):
-        bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(4))
+        bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(4))
 
 
 def test_the_registration_number_survives_a_crash() -> None:
     bench = Bench()
-    bench.folder.write_registration(17)
+    bench.directory.write_registration(17)
     for seed in range(10):
         bench.crash(seed)
-        assert bench.folder.last_registration == 17
-    bench.folder.write_registration(30)
-    assert bench.folder.last_registration == 30
+        assert bench.directory.last_registration == 17
+    bench.directory.write_registration(30)
+    assert bench.directory.last_registration == 30
 
 
 def test_meta_properties_is_kafkas() -> None:
     bench = Bench()
-    bench.folder.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(1))
+    bench.directory.adopt("u2n9nW-xE8Z4OMkj66OjEg", NodeId(1))
     lines = set(text(bench, "meta.properties").splitlines())
     assert {"version=1", "node.id=1", "cluster.id=u2n9nW-xE8Z4OMkj66OjEg"} < lines
 
@@ -70,39 +70,39 @@ def test_meta_properties_is_kafkas() -> None:
 @pytest.mark.parametrize("contents", ["", "version=0\nbroker.id=1\n", "version=1\ndirectory.id=???\n"])
 def test_a_damaged_meta_properties_is_refused(contents: str) -> None:
     disk = FakeDisk()
-    disk.make_folder("/data")
+    disk.make_directory("/data")
     write_file(disk, "/data/meta.properties", contents.encode())
     with pytest.raises(InvalidConfig, match=r"meta\.properties"):
-        DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
+        LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1))
 
 
-def test_a_strangers_folder_is_refused() -> None:
+def test_a_strangers_directory_is_refused() -> None:
     disk = FakeDisk()
-    disk.make_folder("/home/photos")
+    disk.make_directory("/home/photos")
     with pytest.raises(InvalidConfig, match="not empty"):
-        DataFolder.open("/home", files=disk, clock=SetClock(), rng=random.Random(1))
+        LogDirectory.open("/home", files=disk, clock=SetClock(), rng=random.Random(1))
 
 
-def test_a_folder_is_used_by_one_process() -> None:
+def test_a_directory_is_used_by_one_process() -> None:
     bench = Bench()
     with pytest.raises(KafkaStorageError, match="another process"):
-        bench.open_folder()
-    bench.folder.close()
-    bench.open_folder()
+        bench.open_directory()
+    bench.directory.close()
+    bench.open_directory()
 
 
 def test_logs_come_back_with_their_topic_ids() -> None:
     bench = Bench()
-    bench.folder.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
-    bench.folder.close_clean()
-    folder = bench.open_folder()
+    bench.directory.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
+    bench.directory.close_clean()
+    directory = bench.open_directory()
     asked: list[tuple[TopicPartition, TopicId]] = []
 
     def config_of(tp: TopicPartition, topic_id: TopicId) -> LogConfig:
         asked.append((tp, topic_id))
         return SMALL
 
-    assert sorted(folder.load_logs(config_of)) == sorted([TP, OTHER])
+    assert sorted(directory.load_logs(config_of)) == sorted([TP, OTHER])
     assert sorted(asked) == sorted([(TP, TOPIC_ID), (OTHER, TopicId(UUID(int=77)))])
     assert text(bench, f"{OTHER}/partition.metadata") == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAATQ"
 
@@ -110,13 +110,13 @@ def test_logs_come_back_with_their_topic_ids() -> None:
 def test_some_logs_can_be_loaded_before_the_others() -> None:
     """The metadata log says how the others are configured."""
     bench = Bench()
-    bench.folder.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
-    bench.folder.close_clean()
-    folder = bench.open_folder()
-    assert list(folder.load_logs(lambda _tp, _id: SMALL, only=lambda tp: tp == OTHER)) == [OTHER]
-    first = folder.logs[OTHER]
-    assert sorted(folder.load_logs(lambda _tp, _id: SMALL)) == sorted([TP, OTHER])
-    assert folder.logs[OTHER] is first
+    bench.directory.create_log(OTHER, TopicId(UUID(int=77)), SMALL)
+    bench.directory.close_clean()
+    directory = bench.open_directory()
+    assert list(directory.load_logs(lambda _tp, _id: SMALL, only=lambda tp: tp == OTHER)) == [OTHER]
+    first = directory.logs[OTHER]
+    assert sorted(directory.load_logs(lambda _tp, _id: SMALL)) == sorted([TP, OTHER])
+    assert directory.logs[OTHER] is first
 
 
 def test_a_log_created_and_flushed_survives() -> None:
@@ -133,23 +133,23 @@ def test_nothing_is_deleted_because_its_metadata_is_missing() -> None:
     bench = Bench()
     bench.lead(b"precious")
     bench.log.flush()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     bench.disk.remove("/data/orders-0/partition.metadata")
-    bench.disk.make_folder("/data/not a log")
-    folder = bench.open_folder()
-    assert folder.load_logs(lambda _tp, _id: SMALL) == {}
+    bench.disk.make_directory("/data/not a log")
+    directory = bench.open_directory()
+    assert directory.load_logs(lambda _tp, _id: SMALL) == {}
     (stray,) = [name for name in bench.disk.list("/data") if name.endswith("-stray")]
     assert bench.disk.size(f"/data/{stray}/{0:020d}.log")
-    assert "set aside" in folder.notes[-1]
-    assert bench.disk.is_folder("/data/not a log")
+    assert "set aside" in directory.notes[-1]
+    assert bench.disk.is_directory("/data/not a log")
 
 
-def test_a_new_log_does_not_take_over_an_old_folder() -> None:
+def test_a_new_log_does_not_take_over_an_old_directory() -> None:
     bench = Bench()
     bench.lead(b"old life")
     bench.log.flush()
-    bench.folder.set_aside(TP, "it belongs to a topic that was deleted")
-    log = bench.folder.create_log(TP, TopicId(UUID(int=5)), SMALL)
+    bench.directory.set_aside(TP, "it belongs to a topic that was deleted")
+    log = bench.directory.create_log(TP, TopicId(UUID(int=5)), SMALL)
     assert log.log_end_offset == 0
     assert [name.endswith("-stray") for name in bench.disk.list("/data") if "orders" in name] == [False, True]
 
@@ -159,12 +159,12 @@ def test_a_deleted_log_is_gone_for_good() -> None:
         bench = Bench()
         bench.lead(b"x")
         bench.commit()
-        bench.folder.write_checkpoints()
-        bench.folder.delete_log(TP)
-        assert bench.folder.logs == {}
+        bench.directory.write_checkpoints()
+        bench.directory.delete_log(TP)
+        assert bench.directory.logs == {}
         assert not any("orders" in name for name in bench.disk.list("/data"))
-        log = bench.folder.create_log(TP, TOPIC_ID, SMALL)
-        bench.folder.commit.request(log)
+        log = bench.directory.create_log(TP, TOPIC_ID, SMALL)
+        bench.directory.commit.request(log)
         bench.crash(seed)
         assert bench.log.log_end_offset == 0
         assert bench.log.damage is None, "what the first life held is not missed in the second"
@@ -176,7 +176,7 @@ def test_a_deletion_that_was_cut_short_is_finished() -> None:
     bench.log.flush()
     bench.disk.kill()
     bench.disk.rename("/data/orders-0", "/data/orders-0.0123456789abcdef-delete")
-    bench.open_folder().load_logs(lambda _tp, _id: SMALL)
+    bench.open_directory().load_logs(lambda _tp, _id: SMALL)
     assert not any("orders" in name for name in bench.disk.list("/data"))
 
 
@@ -187,8 +187,8 @@ def test_checkpoints_are_kafkas_and_say_what_is() -> None:
     bench.commit()
     bench.lead(b"not flushed")
     bench.log.advance_high_watermark(Offset(4))
-    bench.folder.request_flushes()
-    bench.folder.write_checkpoints()
+    bench.directory.request_flushes()
+    bench.directory.write_checkpoints()
     assert text(bench, "recovery-point-offset-checkpoint") == "0\n1\norders 0 6\n"
     assert text(bench, "replication-offset-checkpoint") == "0\n1\norders 0 4\n"
     bench.log.truncate_fully_and_start_at(Offset(9))
@@ -200,9 +200,9 @@ def test_checkpoints_are_written_only_when_something_changed() -> None:
     bench = Bench()
     bench.lead(b"x")
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     calls = bench.disk.calls
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     assert bench.disk.calls == calls
 
 
@@ -211,7 +211,7 @@ def test_the_watermark_survives_a_restart_and_is_bounded_by_the_log() -> None:
     for _ in range(5):
         bench.lead(b"x")
     bench.log.advance_high_watermark(Offset(5))
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     bench.kill()
     assert bench.log.high_watermark == 5
     bench.disk.kill()
@@ -221,17 +221,17 @@ def test_the_watermark_survives_a_restart_and_is_bounded_by_the_log() -> None:
 
 
 def test_a_log_made_again_does_not_inherit_the_watermark_of_its_name() -> None:
-    """A topic deleted and created again has the same folder name: what the file says of the old one must be gone before
-    the new one has records."""
+    """A topic deleted and created again has the same directory name: what the file says of the old one must be gone
+    before the new one has records."""
     bench = Bench()
     for _ in range(5):
         bench.lead()
     bench.commit()
     bench.log.advance_high_watermark(Offset(5))
-    bench.folder.write_checkpoints()
-    bench.folder.delete_log(TP)
+    bench.directory.write_checkpoints()
+    bench.directory.delete_log(TP)
     again = TopicId(UUID(int=0x77))
-    bench.log = bench.folder.create_log(TP, again, SMALL)
+    bench.log = bench.directory.create_log(TP, again, SMALL)
     for _ in range(3):
         bench.lead()
     bench.commit()
@@ -244,11 +244,11 @@ def test_a_log_that_was_set_aside_is_not_missed() -> None:
     bench = Bench()
     bench.lead()
     bench.commit()
-    bench.folder.set_aside(TP, "the metadata name another data folder for it")
+    bench.directory.set_aside(TP, "the metadata name another log directory for it")
     bench.disk.crash(random.Random(1))
-    bench.folder = bench.open_folder()
-    assert bench.folder.load_logs(lambda _tp, _id: SMALL) == {}
-    assert bench.folder.damaged() == {}
+    bench.directory = bench.open_directory()
+    assert bench.directory.load_logs(lambda _tp, _id: SMALL) == {}
+    assert bench.directory.damaged() == {}
 
 
 def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else() -> None:
@@ -256,7 +256,7 @@ def test_a_damaged_checkpoint_costs_a_longer_recovery_and_nothing_else() -> None
     for _ in range(50):
         bench.lead(b"x")
     contents = bench.contents()
-    bench.folder.close_clean()
+    bench.directory.close_clean()
     write_file(bench.disk, "/data/recovery-point-offset-checkpoint", b"0\n5\nhalf a fi")
     bench.reopen()
     assert bench.contents() == contents
@@ -283,64 +283,65 @@ def test_page_cache_logs_have_no_held_marks() -> None:
     assert read_file(bench.disk, "/data/held-offset-marks") == b""
 
 
-def test_the_same_folder_on_a_real_disk(tmp_path: Path) -> None:
+def test_the_same_directory_on_a_real_disk(tmp_path: Path) -> None:
     """Everything once through the operating system: create, append, roll, cut, clean and unclean restarts, delete."""
     bench = Bench(SMALL, files=OsFiles(), path=str(tmp_path / "data"))
     key = PartitionKey(TOPIC_ID, TP.partition)
     for i in range(60):
         bench.lead(b"value %d" % i)
     bench.commit()
-    assert bench.log.held == 60
+    assert bench.log.durable_offset == 60
     bench.log.truncate_to(Offset(50))
     contents = bench.contents()
     bench.restart_clean()
-    assert (bench.folder.was_clean, bench.folder.notes, bench.contents()) == (True, [], contents)
+    assert (bench.directory.was_clean, bench.directory.notes, bench.contents()) == (True, [], contents)
     bench.log.append(batch(b"unsynced"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
-    bench.folder.close()
+    bench.directory.close()
     bench.reopen()
     assert bench.contents()[:-1] == contents
     path = Path(bench.segment_path)
-    bench.folder.close()
+    bench.directory.close()
     path.write_bytes(path.read_bytes()[:-10])
     bench.reopen()
-    assert bench.folder.damaged()[key].end_offset == 51
+    assert bench.directory.damaged()[key].end_offset == 51
     bench.log.truncate_fully_and_start_at(Offset(7))
     bench.lead(b"again")
     bench.restart_clean()
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (7, 8)
-    bench.folder.delete_log(TP)
+    bench.directory.delete_log(TP)
     assert not any(name.startswith("orders") for name in OsFiles().list(bench.path))
-    bench.folder.close_clean()
+    bench.directory.close_clean()
 
 
 def test_a_topic_with_the_longest_name_can_be_deleted_and_set_aside(tmp_path: Path) -> None:
-    """Goal: no name of a topic takes a folder offline. Method: the real file system, which takes 255 bytes a name."""
-    folder = DataFolder.open(f"{tmp_path}/data", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+    """Goal: no name of a topic takes a directory offline. Method: the real file system, which takes 255 bytes a
+    name."""
+    directory = LogDirectory.open(f"{tmp_path}/data", files=OsFiles(), clock=SetClock(), rng=random.Random(1))
     for partition in (0, 9999):
         longest = TopicPartition("t" * 249, PartitionIndex(partition))
-        folder.create_log(longest, TOPIC_ID, SMALL)
-        folder.delete_log(longest)
-        folder.create_log(longest, TOPIC_ID, SMALL)
-        aside = folder.set_aside(longest, "a test")
+        directory.create_log(longest, TOPIC_ID, SMALL)
+        directory.delete_log(longest)
+        directory.create_log(longest, TOPIC_ID, SMALL)
+        aside = directory.set_aside(longest, "a test")
         assert Path(aside).is_dir()
         assert f"-{partition}." in aside
-    assert folder.offline is None
-    assert not [name for name in OsFiles().list(folder.path) if name.endswith("-delete")]
-    folder.close()
-    again = DataFolder.open(folder.path, files=OsFiles(), clock=SetClock(), rng=random.Random(1))
+    assert directory.offline is None
+    assert not [name for name in OsFiles().list(directory.path) if name.endswith("-delete")]
+    directory.close()
+    again = LogDirectory.open(directory.path, files=OsFiles(), clock=SetClock(), rng=random.Random(1))
     assert again.load_logs(lambda _tp, _id: SMALL) == {}
     again.close()
 
 
 def test_a_deletion_that_is_asked_for_twice_is_done_once() -> None:
-    """A loading that finds a folder on its way out asks for its deletion again."""
+    """A loading that finds a directory on its way out asks for its deletion again."""
     executor = Deferred()
     bench = Bench(executor=executor)
     executor.run_all()
-    bench.folder.delete_log(TP)
-    bench.folder.load_logs(lambda _tp, _id: SMALL)
+    bench.directory.delete_log(TP)
+    bench.directory.load_logs(lambda _tp, _id: SMALL)
     executor.run_all()
-    assert bench.folder.offline is None
+    assert bench.directory.offline is None
     assert not [name for name in bench.disk.list("/data") if name.endswith("-delete")]
 
 
@@ -355,16 +356,16 @@ def test_damage_found_below_the_recovery_point_is_found_again_unless_it_is_borne
     for number in range(60):
         bench.lead(b"value %d" % number)
     bench.commit()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     segment = next(each for each in reversed(bench.log.segments) if each.base_offset <= first)
     found = segment.find(Offset(first))
     assert found is not None
     bench.disk.flip_bit(segment.path, found.position + 70)
     bench.log.lost.note(Damage(segment.path, found.position, Offset(first), Offset(first + 1), "the test says so"))
-    bench.folder.keep_damage(bench.log, borne=False)
+    bench.directory.keep_damage(bench.log, borne=False)
     if borne:
-        bench.folder.keep_damage(bench.log, borne=True)
-    bench.folder.write_checkpoints()
+        bench.directory.keep_damage(bench.log, borne=True)
+    bench.directory.write_checkpoints()
     crashed = stop.startswith("crashed")
     log = bench.crash(int(stop.split()[1])) if crashed else bench.restart_clean() if stop == "clean" else bench.kill()
     if borne:
@@ -380,15 +381,15 @@ def test_damage_of_a_page_cache_log_is_not_taken_for_a_torn_tail() -> None:
     for number in range(60):
         bench.lead(b"value %d" % number)
     bench.commit_log()
-    bench.folder.write_checkpoints()
+    bench.directory.write_checkpoints()
     bench.disk.flip_bit(bench.log.segments[0].path, 70)
     bench.log.lost.note(Damage(bench.log.segments[0].path, 0, Offset(0), Offset(1), "the test says so"))
-    bench.folder.keep_damage(bench.log, borne=False)
+    bench.directory.keep_damage(bench.log, borne=False)
     assert bench.kill().log_end_offset == 60
 
 
-def opened_on(disk: FakeDisk, boot: bytes) -> DataFolder:
-    return DataFolder.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), boot_id=boot)
+def opened_on(disk: FakeDisk, boot: bytes) -> LogDirectory:
+    return LogDirectory.open("/data", files=disk, clock=SetClock(), rng=random.Random(1), boot_id=boot)
 
 
 @pytest.mark.parametrize(
@@ -400,21 +401,21 @@ def opened_on(disk: FakeDisk, boot: bytes) -> DataFolder:
         (False, b"second", False),
     ],
 )
-def test_a_folder_is_intact_after_a_clean_stop_or_on_the_boot_of_its_last_registration(
+def test_a_directory_is_intact_after_a_clean_stop_or_on_the_boot_of_its_last_registration(
     clean: bool, boot: bytes, intact: bool
 ) -> None:
     disk = FakeDisk()
-    folder = opened_on(disk, b"first")
-    folder.write_registration(7)
-    folder.close_clean() if clean else folder.close()
+    directory = opened_on(disk, b"first")
+    directory.write_registration(7)
+    directory.close_clean() if clean else directory.close()
     assert opened_on(disk, boot).intact is intact
 
 
-def test_a_folder_stays_intact_where_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
+def test_a_directory_stays_intact_where_a_process_dies_between_a_clean_stop_and_its_registration() -> None:
     disk = FakeDisk()
-    folder = opened_on(disk, b"first")
-    folder.write_registration(7)
-    folder.close_clean()
+    directory = opened_on(disk, b"first")
+    directory.write_registration(7)
+    directory.close_clean()
     opened_on(disk, b"second").close()  # takes the marker, and dies
     again = opened_on(disk, b"second")
     assert (again.intact, again.last_registration) == (True, 7)
@@ -424,9 +425,9 @@ def test_a_folder_stays_intact_where_a_process_dies_between_a_clean_stop_and_its
 
 def test_what_was_lost_is_told_until_a_registration_has_told_it() -> None:
     disk = FakeDisk()
-    folder = opened_on(disk, b"first")
-    folder.write_registration(7)
-    folder.close()
+    directory = opened_on(disk, b"first")
+    directory.write_registration(7)
+    directory.close()
     opened_on(disk, b"second").close()  # dies before it registers
     again = opened_on(disk, b"second")
     assert not again.intact
@@ -435,10 +436,10 @@ def test_what_was_lost_is_told_until_a_registration_has_told_it() -> None:
     assert opened_on(disk, b"second").intact
 
 
-def test_a_folder_of_an_older_version_is_intact_after_a_clean_stop_alone() -> None:
+def test_a_directory_of_an_older_version_is_intact_after_a_clean_stop_alone() -> None:
     disk = FakeDisk()
-    folder = opened_on(disk, b"first")
-    folder.write_registration(7)
-    folder.close()
+    directory = opened_on(disk, b"first")
+    directory.write_registration(7)
+    directory.close()
     write_file(disk, "/data/registration", b"0\n7\n")
     assert not opened_on(disk, b"first").intact

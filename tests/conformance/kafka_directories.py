@@ -1,4 +1,4 @@
-"""The folders that Kafka wrote, unpacked into memory, beside what Kafka's own tools say of them."""
+"""The directories that Kafka wrote, unpacked into memory, beside what Kafka's own tools say of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from tidelog.records import RecordBatch, iter_batches
 
 VECTORS = Path(__file__).parent.parent / "vectors"
-FOLDERS = ("cluster", "unclean", "old")
+DIRECTORIES = ("cluster", "unclean", "old")
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,18 @@ class Segment:
 
 
 @cache
-def says(folder: str) -> dict[str, Any]:
+def says(directory: str) -> dict[str, Any]:
     """What Kafka's tools printed, by partition."""
-    partitions: dict[str, Any] = json.loads(lzma.decompress((VECTORS / f"{folder}.json.xz").read_bytes()))["partitions"]
+    partitions: dict[str, Any] = json.loads(lzma.decompress((VECTORS / f"{directory}.json.xz").read_bytes()))[
+        "partitions"
+    ]
     return partitions
 
 
 @cache
-def wrote(folder: str) -> dict[str, bytes]:
-    """The `.log` files by path below the data folder, and the metadata snapshots, which are batches as well."""
-    archive = io.BytesIO(lzma.decompress((VECTORS / f"{folder}.tar.xz").read_bytes()))
+def wrote(directory: str) -> dict[str, bytes]:
+    """The `.log` files by path below the log directory, and the metadata snapshots, which are batches as well."""
+    archive = io.BytesIO(lzma.decompress((VECTORS / f"{directory}.tar.xz").read_bytes()))
     files = {}
     with tarfile.open(fileobj=archive) as tar:
         for member in tar:
@@ -58,11 +60,11 @@ def wrote(folder: str) -> dict[str, bytes]:
     return files
 
 
-def segments(folder: str, partition: str) -> list[Segment]:
-    said = says(folder)[partition]
+def segments(directory: str, partition: str) -> list[Segment]:
+    said = says(directory)[partition]
     found = [(f"{s['baseOffset']:020d}.log", s["batches"], "notes" in s) for s in said["segments"]]
     found += [(name, batches, False) for name, batches in (said.get("raftSnapshots") or {}).items()]
-    return [Segment(name, wrote(folder)[f"{partition}/{name}"], *rest) for name, *rest in found]
+    return [Segment(name, wrote(directory)[f"{partition}/{name}"], *rest) for name, *rest in found]
 
 
-PARTITIONS = [(folder, partition) for folder in FOLDERS for partition in sorted(says(folder))]
+PARTITIONS = [(directory, partition) for directory in DIRECTORIES for partition in sorted(says(directory))]

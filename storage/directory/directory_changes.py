@@ -1,21 +1,22 @@
-"""Logs of one data folder that are deleted, set aside, or start elsewhere: many at a time, on the folder's executor.
+"""Logs of one log directory that are deleted, set aside, or start elsewhere: many at a time, on the directory's
+executor.
 
     one batch    claims of all its logs fall, durably: one sync of the marks, one write of each checkpoint that changes
-                 then the folders get their new names; one sync of all, before any file in them goes
+                 then the directories get their new names; one sync of all, before any file in them goes
                  then each log that starts elsewhere is told, on the owner's thread
 
 What comes while a batch runs goes into the next one, so that 1,000 deletions of one image cost a few batches and not
 1,000 times their fsyncs. A batch begins only when the executor has been free once since it was asked for.
 
 Kept true:
-  1. A log's folder gets another name only when no file claims anything about it any more.
+  1. A log's directory gets another name only when no file claims anything about it any more.
   2. A log starts at a higher offset, in memory, only when that is durable; a cut that begins meanwhile wins.
-  3. What a full disk refused is tried again with `retry`; any other error takes the data folder offline.
+  3. What a full disk refused is tried again with `retry`; any other error takes the log directory offline.
   4. A log that is being deleted is whole or gone after a crash: its files go only when its new name is durable.
-  5. Work that is given to the executor after `hand_over` finds all folders renamed that were deleted before, or is told
-     by `ensure_free` which are not.
+  5. Work that is given to the executor after `hand_over` finds all directories renamed that were deleted before, or is
+     told by `ensure_free` which are not.
 Left to others: which logs (node/), removing files of a deleted log (log_directory.py), what claims are
-(folder_claims.py).
+(directory_claims.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from storage.directory.folder_claims import FolderClaims
+from storage.directory.directory_claims import DirectoryClaims
 from storage.files.executor import Executor
 from storage.files.file_system import Files, is_full
 from storage.log.log import Log
@@ -41,7 +42,7 @@ Started = Callable[[TidelogError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A log that is in use no more. aside: keep what is in its folder, under the new name."""
+    """A log that is in use no more. aside: keep what is in its directory, under the new name."""
 
     tp: TopicPartition
     key: PartitionKey
@@ -62,14 +63,14 @@ class _Batch:
         return not self.retired and not self.starts
 
 
-class FolderChanges:
-    """The changes of one data folder. For the owner's thread."""
+class DirectoryChanges:
+    """The changes of one log directory. For the owner's thread."""
 
     def __init__(
         self,
         path: str,
         files: Files,
-        claims: FolderClaims,
+        claims: DirectoryClaims,
         executor: Executor,
         *,
         ensure_online: Callable[[], None],
@@ -77,8 +78,8 @@ class FolderChanges:
         report: Callable[[BaseException], None],
         renamed: Callable[[Retired], None],
     ) -> None:
-        """ensure_online: raises why the folder is out of use. failed: judges an error of the disk. report: told what
-        failed. renamed: the log's folder has its new name."""
+        """ensure_online: raises why the directory is out of use. failed: judges an error of the disk. report: told what
+        failed. renamed: the log's directory has its new name."""
         self._path, self._files, self._claims, self._executor = path, files, claims, executor
         self._ensure_online, self._failed, self._report, self._renamed = ensure_online, failed, report, renamed
         self._next = _Batch()
@@ -96,7 +97,7 @@ class FolderChanges:
         return self._running > 0 or self._waits
 
     def retire(self, log: Retired) -> None:
-        """Rename the folder of a log that is closed."""
+        """Rename the directory of a log that is closed."""
         self._named.add(log.path)
         self._next.retired.append(log)
         self._ask()
@@ -189,10 +190,10 @@ class FolderChanges:
             first()
         write()
         for each in batch.retired:
-            if self._files.is_folder(each.path):  # else renamed by an attempt before
+            if self._files.is_directory(each.path):  # else renamed by an attempt before
                 self._files.rename(each.path, each.new_path)
         if batch.retired:
-            self._files.sync_folder(self._path)
+            self._files.sync_directory(self._path)
             self._named.difference_update(each.path for each in batch.retired)
 
     def _done(self, batch: _Batch, result: BaseException | None) -> None:
@@ -214,7 +215,7 @@ class FolderChanges:
         for told in batch.told:
             told(failure)
         if not isinstance(failure, DiskFull) and not self._next.is_empty:
-            self._ask()  # where the folder is out of use by now, what waits is told so
+            self._ask()  # where the directory is out of use by now, what waits is told so
 
 
 def _nothing() -> None:

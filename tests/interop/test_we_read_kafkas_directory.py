@@ -1,4 +1,4 @@
-"""A data folder that a Kafka broker has just written opens here, as it lies while the broker runs and after its clean
+"""A log directory that a Kafka broker has just written opens here, as it lies while the broker runs and after its clean
 stop, and reads the same: records, times, transactions, producers."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 
 from storage.config import LogConfig
-from storage.directory.log_directory import DataFolder
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.interop.clients import Ends, Seen, kafka_ends, kafka_records, kafka_times, our_ends, our_records, our_times
@@ -142,19 +142,21 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, An
         broker.kill()
 
 
-def opened(root: Path) -> tuple[DataFolder, dict[str, Log]]:
-    """The logs of our topics in a copy of the broker's folder."""
-    folder = DataFolder.open(str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1))
+def opened(root: Path) -> tuple[LogDirectory, dict[str, Log]]:
+    """The logs of our topics in a copy of the broker's directory."""
+    directory = LogDirectory.open(
+        str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1)
+    )
 
     def config_of(tp: TopicPartition, _: object) -> LogConfig:
         told = {"segment.bytes" if name.startswith("internal") else name: v for name, v in TOPICS[tp.topic].items()}
         return LogConfig.from_topic(told)
 
     wanted = {TopicPartition(topic, PartitionIndex(0)) for topic in TOPICS}
-    logs = folder.load_logs(config_of, only=wanted.__contains__)
+    logs = directory.load_logs(config_of, only=wanted.__contains__)
     for log in logs.values():
         log.advance_high_watermark(log.log_end_offset)
-    return folder, {tp.topic: log for tp, log in logs.items()}
+    return directory, {tp.topic: log for tp, log in logs.items()}
 
 
 def compare(logs: dict[str, Log], kafka: Answers) -> None:
@@ -172,28 +174,28 @@ def compare(logs: dict[str, Log], kafka: Answers) -> None:
             assert ours == kafka.producers[topic], topic
 
 
-def test_a_copy_of_the_running_brokers_folder_reads_the_same(stage: tuple[Broker, Answers], tmp_path: Path) -> None:
-    """As a SIGKILL would leave it: recovered here. The dump reads the folder while the broker writes in it."""
+def test_a_copy_of_the_running_brokers_directory_reads_the_same(stage: tuple[Broker, Answers], tmp_path: Path) -> None:
+    """As a SIGKILL would leave it: recovered here. The dump reads the directory while the broker writes in it."""
     broker, answers = stage
-    assert damage(events(broker.folder)) == []
+    assert damage(events(broker.directory)) == []
     copy = tmp_path / "copy"
-    shutil.copytree(broker.folder, copy, ignore=shutil.ignore_patterns("*.tmp"))  # they are gone a moment later
-    folder, logs = opened(copy)
-    assert not folder.was_clean
+    shutil.copytree(broker.directory, copy, ignore=shutil.ignore_patterns("*.tmp"))  # they are gone a moment later
+    directory, logs = opened(copy)
+    assert not directory.was_clean
     compare(logs, answers)
-    folder.close()
+    directory.close()
 
 
 def test_after_its_clean_stop_it_reads_the_same(stage: tuple[Broker, Answers], tmp_path: Path) -> None:
-    """Indexes and snapshots are Kafka's here, and believed; then the folder goes back to Kafka as we leave it."""
+    """Indexes and snapshots are Kafka's here, and believed; then the directory goes back to Kafka as we leave it."""
     broker, answers = stage
     broker.stop()
-    assert damage(events(broker.folder)) == []
-    folder, logs = opened(broker.folder)
-    assert folder.was_clean
-    assert [note for note in folder.notes if "__" not in note] == []
+    assert damage(events(broker.directory)) == []
+    directory, logs = opened(broker.directory)
+    assert directory.was_clean
+    assert [note for note in directory.notes if "__" not in note] == []
     compare(logs, answers)
-    folder.close_clean()
+    directory.close_clean()
 
     broker.start()
     again = Answers(broker.address)

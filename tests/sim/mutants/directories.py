@@ -8,8 +8,7 @@ import pytest
 
 from replication.partition import leader as partition_leader
 from replication.partition.leader_events import Acknowledge
-from storage.directory import folder_changes, group_commit
-from storage.directory import log_directory as data_folder
+from storage.directory import directory_changes, group_commit, log_directory
 from storage.files.executor import InlineExecutor
 from storage.log import cold_read
 from storage.log import log as storage_log
@@ -23,14 +22,14 @@ from tests.sim.mutants.mutant import Mutant, Patch
 
 def a_deleted_topic_is_synced_on_the_loop(patch: Patch) -> None:
     """The claims and names of deleted logs are made durable by the node's event loop, a batch at a time."""
-    hand_over = folder_changes.FolderChanges._hand_over_some
+    hand_over = directory_changes.DirectoryChanges._hand_over_some
 
     def at_once(self: Any) -> None:
         with pytest.MonkeyPatch.context() as while_it_runs:
             while_it_runs.setattr(self, "_executor", InlineExecutor())
             hand_over(self)
 
-    patch.setattr(folder_changes.FolderChanges, "_hand_over_some", at_once)
+    patch.setattr(directory_changes.DirectoryChanges, "_hand_over_some", at_once)
 
 
 def a_flush_counts_what_came_meanwhile(patch: Patch) -> None:
@@ -71,13 +70,13 @@ def lost_epochs_are_written_down_as_none(patch: Patch) -> None:
 
 
 def checkpoints_are_written_on_the_loop(patch: Patch) -> None:
-    """What a folder's checkpoints say is written by whoever notices that it has changed."""
+    """What a directory's checkpoints say is written by whoever notices that it has changed."""
 
     def write_now(self: Any, write: Any) -> None:
         if write is not None:
             write()
 
-    patch.setattr(data_folder.DataFolder, "_write_later", write_now)
+    patch.setattr(log_directory.LogDirectory, "_write_later", write_now)
 
 
 def flushes_run_on_the_loop(patch: Patch) -> None:
@@ -107,7 +106,7 @@ MUTANTS: Final = (
         a_deleted_topic_is_synced_on_the_loop,
         "the loop",
         disk_stories.topic_goes_while_others_write,
-        r"on the event loop, by .*FolderChanges\._run",
+        r"on the event loop, by .*DirectoryChanges\._run",
     ),
     Mutant(
         a_flush_counts_what_came_meanwhile,
@@ -125,13 +124,13 @@ MUTANTS: Final = (
     Mutant(
         checkpoints_are_written_on_the_loop,
         "the loop",
-        disk_stories.one_of_two_folders_hangs,
+        disk_stories.one_of_two_directories_hangs,
         r"a write of .*-checkpoint.tmp on the event loop",
     ),
     Mutant(
         flushes_run_on_the_loop,
         "the loop",
-        disk_stories.one_of_two_folders_hangs,
+        disk_stories.one_of_two_directories_hangs,
         r"a sync of .*\.log on the event loop",
     ),
     Mutant(

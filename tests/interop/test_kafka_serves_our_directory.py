@@ -18,8 +18,8 @@ from storage.checkpoints.checkpoint_file import (
     encode_offsets,
     read_offsets,
 )
-from storage.checkpoints.folder_identity import CLEAN_SHUTDOWN
-from storage.directory.log_directory import DataFolder
+from storage.checkpoints.directory_identity import CLEAN_SHUTDOWN
+from storage.directory.log_directory import LogDirectory
 from storage.files.os_files import OsFiles
 from storage.log.log import Log
 from tests.interop.clients import (
@@ -60,19 +60,19 @@ class Theatre:
         world = open_world(self.ours, now=self.now, topic_ids=ids)
         write_all(world)
         shutil.copytree(self.ours, self.left)
-        world.folder.close_clean()
+        world.directory.close_clean()
         return world
 
     def lay(self, *, recover: bool) -> None:
-        """Put our partition folders in place of the broker's. recover: as a killed node leaves them, so that it reads
-        all; else as a clean stop does, so that it believes our indexes, snapshots and recovery points."""
+        """Put our partition directories in place of the broker's. recover: as a killed node leaves them, so that it
+        reads all; else as a clean stop does, so that it believes our indexes, snapshots and recovery points."""
         for topic in self.topics:
-            target = self.broker.folder / f"{topic}-0"
+            target = self.broker.directory / f"{topic}-0"
             shutil.rmtree(target)
             shutil.copytree((self.left if recover else self.ours) / f"{topic}-0", target)
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             self._join(name, forget=recover and name == RECOVERY_POINT_CHECKPOINT)
-        marker = self.broker.folder / CLEAN_SHUTDOWN
+        marker = self.broker.directory / CLEAN_SHUTDOWN
         if recover:
             marker.unlink()
         else:
@@ -80,22 +80,22 @@ class Theatre:
 
     def _join(self, name: str, *, forget: bool) -> None:
         """A checkpoint of the broker's, with the lines of ours; forget: without any of these topics."""
-        lines = read_offsets(OsFiles(), str(self.broker.folder / name))
+        lines = read_offsets(OsFiles(), str(self.broker.directory / name))
         lines = {tp: offset for tp, offset in lines.items() if tp.topic not in self.topics}
         if not forget:
             lines |= read_offsets(OsFiles(), str(self.ours / name))
-        (self.broker.folder / name).write_bytes(encode_offsets(lines))
+        (self.broker.directory / name).write_bytes(encode_offsets(lines))
 
-    def open(self, root: Path) -> tuple[DataFolder, dict[str, Log]]:
+    def open(self, root: Path) -> tuple[LogDirectory, dict[str, Log]]:
         """Our logs of these topics, as we open them from a copy."""
-        folder = DataFolder.open(
+        directory = LogDirectory.open(
             str(root), files=OsFiles(), clock=SetClock(int(time.time() * 1000)), rng=random.Random(1)
         )
         wanted = [TopicPartition(topic, PartitionIndex(0)) for topic in self.topics]
-        logs = folder.load_logs(lambda tp, _id: self.world.configs[tp.topic], only=wanted.__contains__)
+        logs = directory.load_logs(lambda tp, _id: self.world.configs[tp.topic], only=wanted.__contains__)
         for log in logs.values():
             log.advance_high_watermark(log.log_end_offset)
-        return folder, {tp.topic: log for tp, log in logs.items()}
+        return directory, {tp.topic: log for tp, log in logs.items()}
 
 
 def _settings(topic: str) -> dict[str, str]:
@@ -153,7 +153,7 @@ def times(log: Log) -> list[int]:
 @pytest.mark.parametrize("recover", [True, False], ids=["after an unclean stop", "after a clean stop"])
 def test_kafka_serves_what_we_wrote(theatre: Theatre, recover: bool, tmp_path: Path) -> None:
     shutil.copytree(theatre.ours, tmp_path / "ours")
-    folder, logs = theatre.open(tmp_path / "ours")
+    directory, logs = theatre.open(tmp_path / "ours")
     theatre.lay(recover=recover)
     theatre.broker.start()
     try:
@@ -161,7 +161,7 @@ def test_kafka_serves_what_we_wrote(theatre: Theatre, recover: bool, tmp_path: P
         assert [line for line in theatre.broker.complaints() if concerns(theatre, line, recover=recover)] == []
     finally:
         theatre.broker.stop()
-        folder.close()
+        directory.close()
     for topic in theatre.topics:
         same_bytes(theatre, topic)
 
@@ -174,7 +174,7 @@ def concerns(theatre: Theatre, line: str, *, recover: bool) -> bool:
 
 def same_bytes(theatre: Theatre, topic: str) -> None:
     """What the broker has left is what our own clean stop left: the batches, and all indexes, rebuilt by it or not."""
-    rebuilt, written = (derived(folder / f"{topic}-0") for folder in (theatre.broker.folder, theatre.ours))
+    rebuilt, written = (derived(directory / f"{topic}-0") for directory in (theatre.broker.directory, theatre.ours))
     assert sorted(rebuilt) == sorted(written), topic
     for name, data in written.items():
         if topic == "compacted-txn" and name.endswith(".txnindex"):
@@ -182,5 +182,5 @@ def same_bytes(theatre: Theatre, topic: str) -> None:
         assert rebuilt[name] == data, f"{topic}/{name}"
 
 
-def derived(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in DERIVED}
+def derived(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix in DERIVED}

@@ -1,0 +1,38 @@
+"""`tidelog log`: the files of logs on this machine, with or without a running node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.cli.output import Json
+from tidelog.cli.server_packages import server_module
+
+app = typer.Typer(help="The files of logs on this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """The files of logs on this machine."""
+
+
+@app.command()
+def dump(
+    paths: Annotated[
+        list[Path], typer.Argument(help="A file, a partition directory or a log directory.", show_default=False)
+    ],
+    records: Annotated[bool, typer.Option("--records", help="Show every record too.")] = False,
+    findings: Annotated[bool, typer.Option("--findings", help="Show only findings and sums.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show and check the files of logs, Tidelog's and Apache Kafka's, read-only.
+
+    The exit code is 0 where nothing is damaged, 1 where something is, 2 for a path that does not exist.
+    """
+    command: Any = server_module("storage.dump.command")
+    options = [
+        name for name, wanted in (("--records", records), ("--findings", findings), ("--json", as_json)) if wanted
+    ]
+    raise typer.Exit(command.main([*options, "--", *map(str, paths)], prog="tidelog log dump"))

@@ -1,0 +1,34 @@
+"""The packages of the nodes, for commands that need them: `storage`, `replication` and `node`.
+
+They are not part of the client: a wheel has them under `tidelog/_server`, a checkout beside `tidelog`. Only this module
+puts that directory on the path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import tidelog
+from tidelog.errors import UnsupportedVersion
+
+
+def server_module(name: str) -> Any:
+    """A module of the nodes' packages, by its full name (`node.process.local_cluster`).
+
+    Raises UnsupportedVersion where the packages, or what they need, are not installed.
+    """
+    inside = Path(tidelog.__file__).resolve().parent
+    for home in (inside / "_server", inside.parent):
+        if (home / f"{name.replace('.', '/')}.py").is_file():
+            if str(home) not in sys.path:
+                sys.path.insert(0, str(home))
+            try:
+                return importlib.import_module(name)
+            except ModuleNotFoundError as missing:
+                raise UnsupportedVersion(
+                    f"nodes and their files need {missing.name}: pip install 'tidelog[server]'"
+                ) from missing
+    raise UnsupportedVersion("this installation has no node packages: install the whole wheel, or use a checkout")
