@@ -84,7 +84,7 @@ def test_the_checker_beside_a_rule_is_the_one_that_notices() -> None:
 
 
 def test_every_rule_has_the_file_that_keeps_it_and_the_checker_that_watches() -> None:
-    files = {path.name for directory in ("node", "replication", "storage") for path in (ROOT / directory).glob("*.py")}
+    files = {path.name for directory in ("node", "replication", "storage") for path in (ROOT / directory).rglob("*.py")}
     for row in rows("replication.md", "rule", "kept by", "checker"):
         assert row["kept by"]
         assert set(row["kept by"]) <= files, row
