@@ -32,7 +32,7 @@ import grpc
 
 from tidelog.errors import TidelogError
 from tidelog.protocol import methods, status
-from tidelog.protocol.v1 import admin_pb2
+from tidelog.protocol.v1 import admin_pb2, data_pb2
 from tidelog.types import Endpoint
 
 HOST: Final = "127.0.0.1"
@@ -265,7 +265,8 @@ class LocalCluster:
         return answer
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> bytes:
-        """Create a topic (configs with `_` for `.`), wait until all replicas are in sync. Returns its id."""
+        """Create a topic (configs with `_` for `.`). Wait until all replicas are in sync and all leaders serve it.
+        Returns its id."""
         request = admin_pb2.CreateTopicRequest(
             name=name,
             partitions=partitions,
@@ -274,7 +275,9 @@ class LocalCluster:
         )
         answer: admin_pb2.CreateTopicResponse = self._ask(self._any().node_id, methods.ADMIN_CREATE_TOPIC, request, 10)
         self.wait_until(
-            lambda: self._in_sync(name, partitions), within_s=20, what=f"topic {name} is in sync everywhere"
+            lambda: self._in_sync(name, partitions) and self._is_served(name),
+            within_s=20,
+            what=f"topic {name} is in sync everywhere, and its leaders serve it",
         )
         return answer.topic_id
 
@@ -327,6 +330,19 @@ class LocalCluster:
                 ]
                 if len(whole) != partitions:
                     return False
+        return True
+
+    def _is_served(self, name: str) -> bool:
+        """Whether the leader of each partition answers for it: a new leader may still be making the log."""
+        (topic,) = self.metadata(self._any().node_id, name).topics
+        for state in topic.partitions:
+            question = data_pb2.ListOffsetsPartition(
+                topic_id=topic.topic_id, partition=state.partition, current_leader_epoch=-1, timestamp_ms=-1
+            )
+            request = data_pb2.ListOffsetsRequest(partitions=[question])
+            (answer,) = self._ask(state.leader, methods.DATA_LIST_OFFSETS, request).partitions
+            if answer.HasField("error"):
+                return False
         return True
 
     def _all_alive(self) -> None:
