@@ -1,5 +1,5 @@
 """Two event loops in one process against two processes: why a machine with more cores runs more nodes
-(docs/decisions/0015).
+(docs/decisions/0016).
 
 Each contender appends the same batches to one log of its own, as a leader does, in slices of one loop turn: one loop
 alone; two loops in two threads of one process; two processes. Contenders take turns; each counts with its best turn by
