@@ -1,0 +1,122 @@
+"""The documents agree with the repository: every link and every path leads to a file, the terms are those of the
+glossary, and every rule or scenario that code cites by number is described in docs/rules.md.
+
+A path is what stands between backticks and names a source file (`segment.py`, `storage/log/log.py`,
+`tests/storage/test_seed_*.py`) or begins with a directory of the repository (`deploy/k8s`). A bare file name must be
+the name of some file; a path with a directory must exist from the root or from the directory of the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP_DIRECTORIES = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+SOURCES = (".md", ".proto", ".py", ".pyi", ".pyx")
+BUILT = ("bench-out", "build", "demo-out", "dist", "tidelog/_server")
+"""Directories that a build, a demo or a bench makes."""
+
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+MODULE = re.compile(r"python -m ([a-z_][\w.]*)")
+
+
+@cache
+def file_names() -> frozenset[str]:
+    """The names of all files of the repository."""
+    hidden = [ROOT / ".ci"]
+    shown = [ROOT / name for name in sorted(TOP_DIRECTORIES)]
+    found = {path.name for top in (*shown, *hidden) for path in top.rglob("*") if path.is_file()}
+    return frozenset(found | {path.name for path in ROOT.iterdir() if path.is_file()})
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).strip() for heading in headings]
+    return frozenset(heading.lower().replace(" ", "-") for heading in plain)
+
+
+def broken_links(page: Path, text: str) -> Iterator[str]:
+    """The relative links of the text that lead nowhere."""
+    for target in LINK.findall(CODE.sub("", FENCE.sub("", text))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        if not linked.exists() or (anchor and (linked.suffix != ".md" or anchor not in anchors(linked))):
+            yield target
+
+
+def broken_paths(page: Path, text: str) -> Iterator[str]:
+    """The paths and modules between backticks that do not exist."""
+    for code in CODE.findall(FENCE.sub("", text)):
+        for module in MODULE.findall(code):
+            path = ROOT / module.replace(".", "/")
+            if path.parts[len(ROOT.parts)] in TOP_DIRECTORIES and not (
+                path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+            ):
+                yield code
+        if " " in code or code.startswith("/"):
+            continue
+        path_text = code.rstrip("/")
+        inside = path_text.split("/")[0] in TOP_DIRECTORIES and "/" in path_text
+        if not (inside or path_text.endswith(SOURCES)) or path_text.startswith((*BUILT, ".")):
+            continue
+        if "/" not in path_text:
+            found = any(fnmatch(name, path_text) for name in file_names())
+        else:
+            found = any(any(base.glob(path_text)) for base in (ROOT, page.parent))
+        if not found:
+            yield code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_paths_lead_to_files(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert [*broken_links(page, text), *broken_paths(page, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("[a page](docs/no-such-page.md)", "docs/no-such-page.md"),
+        ("[a heading](README.md#no-such-heading)", "README.md#no-such-heading"),
+        ("`no_such_module.py`", "no_such_module.py"),
+        ("`storage/no_such_file.py`", "storage/no_such_file.py"),
+        ("`deploy/no-such-directory`", "deploy/no-such-directory"),
+        ("`tests/storage/test_no_such_*.py`", "tests/storage/test_no_such_*.py"),
+        ("`python -m storage.no_such_module PATH`", "python -m storage.no_such_module PATH"),
+    ],
+)
+def test_a_broken_link_or_path_is_noticed(text: str, broken: str) -> None:
+    page = ROOT / "README.md"
+    assert [*broken_links(page, text), *broken_paths(page, text)] == [broken]
+
+
+def test_what_exists_is_not_broken() -> None:
+    text = (
+        "[a](docs/README.md) [b](#two-commands) `storage/log/log.py` `log.py` `python -m storage.dump X` `deploy/k8s`"
+    )
+    page = ROOT / "README.md"
+    assert [*broken_links(page, text), *broken_paths(page, text)] == []
+
+
+def test_every_page_is_in_the_index_of_its_directory() -> None:
+    missing = [
+        str(page.relative_to(ROOT))
+        for page in PAGES
+        if page.parent != ROOT
+        and page.name != "README.md"
+        and f"({page.name})" not in (page.parent / "README.md").read_text(encoding="utf-8")
+    ]
+    assert missing == []
