@@ -37,7 +37,7 @@ def rows(page: str, *columns: str) -> Iterator[dict[str, list[str]]]:
             yield {name: re.findall(r"`([^`]+)`", cell) for name, cell in zip(wanted, cells, strict=True)}
 
 
-@pytest.mark.parametrize("page", ["simulator.md", "replication.md", "quorum.md"])
+@pytest.mark.parametrize("page", ["simulator.md", "replication.md", "quorum.md", "rules.md"])
 def test_stories_and_planted_bugs_are_there_and_each_bug_is_caught_beside_it(page: str) -> None:
     found = list(rows(page, "story", "planted bug"))
     assert found
