@@ -112,7 +112,11 @@ def test_what_exists_is_not_broken() -> None:
 
 
 def test_every_page_is_in_an_index() -> None:
-    indexes = {"docs": "docs/README.md", "docs/decisions": "docs/decisions/README.md", "docs/storage": "docs/storage.md"}
+    indexes = {
+        "docs": "docs/README.md",
+        "docs/decisions": "docs/decisions/README.md",
+        "docs/storage": "docs/storage.md",
+    }
     listed = {
         (ROOT / index).parent.joinpath(target).resolve()
         for index in indexes.values()
@@ -120,3 +124,71 @@ def test_every_page_is_in_an_index() -> None:
     }
     pages = {page for page in PAGES if page.parent != ROOT and page.name != "README.md"}
     assert sorted(str(page.relative_to(ROOT)) for page in pages - listed) == []
+
+
+FORMER_TERMS = re.compile(
+    r"\b(data (?:director\w+|folders?)|held|desks?|cut(?:s|ting)?|life|lives|standings?|books?|care|upkeep|own bytes"
+    r"|shel(?:f|ves)|mend(?:ed|s)?|whoever|nobody can tell)\b",
+    re.IGNORECASE,
+)
+
+
+def former_terms(text: str) -> list[str]:
+    """The former terms in the prose of a page: outside fences, code and the targets of links."""
+    prose = re.sub(r"\]\([^)\s]+\)", "]", CODE.sub("", FENCE.sub("", text)))
+    return FORMER_TERMS.findall(prose)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_former_terms_do_not_return(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if page.name == "glossary.md":
+        text, former = text.split("## Former terms")
+        assert former_terms(former), "the glossary lists them"
+    assert former_terms(text) == []
+
+
+def test_a_former_term_is_noticed() -> None:
+    assert former_terms("The desk holds what `was_held` ([x](held.md)) until the log is cut.") == ["desk", "cut"]
+
+
+CITING = [ROOT / name for name in ("bench", "examples", "node", "replication", "storage", "tests", "tidelog")]
+NUMBERS = r"(\d+(?:(?:, | and )\d+)*)"
+CITATION = re.compile(rf"\b(scenario|rule|design,? section)s? {NUMBERS}(?!\.\d)", re.IGNORECASE)
+SHORT = re.compile(r'"(S)(\d+)[",]')
+
+
+def citations(text: str) -> set[tuple[str, str]]:
+    """The rules, scenarios and sections of the design that a file cites: what, and its number."""
+    joined = re.sub(r"\s+", " ", text)
+    found = [(what.lower(), numbers) for what, numbers in CITATION.findall(joined)]
+    found += [("scenario", number) for _, number in SHORT.findall(joined)]
+    return {(what.split()[-1], number) for what, numbers in found for number in re.findall(r"\d+", numbers)}
+
+
+def described(rules: str) -> set[tuple[str, str]]:
+    """What docs/rules.md describes."""
+    return {
+        *(("scenario", number) for number in re.findall(r"^\| (\d+) \|", rules, re.MULTILINE)),
+        *(("rule", number) for number in re.findall(r"^### Rule (\d+):", rules, re.MULTILINE)),
+        *(("section", number) for number in re.findall(r"^Section (\d+)\.", rules, re.MULTILINE)),
+    }
+
+
+def test_every_cited_rule_and_scenario_is_described() -> None:
+    rules = described((ROOT / "docs/rules.md").read_text(encoding="utf-8"))
+    cited = {
+        (str(path.relative_to(ROOT)), *citation)
+        for top in CITING
+        for path in sorted(top.rglob("*.py"))
+        if path != Path(__file__).resolve()
+        for citation in citations(path.read_text(encoding="utf-8"))
+    }
+    assert len(cited) > 50, "the citations are found"
+    assert sorted(each for each in cited if each[1:] not in rules) == []
+
+
+def test_a_citation_without_its_rule_is_noticed() -> None:
+    text = 'See design, section 4, rule 9, scenarios 3, 10 and 77; Mutant(plant, "S88", story).'
+    rules = described((ROOT / "docs/rules.md").read_text(encoding="utf-8"))
+    assert citations(text) - rules == {("rule", "9"), ("scenario", "77"), ("scenario", "88")}
