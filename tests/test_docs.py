@@ -111,6 +111,21 @@ def test_what_exists_is_not_broken() -> None:
     assert [*broken_links(page, text), *broken_paths(page, text)] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_rows_of_a_table_have_as_many_cells_as_its_header(page: Path) -> None:
+    """A row that was joined with the next one, or whose `|` is not escaped, is not shown as it was meant."""
+    cells, wrong = 0, []
+    for line in FENCE.sub("", page.read_text(encoding="utf-8")).splitlines():
+        if not line.lstrip().startswith("|"):
+            cells = 0
+            continue
+        found = len(re.findall(r"(?<!\\)\|", CODE.sub("", line)))
+        cells = cells or found
+        if found != cells or ("|---|" in line and set(line) - set("|- ")):
+            wrong.append(line)
+    assert wrong == []
+
+
 def test_every_page_is_in_an_index() -> None:
     indexes = {
         "docs": "docs/README.md",
