@@ -1,5 +1,5 @@
-"""One partition's log on one machine's disk, in Kafka's files: `log/log.py`, and the log directory that holds many.
+"""The log of one partition in Kafka's file formats (`log/log.py`), and the log directory that holds many of them.
 
-Synchronous: no network, no asyncio. Clock, chance, disk and threads come in by constructors. docs/storage.md draws the
-layouts and says how each crash is survived.
+The package is synchronous: no network, no asyncio. Clock, randomness, disk and threads are constructor arguments.
+docs/storage.md shows the file layouts and how the log survives each crash.
 """

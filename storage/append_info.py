@@ -1,4 +1,4 @@
-"""What one append did, all of it in one value. Source: Kafka's LogAppendInfo and RecordValidationStats."""
+"""The result of one append. Source: Kafka's LogAppendInfo and RecordValidationStats."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Codec, LeaderEpoch, Mil
 
 
 class Origin(Enum):
-    """Who asks for an append."""
+    """The source of an append. It decides which checks apply."""
 
     CLIENT = "client"
-    """A producer: what it sends is checked in full."""
+    """A producer: its records are validated in full."""
     REPLICATION = "replication"
-    """A follower's fetch: the leader has checked it."""
+    """A follower's fetch: the leader has validated the records."""
     COORDINATOR = "coordinator"
-    """The node itself: markers and metadata."""
+    """The node itself: transaction markers and metadata records."""
 
 
 class RecordValidationStats(NamedTuple):
-    """What validation cost: bytes of buffers made for it, records converted to another format, time spent
-    converting."""
+    """The cost of validation: bytes of temporary buffers, records converted to another format, conversion time."""
 
     temporary_bytes: int = 0
     converted_records: int = 0
@@ -29,37 +28,37 @@ class RecordValidationStats(NamedTuple):
 
 
 class LogAppendInfo(NamedTuple):
-    """The outcome of `Log.append`. Offsets are -1 where nothing was appended."""
+    """The result of `Log.append`. Offsets are -1 if nothing was appended."""
 
     first_offset: Offset
-    """Of a v0 or v1 wrapper that a follower took: its last one, the first takes decompression."""
+    """For a v0 or v1 wrapper that a follower appends: its last offset, because the first one requires decompression."""
     last_offset: Offset
     last_leader_epoch: LeaderEpoch
-    """Epoch of the last batch; of v0 and v1 that a follower took: the one in force."""
+    """Leader epoch of the last batch. For v0 and v1 batches that a follower appends: the current epoch."""
     max_timestamp: Millis
     offset_of_max_timestamp: Offset
-    """Last offset of the batch that brought the largest timestamp."""
+    """Last offset of the batch with the largest timestamp."""
     log_append_time: Millis
-    """The stamp given, on topics with log append time; else -1."""
+    """The append time written to the records on topics with log append time, else -1."""
     log_start_offset: Offset
     source_codec: Codec
-    """How the producer compressed; of the last compressed batch where they differ."""
+    """The producer's codec. If batches differ: that of the last compressed batch."""
     target_codec: Codec
-    """How the batches were stored."""
+    """The codec of the stored batches."""
     shallow_count: int
-    """Batches; of v0 and v1, outer messages."""
+    """Number of batches; for v0 and v1, of outer messages."""
     record_count: int | None
-    """Records, as the headers declare them; None where a v0 or v1 wrapper that a follower took hides them."""
+    """Number of records according to the batch headers. None if a v0 or v1 wrapper that a follower appends hides it."""
     valid_bytes: int
-    """Bytes appended: those of whole batches, as they are stored."""
+    """Bytes appended: the stored size of all whole batches."""
     offsets_monotonic: bool = True
     duplicate: bool = False
-    """These are the results of an earlier append of the same batch."""
+    """True if the values are those of an earlier append of the same batch."""
     stats: RecordValidationStats = RecordValidationStats()
 
     @classmethod
     def nothing(cls, log_start_offset: Offset) -> LogAppendInfo:
-        """There was no whole batch in what was to be appended."""
+        """The result of an append without any whole batch."""
         none = Offset(-1)
         return cls(
             none,

@@ -1,8 +1,8 @@
-"""What a topic's configuration means for its logs: Kafka's names, types, bounds and defaults.
+"""Configuration of the logs of a topic: Kafka's names, types, bounds and defaults.
 
-Kept true: a LogConfig holds only what this version does; a known key with a value that it does not do yet is refused by
-name, never ignored; settings that contradict each other are refused together.
-Left to others: where configurations come from (the metadata log), replication settings' use.
+Invariants: a LogConfig holds only settings that this version implements. A known key with a value that is not
+implemented is rejected by name, never ignored. Settings that contradict each other are rejected together.
+Not here: the source of configurations (the metadata log), the use of replication settings.
 Source: Kafka's TopicConfig and LogConfig; `message.format` is Tidelog's own (design section 2).
 """
 
@@ -18,13 +18,13 @@ from tidelog.types import Codec, Durability, TimestampType
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _LZ4_FAST_LEVEL: Final = 9
-"""Kafka's default for lz4, at which its writer takes the fast mode."""
+"""Kafka's default level for lz4. Kafka's writer uses the fast mode at this level."""
 _GZIP_DEFAULT_LEVEL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One topic's settings, as its logs use them. Sizes in bytes, times in milliseconds."""
+    """The settings of one topic that its logs use. Sizes in bytes, times in milliseconds."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
@@ -36,9 +36,9 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     magic: int = 2
-    """`message.format`: what a leader writes; 0, 1 or 2."""
+    """`message.format`: the format that a leader writes; 0, 1 or 2."""
     codec: Codec | None = None
-    """`compression.type`: what a leader writes; None for "producer", as it was sent."""
+    """`compression.type`: the codec that a leader writes. None for "producer": batches keep the producer's codec."""
     gzip_level: int = _GZIP_DEFAULT_LEVEL
     lz4_level: int = _LZ4_FAST_LEVEL
     zstd_level: int = 3
@@ -46,9 +46,9 @@ class LogConfig:
     timestamp_before_ms_max: int = INT64_MAX
     timestamp_after_ms_max: int = 3_600_000
     delete: bool = True
-    """`cleanup.policy` says delete: retention by time and size."""
+    """True if `cleanup.policy` contains delete: retention by time and size."""
     compact: bool = False
-    """`cleanup.policy` says compact."""
+    """True if `cleanup.policy` contains compact."""
     retention_ms: int = 604_800_000
     """-1 for no limit."""
     retention_bytes: int = -1
@@ -59,7 +59,7 @@ class LogConfig:
     delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = 86_400_000
-    """A setting of the node, not of a topic."""
+    """A setting of the node, not of the topic."""
     min_insync_replicas: int = 1
     unclean_elections: bool = False
     durability: Durability = Durability.FSYNC
@@ -83,13 +83,13 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """How old the first batch of a segment may be when another is appended: a compacted topic's must not be older
-        than `max.compaction.lag.ms`, since the active segment is not cleaned (KIP-354)."""
+        """Maximum age (ms) of the first batch of the active segment when another batch is appended. For a compacted
+        topic the limit is at most `max.compaction.lag.ms`, because the active segment is not cleaned (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
     def compression_level(self) -> int | None:
-        """The level that `codec` is written with, None for the codec's own default."""
+        """The compression level for `codec`, None for the codec's own default."""
         match self.codec:
             case Codec.GZIP:
                 return None if self.gzip_level == _GZIP_DEFAULT_LEVEL else self.gzip_level
@@ -102,7 +102,7 @@ class LogConfig:
 
     @classmethod
     def from_node(cls, configs: Mapping[str, str]) -> LogConfig:
-        """The node's defaults for topics that do not say otherwise, and its own settings of logs. Raises as
+        """The node's defaults for topics without a setting of their own, and the node's own log settings. Raises as
         `from_topic`."""
         return _parsed(cls(), configs, {**_TOPIC_SETTINGS, **_NODE_SETTINGS})
 
@@ -110,18 +110,18 @@ class LogConfig:
     def from_topic(cls, configs: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
         """The configuration of a topic: its own settings over the node's defaults.
 
-        Raises InvalidConfig for an unknown key, a bad value (naming both and what is allowed) or settings that
-        contradict each other, UnsupportedVersion for what this version does not do.
+        Raises InvalidConfig for an unknown key, a bad value (the message names both and the valid values) or
+        contradicting settings, UnsupportedVersion for a value that this version does not implement.
         """
         return _parsed(defaults or cls(), configs, _TOPIC_SETTINGS)
 
     def as_topic(self) -> dict[str, str]:
-        """Every setting that a topic may have, by name, as text."""
+        """All topic settings by name, as text."""
         return {key: setting.show(self) for key, setting in _TOPIC_SETTINGS.items()}
 
 
 class _Setting(NamedTuple):
-    """How a setting is read, into which fields, and how it is told."""
+    """Parser and printer of one setting. `parse` returns the fields that the setting changes."""
 
     parse: Callable[[str, str], Mapping[str, object]]
     show: Callable[[LogConfig], str]
@@ -132,7 +132,7 @@ def _parsed(config: LogConfig, configs: Mapping[str, str], known: Mapping[str, _
     for key, value in configs.items():
         setting = known.get(key)
         if setting is None:
-            raise InvalidConfig(f"{key} is no topic configuration; known are {', '.join(sorted(known))}")
+            raise InvalidConfig(f"unknown topic setting {key}; valid settings: {', '.join(sorted(known))}")
         changes.update(setting.parse(key, value))
     return replace(config, **changes)  # type: ignore[arg-type]  # each parser gives its field's type
 
@@ -151,7 +151,7 @@ def _number(field: str, low: int, high: int) -> _Setting:
 
 
 def _level(field: str, low: int, high: int, *, also: int) -> _Setting:
-    """A whole number, or one more that means the codec's own default."""
+    """A whole number in a range, or the value `also` for the codec's own default."""
     within = _number(field, low, high)
 
     def parse(key: str, value: str) -> Mapping[str, object]:
@@ -174,7 +174,7 @@ def _ratio(field: str) -> _Setting:
 
 
 def _choice(field: str, values: Mapping[str, object]) -> _Setting:
-    """One of some words, each for a value."""
+    """One of a fixed set of words, each with its value."""
     words = {value: word for word, value in values.items()}
 
     def parse(key: str, value: str) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""How far a reader may see. Source: Kafka's FetchIsolation."""
+"""Isolation levels of a read. Source: Kafka's FetchIsolation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from enum import Enum
 
 
 class FetchIsolation(Enum):
-    """What bounds a read."""
+    """The upper bound of a read."""
 
     LOG_END = "log end"
-    """Followers: everything that the leader has."""
+    """Followers: everything in the leader's log."""
     HIGH_WATERMARK = "high watermark"
-    """Consumers, read_uncommitted: what is replicated."""
+    """Consumers with read_uncommitted: replicated records."""
     LAST_STABLE_OFFSET = "last stable offset"
-    """Consumers, read_committed: what is replicated and decided; aborted transactions are named."""
+    """Consumers with read_committed: replicated records of ended transactions. The answer lists the aborted
+    transactions."""

@@ -1,1 +1,1 @@
-"""The disk: the `Files` protocol, the operating system behind it, guarded mapped memory, and work on other threads."""
+"""The disk: the `Files` protocol, its implementation for the operating system, guarded mapped memory, and executors."""

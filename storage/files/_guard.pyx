@@ -1,10 +1,10 @@
-# Compiled accesses to mapped files that turn SIGBUS into OSError; guard.py says what they do and what serves without
-# a compiler.
+# Compiled accesses to mapped files that convert SIGBUS to OSError. guard.py describes them and the pure-Python
+# fallback.
 #
-# The kernel sends SIGBUS where a page of a mapping cannot be read from the disk, lies beyond the end of the file, or
-# finds no room. The handler leaves an access of this module by siglongjmp: the accesses are plain loads, stores and
-# memcpy, with the interpreter lock taken and without any other lock, so nothing is left half done. A SIGBUS from
-# anywhere else goes to the handler that was there before. SA_NODEFER: the signal is not blocked after the jump.
+# The kernel sends SIGBUS if a page of a mapping cannot be read from the disk, lies beyond the end of the file, or has
+# no free space. The handler leaves an access of this module by siglongjmp. This is safe: the accesses are plain loads,
+# stores and memcpy, and hold the interpreter lock and no other lock. Any other SIGBUS goes to the handler that was
+# installed before. SA_NODEFER: the signal is not blocked after the jump.
 
 cdef extern from *:
     """
@@ -140,4 +140,4 @@ def search(buffer, Py_ssize_t entries, Py_ssize_t warm, int size, int at, int wi
 
 
 def _unreadable(position):
-    return OSError(EIO, f"byte {position} or one behind it cannot be accessed through the mapping (SIGBUS)")
+    return OSError(EIO, f"byte {position} or a later byte cannot be accessed through the mapping (SIGBUS)")

@@ -1,4 +1,4 @@
-"""The time of day as storage needs it: for log append time, the age of a segment and of unflushed bytes."""
+"""The wall clock that storage uses: for log append time, the age of a segment and the age of unflushed bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidelog.types import Millis
 
 
 class WallClock(Protocol):
-    """Wall-clock time. It may jump, also backwards; nothing here relies on more than its being roughly right."""
+    """Wall-clock time. It may jump, also backwards; storage requires only that it is roughly right."""
 
     def wall_ms(self) -> Millis:
         """Milliseconds since 1970."""

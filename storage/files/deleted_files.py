@@ -1,7 +1,7 @@
-"""Files that are out of a log already and wait to be removed: `file.delete.delay.ms` after they got their new names.
+"""Files that have left a log and wait for removal, `file.delete.delay.ms` after they were renamed to `.deleted`.
 
-Until then whoever began to use them can look them up still; a restart removes them all (interrupted.py). For the
-owner's thread, but for `remove_files`. Source: Kafka's `file.delete.delay.ms` and LocalLog.deleteSegmentFiles.
+Until then, readers that opened the files can still read them. A restart removes all of them (interrupted.py). Use on
+the owner's thread only, except `remove_files`. Source: Kafka's `file.delete.delay.ms` and LocalLog.deleteSegmentFiles.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from tidelog.types import Millis
 
 
 class Leaving:
-    """Files of segments that are out of their log: the snapshots go that belonged to them, then they get the names of
-    deleted files, oldest segment first. Any thread; what has run does not run again: a cut, which may need the names,
-    runs it first."""
+    """Files of segments that have left their log. `run` removes the producer snapshots of the segments, then renames
+    the files to deleted files, oldest segment first. `run` may be called on any thread and takes effect once. A
+    truncation calls it first, because it may need the names."""
 
     __slots__ = ("_before", "_done", "_files", "_lock", "_paths", "_snapshots", "_suffix", "deleted")
 
     def __init__(
         self, files: Files, before: Callable[[], None], paths: Sequence[str], suffix: str, snapshots: Sequence[str]
     ) -> None:
-        """before: makes durable what must be so before any file goes. suffix: of deleted files."""
+        """before: makes durable what must be durable before any file is removed. suffix: suffix of deleted files."""
         self._files, self._before, self._paths, self._suffix = files, before, paths, suffix
         self._snapshots = snapshots
         self._lock = Lock()
         self._done = False
         self.deleted: list[str] = []
-        """Where the files are that have been renamed."""
+        """New paths of the renamed files."""
 
     def run(self) -> None:
-        """Raises OSError."""
+        """Remove the snapshots and rename the files, once. Raises OSError."""
         with self._lock:
             if self._done:
                 return
@@ -47,7 +47,7 @@ class Leaving:
 
 
 class DeletedFiles:
-    """Those of one log, in the order in which they were put here."""
+    """The deleted files of one log, in insertion order."""
 
     __slots__ = ("_waiting",)
 
@@ -58,11 +58,11 @@ class DeletedFiles:
         return len(self._waiting)
 
     def put(self, paths: Iterable[str], due_ms: int) -> None:
-        """Remove these at that time, or later: never before those put here before them."""
+        """Schedule the files for removal at `due_ms` or later, never before files that were put earlier."""
         self._waiting.extend((due_ms, path) for path in paths)
 
     def take(self, now: Millis) -> list[str]:
-        """Those that are due: the caller removes them."""
+        """Return the paths that are due. The caller removes them."""
         due = []
         while self._waiting and self._waiting[0][0] <= now:
             due.append(self._waiting.popleft()[1])
@@ -70,8 +70,8 @@ class DeletedFiles:
 
 
 def remove_files(files: Files, paths: Iterable[str]) -> None:
-    """Remove files, those that are gone already left out: their log's directory may have another name by now. Any
-    thread. Raises OSError."""
+    """Remove files. Missing files are skipped, because the directory of their log may have been renamed. Any thread.
+    Raises OSError."""
     for path in paths:
         try:
             files.remove(path)
@@ -80,8 +80,8 @@ def remove_files(files: Files, paths: Iterable[str]) -> None:
 
 
 def remove_log_directory(files: Files, path: str) -> None:
-    """Remove a log's directory and all that is in it; nothing where it is gone: it is asked for twice when a loading
-    finds what is being deleted. Any thread. Raises OSError."""
+    """Remove a partition directory and its files. A missing directory is ignored: loading requests the removal again if
+    it finds a directory whose deletion is in progress. Any thread. Raises OSError."""
     if files.is_directory(path):
         for name in files.list(path):
             files.remove(f"{path}/{name}")

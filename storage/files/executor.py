@@ -1,4 +1,4 @@
-"""Where work that may wait for a disk is done: handed in by the constructor, so that the log itself knows no
+"""Executor for work that may wait for the disk. It is a constructor argument, so that the log itself uses no
 threads."""
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """Runs work somewhere else and reports back on the owner's thread. With one worker: one piece at a time and in
-    order; with several: as many side by side."""
+    """Runs work elsewhere and reports the result on the owner's thread. One worker runs one piece at a time, in order;
+    several workers run pieces concurrently."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work`, then `done` with its result or its exception, on the thread that owns the logs. Never runs `done`
-        of two pieces at once."""
+        """Run `work`, then `done` with its result or its exception, on the thread that owns the logs. Two `done` calls
+        never run at the same time."""
         ...
 
 
 class InlineExecutor:
-    """Does the work at once, on the caller's thread: for tools and tests."""
+    """Runs the work at once on the caller's thread: for tools and tests."""
 
     def submit(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` and `done` before returning."""
         result: T | BaseException
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001 - whatever the work raises is its result
+        except Exception as error:  # noqa: BLE001 - any exception of the work is its result
             result = error
         done(result)

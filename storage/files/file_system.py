@@ -1,12 +1,12 @@
-"""The disk, as much of it as the log needs: small enough to be faked, exact enough to say what survives a crash.
+"""The file system interface that the log needs: small enough to fake, exact enough to define what survives a crash.
 
-Kept true by every implementation (tests/storage/test_files_contract.py runs against each):
-  1. `File.sync` makes the file's bytes and size durable, not its name; `Files.sync_directory` makes names durable.
-  2. `Files.rename` replaces the target in one step: a crash leaves the old file or the new one under that name.
-  3. A write that fails may have written a part; a failed `sync` says nothing about the bytes, and a later one that
-     succeeds does not make up for it (the kernel may have dropped the dirty pages).
-  4. Errors are OSError with an errno; nothing else is raised, but for WouldBlock, which is no error of the disk.
-Left to others: what an error means for the log directory (log_directory.py), file formats (everyone else).
+Invariants of every implementation (tests/storage/test_files_contract.py runs against each):
+  1. `File.sync` makes the file's bytes and size durable, not its name. `Files.sync_directory` makes names durable.
+  2. `Files.rename` replaces the target atomically: after a crash the name refers to the old file or to the new one.
+  3. A failed write may have written a part. A failed `sync` leaves the state of the bytes unknown, and a later
+     successful `sync` does not make them durable (the kernel may have dropped the dirty pages).
+  4. Errors are OSError with an errno. The only other exception is WouldBlock, which is not a disk error.
+Not here: what an error means for the log directory (log_directory.py), file formats (the modules that use the files).
 Paths are plain strings with "/", as the operating system takes them.
 """
 
@@ -19,20 +19,20 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Error numbers that say "no room" rather than "broken"."""
+"""Error numbers that mean "no free space" rather than a broken disk."""
 
 
 class WouldBlock(Exception):
-    """A read that was not to wait for the disk would have had to."""
+    """A non-blocking read would have to wait for the disk."""
 
 
 class File(Protocol):
-    """One open file, read and written at positions. Not for several threads, except `pread` and `sync` on a shared
+    """One open file, read and written at explicit positions. Not thread-safe, except `pread` and `sync` on a shared
     handle."""
 
     @property
     def path(self) -> str:
-        """The path it was opened by."""
+        """The path that the file was opened with."""
         ...
 
     def size(self) -> int:
@@ -40,26 +40,26 @@ class File(Protocol):
         ...
 
     def pread(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position` on; fewer only where the file ends."""
+        """`size` bytes from `position` on; fewer only at the end of the file."""
         ...
 
     def pread_now(self, size: int, position: int) -> Buffer:
-        """As `pread`, without waiting for the disk. Raises WouldBlock where not all of it is in memory; where the
-        platform cannot tell, it may wait."""
+        """As `pread`, without waiting for the disk. Raises WouldBlock if not all bytes are in memory. May wait on
+        platforms that cannot report this."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write the buffers one behind the other from `position` on, all of it or OSError (a part may then be
-        there)."""
+        """Write the buffers one after the other from `position` on: all of them, or OSError (a part may then have been
+        written)."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
+        """Truncate the file, or extend it with zeros."""
         ...
 
     def reserve(self, size: int) -> None:
-        """Take room on the disk for the first `size` bytes; a shorter file is lengthened with zeros, a longer one keeps
-        its bytes."""
+        """Allocate disk space for the first `size` bytes. A shorter file is extended with zeros, a longer one keeps its
+        bytes."""
         ...
 
     def sync(self) -> None:
@@ -67,95 +67,96 @@ class File(Protocol):
         ...
 
     def share(self) -> File:
-        """This handle with one more user: it closes with the last `close`. Called on the owner's thread only."""
+        """This handle with one more user. It closes with the last `close`. Call on the owner's thread only."""
         ...
 
     def close(self) -> None:
-        """One user less."""
+        """Release one user; the last one closes the file."""
         ...
 
 
 class Mapping(Protocol):
-    """A file mapped into memory, of fixed size. What is written shows in the file and, unless synced, may be lost.
-    A page that the disk cannot give is an OSError here, never a signal (guard.py)."""
+    """A file mapped into memory, of fixed size. Writes are visible in the file, but may be lost unless synced. A page
+    that the disk cannot provide raises OSError here, never a signal (guard.py)."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of it."""
+        """`size` bytes from `position` on."""
         ...
 
     def search(self, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
-        """The last of the sorted entries at its beginning whose field is not above `target`; -1 where there is none.
-        Parameters as in guard.py."""
+        """The last slot of the sorted entries at the start of the mapping whose field is at most `target`; -1 if there
+        is none. Parameters as in guard.py."""
         ...
 
     def reserve(self, end: int) -> None:
-        """Make sure that the bytes below `end` have room on the disk: a full disk is told here, as OSError, and
-        never by a signal while writing to memory."""
+        """Allocate disk space for the bytes below `end`. A full disk raises OSError here, so that a write to memory
+        never raises a signal."""
         ...
 
     def write(self, position: int, data: bytes) -> None:
-        """Put `data` at `position`; the place must have been reserved."""
+        """Write `data` at `position`, which must be reserved."""
         ...
 
     def close(self) -> None:
-        """Unmap. Only then may the file's size change."""
+        """Unmap. The file's size may change only afterwards."""
         ...
 
 
 class Room(NamedTuple):
-    """A file system's bytes: what this process may still write, and all there are."""
+    """Space of a file system in bytes: what this process may still write, and the total."""
 
     free: int
     total: int
 
 
 class DirectoryLock(Protocol):
-    """Held as long as this process works on a log directory."""
+    """The lock of a log directory, held while this process uses the directory."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         ...
 
 
 class Files(Protocol):
-    """Names: directories and files."""
+    """Operations on names: directories and files."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open for reading and writing, or for reading only. create: make an empty file where there is none."""
+        """Open for reading and writing, or for reading only. create: create an empty file if there is none."""
         ...
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
-        """Map the first `size` (> 0) bytes. writable: lengthen the file to `size` first, without taking room on the
-        disk."""
+        """Map the first `size` (> 0) bytes. writable: extend the file to `size` first, without allocating disk
+        space."""
         ...
 
     def size(self, path: str) -> int | None:
-        """Length in bytes of the file of this name, None where there is none."""
+        """Length of the file in bytes, None if there is no such file."""
         ...
 
     def is_directory(self, path: str) -> bool:
-        """Is there a directory of this name?"""
+        """True if `path` is a directory."""
         ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Sorted names in a directory."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it, where missing."""
+        """Create a directory and its missing parents."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name within its directory; a file of the new name is replaced in one
-        step."""
+        """Rename a file or directory within its directory. An existing file with the new name is replaced
+        atomically."""
         ...
 
     def link(self, path: str, name: str) -> None:
-        """Give a file a second name, on the same file system. Raises OSError, EPERM or the like where that has none."""
+        """Add a second name for a file on the same file system (hard link). Raises OSError with EPERM or a similar
+        errno if the file system has no hard links."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file's name; its bytes go with the last one."""
+        """Remove a name of a file. The bytes are freed with the last name."""
         ...
 
     def remove_directory(self, path: str) -> None:
@@ -167,29 +168,29 @@ class Files(Protocol):
         ...
 
     def room(self, path: str) -> Room:
-        """How much room the file system of a directory has."""
+        """Free and total space of the file system that contains the directory."""
         ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Take the lock file `path`, made where missing. Raises BlockingIOError where another process has it."""
+        """Acquire the lock file `path`, created if missing. Raises BlockingIOError if another process holds it."""
         ...
 
 
 def is_full(error: BaseException) -> bool:
-    """Does the error say that there is no room, rather than that the disk is broken?"""
+    """True if the error means that there is no free space, rather than a broken disk."""
     return isinstance(error, OSError) and error.errno in FULL
 
 
 def sync_all(files: Sequence[File]) -> None:
-    """Sync these. A sync that finds no room has lost bytes like any other that fails, and a later one does not make up
-    for it: the OSError raised never says "full"."""
+    """Sync the files. A sync that fails for lack of space has lost bytes like any failed sync, and a later sync does
+    not recover them: the raised OSError therefore never counts as "full"."""
     for file in files:
         try:
             file.sync()
         except OSError as error:
             if not is_full(error):
                 raise
-            raise OSError(errno.EIO, f"written bytes found no room when they were synced ({error})") from error
+            raise OSError(errno.EIO, f"no free space for written bytes when they were synced ({error})") from error
 
 
 def sync_paths(files: Files, paths: Iterable[str]) -> None:
@@ -203,7 +204,7 @@ def sync_paths(files: Files, paths: Iterable[str]) -> None:
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """All bytes of a small file, None where there is none."""
+    """All bytes of a small file, None if there is no such file."""
     try:
         file = files.open(path, read_only=True)
     except FileNotFoundError:
@@ -215,9 +216,10 @@ def read_file(files: Files, path: str) -> bytes | None:
 
 
 def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
-    """Put `data` in place of the file at `path` so that a crash leaves the old contents or the new, nothing between.
+    """Replace the file at `path` with `data` atomically: after a crash the file has the old contents or the new ones.
 
-    sync: also make it durable before returning; without, a crash may also leave the new name with no bytes.
+    sync: also make the new contents durable before returning. Without it, a crash may leave the new name with an empty
+    file.
     """
     temporary = f"{path}.tmp"
     file = files.open(temporary, create=True)
@@ -234,6 +236,6 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> No
 
 
 def directory_of(path: str) -> str:
-    """The directory that a path lies in."""
+    """The directory that contains the path."""
     directory, slash, _ = path.rpartition("/")
     return directory or ("/" if slash else ".")

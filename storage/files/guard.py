@@ -1,13 +1,14 @@
-"""Accesses to mapped files, chosen once: compiled where that was built, else the pure-Python reference.
+"""Access functions for mapped files: compiled if the extension was built, else the pure-Python reference.
 
-    load     bytes out of a mapping
-    store    bytes into one
-    search   the last of the sorted entries in one whose field is not above a target
+    load     read bytes from a mapping
+    store    write bytes to a mapping
+    search   the last of the sorted entries of a mapping whose field is at most a target
 
-The compiled ones raise OSError (EIO) where the kernel sends SIGBUS: a page that the disk cannot give, that lies beyond
-the end of a file cut behind the mapping's back, or that finds no room. They may be used on any buffer. The reference
-cannot do that; there the mapping asks the kernel for the pages before each access (os_files.py).
-`TIDELOG_PURE_PYTHON=1` in the environment chooses the reference also where the compiled ones are there.
+The compiled functions raise OSError (EIO) if the kernel sends SIGBUS: for a page that the disk cannot provide, that
+lies beyond the end of a file truncated by another process, or for which there is no free space. They accept any buffer.
+The reference functions cannot do that; the mapping then requests the pages from the kernel before each access
+(os_files.py).
+`TIDELOG_PURE_PYTHON=1` in the environment selects the reference functions even if the compiled ones exist.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.records.v2.fast_paths import pure_python_asked_for
 
 
 class Bytes(Protocol):
-    """What the reference needs of a buffer: a length, and slices."""
+    """The part of a buffer that the reference functions need: length and slices."""
 
     def __len__(self) -> int: ...
 
@@ -27,7 +28,7 @@ class Bytes(Protocol):
 
 
 class WritableBytes(Bytes, Protocol):
-    """And slices that can be set."""
+    """A buffer whose slices can be assigned."""
 
     def __setitem__(self, place: slice, data: bytes, /) -> None: ...
 
@@ -45,9 +46,9 @@ def _store(buffer: WritableBytes, position: int, data: bytes) -> None:
 
 
 def _search(buffer: Bytes, entries: int, warm: int, size: int, at: int, wide: int, target: int) -> int:
-    """The slot; -1 where the field of the first entry is above the target already. entries: how many there are, sorted
-    by the field; warm: how many of the last ones are tried first; size: of an entry; at, wide: where in an entry the
-    field lies and its length, a signed big-endian number (all in bytes)."""
+    """The slot, -1 if the field of the first entry is above the target. entries: number of entries, sorted by the
+    field. warm: how many of the last entries are searched first. size: of an entry. at, wide: position and length of
+    the field within an entry, a signed big-endian number (all in bytes)."""
     if entries < 0 or at < 0 or at + wide > size or entries * size > len(buffer) or wide not in (4, 8):
         raise IndexError(f"{entries} entries of {size} bytes in {len(buffer)}")
 

@@ -1,8 +1,8 @@
-"""The operating system's disk behind the `Files` protocol. The only module of storage that touches the machine.
+"""The operating system's disk as `Files`. The only module of storage that calls the operating system.
 
-Assumed of the system: fdatasync makes a file's bytes and its size durable, fsync of a directory its names, rename is
-atomic; writes and mappings of a file share one page cache (Linux). preadv2 with RWF_NOWAIT says EAGAIN, or gives less
-than was asked for, where pages are missing; file systems that do not know it say EOPNOTSUPP.
+Assumptions: fdatasync makes a file's bytes and size durable, fsync of a directory its names. Rename is atomic. Writes
+and mappings of a file share one page cache (Linux). preadv2 with RWF_NOWAIT fails with EAGAIN or returns fewer bytes
+than requested if pages are missing; file systems without support for it fail with EOPNOTSUPP.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from storage.files import guard
 from storage.files.file_system import Buffer, DirectoryLock, File, Mapping, Room, WouldBlock
 
 _RESERVE_BYTES: Final = 4096
-"""Room for a mapping is taken by the page, so that a sparse index costs no more than it holds."""
+"""Mappings allocate disk space by the page, so that a sparse index uses only the space of its entries."""
 
 
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _CLEARED_BYTES_MAX: Final = 16 << 10
-"""Clearing a larger buffer before it is read into costs more than asking for one that is not."""
+"""Above this size, zeroing a buffer before the read costs more than allocating an uninitialised one."""
 _uncleared = ctypes.pythonapi.PyByteArray_FromStringAndSize
 _uncleared.restype, _uncleared.argtypes = ctypes.py_object, (ctypes.c_char_p, ctypes.c_ssize_t)
 
 
 class OsFile:
-    """A file descriptor with a count of its users."""
+    """A file descriptor with a user count."""
 
     __slots__ = ("_fd", "_path", "_users")
 
@@ -83,7 +83,7 @@ class OsFile:
             self._write_rest(buffers, written, position)
 
     def _write_rest(self, buffers: Sequence[Buffer], written: int, position: int) -> None:
-        """After a short write: the error that cut it short shows at the next attempt."""
+        """Continue after a short write. The error that caused it is raised by the next attempt."""
         rest = memoryview(b"".join(buffers))
         while written < len(rest):
             written += os.pwrite(self._fd, rest[written:], position + written)
@@ -116,13 +116,14 @@ class OsFile:
 
 
 _POPULATE_READ: Final = 22
-"""MADV_POPULATE_READ (Linux 5.14): bring pages into memory; an error where touching them would be SIGBUS. Older kernels
-say EINVAL."""
+"""MADV_POPULATE_READ (Linux 5.14): load pages into memory, with an error where touching them would raise SIGBUS. Older
+kernels fail with EINVAL."""
 
 
 class _PopulatedBytes:
-    """The bytes of a mapping where the guard is not compiled: the kernel is asked for the pages before each access. A
-    page that goes in between still ends the process, as any does on kernels that cannot be asked."""
+    """The bytes of a mapping without the compiled guard: each access first requests the pages from the kernel. A page
+    that is evicted in between still ends the process with SIGBUS, as does any unreadable page on kernels without
+    MADV_POPULATE_READ."""
 
     __slots__ = ("_map", "_path", "_view")
 
@@ -146,12 +147,12 @@ class _PopulatedBytes:
             self._map.madvise(_POPULATE_READ, start, place.stop - start)
         except OSError as error:
             if error.errno != errno.EINVAL:
-                reason = f"byte {place.start} or one behind it cannot be read ({error})"
+                reason = f"byte {place.start} or a later byte of the page range cannot be read ({error})"
                 raise OSError(errno.EIO, reason, self._path) from None
 
 
 class OsMapping:
-    """A shared mapping. What the disk cannot give is an OSError (guard.py)."""
+    """A shared mapping. A page that the disk cannot provide raises OSError (guard.py)."""
 
     __slots__ = ("_bytes", "_map", "_path", "_reserved", "_view")
 
@@ -177,7 +178,7 @@ class OsMapping:
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
             return
-        assert end <= len(self._view), "room beyond the mapping"
+        assert end <= len(self._view), "reserved space ends beyond the mapping"
         fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             start = self._reserved
@@ -189,7 +190,7 @@ class OsMapping:
 
     def write(self, position: int, data: bytes) -> None:
         end = position + len(data)
-        assert end <= self._reserved, "written without room reserved"
+        assert end <= self._reserved, "write to bytes that were not reserved"
         guard.store(self._bytes, position, data)
 
     def close(self) -> None:
@@ -198,7 +199,7 @@ class OsMapping:
 
 
 class OsLock:
-    """An flock that lives as long as its descriptor."""
+    """An flock held as long as its descriptor is open."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -224,7 +225,7 @@ class OsFiles:
 
     def size(self, path: str) -> int | None:
         try:
-            return os.stat(path).st_size  # noqa: PTH116 - asked for each file at a start: a Path costs four times that
+            return os.stat(path).st_size  # noqa: PTH116 - called per file at start; a Path takes four times as long
         except FileNotFoundError:
             return None
 

@@ -143,14 +143,14 @@ class FakeMapping:
     def reserve(self, end: int) -> None:
         if end <= self._reserved:
             return
-        assert end <= self._size, "room beyond the mapping"
+        assert end <= self._size, "reserved space ends beyond the mapping"
         self._disk.touch("reserve", self._path, self._life)
         end = min(self._size, -(-end // BLOCK_BYTES) * BLOCK_BYTES)
         self._disk.allocate(self._inode, end)
         self._reserved = end
 
     def write(self, position: int, data: bytes) -> None:
-        assert position + len(data) <= self._reserved, "written without room reserved"
+        assert position + len(data) <= self._reserved, "write to bytes that were not reserved"
         self._disk.page_fault("store", self._path)
         self._inode.put(position, data)
 

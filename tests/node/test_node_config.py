@@ -120,7 +120,11 @@ def test_the_node_id_is_the_ordinal_of_a_stateful_set() -> None:
         ("bootstrap = true", "bootstrap = true\nbootstrap_node = 0", "contradicts bootstrap_node"),
         ("session_ms = 500", "session_ms = 150", "less than two heartbeats of 100 ms"),
         ('"segment.bytes" = 1048576', '"segment.bytes" = "x"', "line 26: [log] segment.bytes = 'x': segment.bytes is"),
-        ('"segment.bytes" = 1048576', '"segment.size" = 1', "[log] segment.size = 1: segment.size is no topic config"),
+        (
+            '"segment.bytes" = 1048576',
+            '"segment.size" = 1',
+            "[log] segment.size = 1: unknown topic setting segment.size",
+        ),
         (
             '"segment.bytes" = 1048576',
             "segment.bytes = 1",
