@@ -1,1 +1,2 @@
-"""The small files beside the logs of a log directory: Kafka's checkpoints, its identity, and what it held."""
+"""Small files of a log directory beside its logs: Kafka's checkpoints, the identity of the directory, durable
+offsets."""

@@ -1,11 +1,12 @@
-"""Kafka's small text files: offsets per partition, leader epochs of a log, and who a partition directory belongs to.
+"""Kafka's small text files: offsets by partition, leader epochs of a log, topic id of a partition directory.
 
     0                      version
     2                      number of lines that follow
     orders 0 17            topic partition offset       (…-offset-checkpoint)
     3 17                   epoch start-offset           (leader-epoch-checkpoint)
 
-Kept true: a file that does not parse whole is CorruptLog, never half believed. Written by `write_file`, in one step.
+Invariants: a file that does not parse completely raises CorruptLog; no part of it is used. `write_file` replaces the
+files atomically.
 Source: Kafka's CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile and PartitionMetadataFile.
 """
 
@@ -27,22 +28,22 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEANING_CHECKPOINT: Final = "cleaning-offset-checkpoint"
-"""Tidelog's own: below these offsets a round of cleaning may have emptied segments, whether it has ended or not."""
+"""Tidelog's own: below these offsets a cleaning round, finished or not, may have emptied segments."""
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-"""Name of a partition's directory."""
+"""Name of a partition directory."""
 
 _VERSION: Final = "0"
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The bytes of an offset checkpoint, sorted by topic and partition."""
+    """The contents of an offset checkpoint, sorted by topic and partition."""
     return _encode(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
-    """Offsets by partition; empty where there is no such file. Raises CorruptLog for one that does not parse."""
+    """Offsets by partition, empty if there is no such file. Raises CorruptLog if it does not parse."""
     offsets = {}
     for line in _read(files, path) or ():
         topic, partition, offset = _fields(path, line, 3)
@@ -53,13 +54,12 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
 
 
 def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
-    """The bytes of a leader-epoch-checkpoint."""
+    """The contents of a leader-epoch-checkpoint."""
     return _encode(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 def read_epochs(files: Files, path: str) -> tuple[EpochStart, ...] | None:
-    """Entries in order, None where there is no such file. Raises CorruptLog where it does not parse or is out of
-    order."""
+    """Entries in order, None if there is no such file. Raises CorruptLog if it does not parse or is out of order."""
     lines = _read(files, path)
     if lines is None:
         return None
@@ -69,19 +69,20 @@ def read_epochs(files: Files, path: str) -> tuple[EpochStart, ...] | None:
         entry = EpochStart(LeaderEpoch(_number(path, line, epoch)), Offset(_number(path, line, start)))
         if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
             raise CorruptLog(
-                f"{path}: the line {line!r} does not grow over the one before it; rebuild the file from the log"
+                f"{path}: epoch or start offset in line {line!r} is not larger than in the line before: rebuild the "
+                "file from the log"
             )
         entries.append(entry)
     return tuple(entries)
 
 
 def encode_topic_id(topic_id: UUID) -> str:
-    """A 128-bit id as Kafka writes it: URL-safe base64 without padding, 22 characters."""
+    """A 128-bit id in Kafka's text form: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
 
 
 def decode_topic_id(text: str) -> UUID:
-    """The id in Kafka's text. Raises ValueError for anything else."""
+    """The id in Kafka's text form. Raises ValueError for any other text."""
     try:
         data = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error as error:
@@ -90,13 +91,13 @@ def decode_topic_id(text: str) -> UUID:
 
 
 def write_partition_metadata(files: Files, directory: str, topic_id: TopicId, *, sync: bool) -> None:
-    """Write down which topic's log a partition directory holds (KIP-516)."""
+    """Write the topic id of a partition directory (KIP-516)."""
     text = f"version: 0\ntopic_id: {encode_topic_id(topic_id)}"
     write_file(files, f"{directory}/{PARTITION_METADATA}", text.encode(), sync=sync)
 
 
 def read_partition_metadata(files: Files, directory: str) -> TopicId | None:
-    """The topic id of a partition directory, None where it has no readable one."""
+    """The topic id of a partition directory, None if it has no readable one."""
     data = read_file(files, f"{directory}/{PARTITION_METADATA}")
     if data is None:
         return None
@@ -119,7 +120,7 @@ def _read(files: Files, path: str) -> list[str] | None:
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         raise CorruptLog(
-            f"{path} is no checkpoint of version {_VERSION} with as many lines as it says: it is damaged or cut"
+            f"{path} is not a checkpoint of version {_VERSION}, or its line count is wrong: it is damaged or truncated"
         )
     return lines[2:]
 
@@ -127,11 +128,11 @@ def _read(files: Files, path: str) -> list[str] | None:
 def _fields(path: str, line: str, count: int) -> list[str]:
     fields = line.split(" ")
     if len(fields) != count:
-        raise CorruptLog(f"{path}: the line {line!r} has not {count} fields: the file is damaged")
+        raise CorruptLog(f"{path}: line {line!r} does not have {count} fields: the file is damaged")
     return fields
 
 
 def _number(path: str, line: str, text: str) -> int:
     if not text.isascii() or not text.lstrip("-").isdigit():
-        raise CorruptLog(f"{path}: {text!r} in the line {line!r} is no number: the file is damaged")
+        raise CorruptLog(f"{path}: {text!r} in line {line!r} is not a number: the file is damaged")
     return int(text)

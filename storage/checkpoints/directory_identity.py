@@ -1,14 +1,14 @@
-"""Who a log directory belongs to, and what its process last said of itself there.
+"""Identity of a log directory: its id, cluster and node, and what the last process recorded about its stop.
 
     DIRECTORY/meta.properties       version, cluster.id, node.id, directory.id      (Kafka's)
-           .kafka_cleanshutdown  there after a clean stop only                   (Kafka's)
-           .lock                 held by the process that works on it            (Kafka's)
-           registration          number of the node's last registration, and the boot of its machine
+              .kafka_cleanshutdown  exists only after a clean stop                  (Kafka's)
+              .lock                 locked by the process that uses the directory   (Kafka's)
+              registration          number of the node's last registration, and the machine's boot id then
 
-Kept true: the directory's id never changes; cluster and node are written once; the marker of a clean stop is gone,
-durably, before anything else is written but the boot. The boot written there is one in which everything was there that
-had been written before: no process writes another without a clean stop between them, or before its registration.
-Left to others: what an error of the disk means (log_directory.py), copies (replication/controller/registration.py).
+Invariants: the directory id never changes. Cluster and node are written once. The clean-stop marker is durably removed
+before anything except the boot id is written. The recorded boot id guarantees that all data written before it was
+present in that boot: a process records another boot id only after a clean stop or with its registration.
+Not here: what a disk error means (log_directory.py), copies of directories (replication/controller/registration.py).
 Source: Kafka's BrokerMetadataCheckpoint and CleanShutdownFileHandler; KIP-858; design section 4, rule 6.
 """
 
@@ -30,11 +30,11 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 REGISTRATION: Final = "registration"
 LOCK: Final = ".lock"
 _NOBODYS: Final = frozenset({LOCK, f"{META_PROPERTIES}.tmp", "lost+found"})
-"""Names that a directory may hold before it is a log directory."""
+"""Names that a directory may contain before it becomes a log directory."""
 
 
 class DirectoryIdentity:
-    """The identity of one log directory that this process has locked."""
+    """Identity of one log directory that this process has locked."""
 
     def __init__(
         self, files: Files, path: str, properties: dict[str, str], lock: DirectoryLock, boot_id: bytes
@@ -44,11 +44,11 @@ class DirectoryIdentity:
         self._boot = boot_id.hex()
         self.notes: list[str] = []
         self.was_clean = read_file(files, f"{path}/{CLEAN_SHUTDOWN}") is not None
-        """Was the last stop a clean one?"""
+        """True if the last stop was clean."""
         self.last_registration, boot = self._read_registration()
-        """Number of the node's last registration that this directory knows of, -1 for none."""
+        """Number of the node's last registration recorded in this directory, -1 for none."""
         self.intact = self.was_clean or boot == self._boot
-        """Is all there that was written before, synced or not? After a clean stop, or where the machine has not
+        """True if all data written before is present, synced or not: after a clean stop, or if the machine has not
         rebooted since the last registration."""
         if self.was_clean:
             if self.last_registration >= 0 and boot != self._boot:
@@ -58,17 +58,18 @@ class DirectoryIdentity:
 
     @classmethod
     def take(cls, files: Files, path: str, rng: random.Random, boot_id: bytes = b"") -> DirectoryIdentity:
-        """Lock the directory; an empty one, or none, becomes a log directory with an id of its own. boot_id: of the
-        machine's present boot.
+        """Lock the directory. An empty or missing directory becomes a log directory with a new id. boot_id: of the
+        current boot of the machine.
 
-        Raises KafkaStorageError where another process uses it, InvalidConfig where it is no log directory, OSError.
+        Raises KafkaStorageError if another process uses the directory, InvalidConfig if it is not a log directory,
+        OSError.
         """
         _make_directory(files, path)
         try:
             lock = files.lock(f"{path}/{LOCK}")
         except BlockingIOError as error:
             raise KafkaStorageError(
-                f"the log directory {path} is in use by another process: stop that one, or give this node "
+                f"the log directory {path} is in use by another process: stop that process, or give this node "
                 f"another directory"
             ) from error
         try:
@@ -85,22 +86,22 @@ class DirectoryIdentity:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the directory belongs to, None before it belongs to one."""
+        """The cluster of the directory, None before `adopt`."""
         return self._properties.get("cluster.id")
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node that the directory belongs to."""
+        """The node of the directory, None before `adopt`."""
         node = self._properties.get("node.id")
         return None if node is None else NodeId(int(node))
 
     def adopt(self, cluster_id: str, node_id: NodeId) -> None:
-        """Let the directory belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
+        """Assign the directory to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
         OSError."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise InconsistentClusterId(
                 f"the log directory {self._path} belongs to cluster {self.cluster_id}, not to {cluster_id}: give this "
-                "node the directory of its own cluster, or an empty one"
+                "node a directory of its own cluster, or an empty one"
             )
         if self.node_id is not None and self.node_id != node_id:
             raise InvalidConfig(
@@ -113,8 +114,8 @@ class DirectoryIdentity:
             self._properties = changed
 
     def write_registration(self, number: int) -> None:
-        """Note the number of the node's registration, durably; it only grows. What was lost before it has been told by
-        then. Raises OSError."""
+        """Record the number of the node's registration, durably. Numbers only grow. The registration has reported any
+        data lost before it. Raises OSError."""
         if number == self.last_registration:
             return
         assert number > self.last_registration, f"registration {number} is older than {self.last_registration}"
@@ -126,8 +127,8 @@ class DirectoryIdentity:
             raise
 
     def _keep_intact(self) -> None:
-        """All is there in this boot: let that be known too should this process die before it registers; unless the disk
-        is full, then the next one knows less."""
+        """Record the current boot id, in which all data is present, in case this process dies before it registers.
+        Skipped if the disk is full: the next process then treats the directory as not intact."""
         try:
             self._write_registration()
         except OSError as error:
@@ -139,28 +140,29 @@ class DirectoryIdentity:
         write_file(self._files, f"{self._path}/{REGISTRATION}", text.encode())
 
     def leave_clean_marker(self) -> None:
-        """Say that this stop is a clean one, durably. Raises OSError."""
+        """Write the clean-stop marker, durably. Raises OSError."""
         marker = json.dumps({"version": 0, "brokerEpoch": self.last_registration}, separators=(",", ":"))
         write_file(self._files, f"{self._path}/{CLEAN_SHUTDOWN}", marker.encode())
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Release the lock of the directory."""
         self._lock.release()
 
     def _read_registration(self) -> tuple[int, str | None]:
-        """The number, and the boot; None where an older version wrote the file, or nothing has."""
+        """The number and the boot id. The boot id is None if an older version wrote the file, or if there is no
+        file."""
         data = read_file(self._files, f"{self._path}/{REGISTRATION}")
         if data is None:
             return -1, None
         lines = data.decode("ascii", "replace").split("\n")
         if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
-            self.notes.append(f"{self._path}/{REGISTRATION} is damaged: the directory counts as an older copy")
+            self.notes.append(f"{self._path}/{REGISTRATION} is damaged: the directory is treated as an older copy")
             return -1, None
         return int(lines[1]), lines[2] if len(lines) > 3 else None
 
 
 def _make_directory(files: Files, path: str) -> None:
-    """Make the directory where it is missing, and its name, and those above it, durable."""
+    """Create the directory if it is missing. Make its name and the names of its parents durable."""
     if files.is_directory(path):
         return
     files.make_directory(path)
@@ -170,7 +172,7 @@ def _make_directory(files: Files, path: str) -> None:
 
 
 def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, str]:
-    """The contents of meta.properties, made where the directory is new."""
+    """The contents of meta.properties, created for a new directory."""
     data = read_file(files, f"{path}/{META_PROPERTIES}")
     if data is None:
         strangers = [name for name in files.list(path) if name not in _NOBODYS]
@@ -193,14 +195,14 @@ def _read_properties(files: Files, path: str, rng: random.Random) -> dict[str, s
             raise ValueError(f"version {properties['version']}")
     except (KeyError, ValueError) as error:
         raise InvalidConfig(
-            f"{path}/{META_PROPERTIES} is damaged or of another version ({error}): restore it, or give this node "
+            f"{path}/{META_PROPERTIES} is damaged or has an unknown version ({error}): restore it, or give this node "
             "another directory"
         ) from error
     return properties
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """The named values of a properties file."""
+    """Names and values of a properties file."""
     properties = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")

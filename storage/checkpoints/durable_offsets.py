@@ -1,10 +1,10 @@
-"""What each log of a log directory had reported as held: one small file, written in place after every group commit.
+"""Durable offset of each log of a log directory: one small file, updated in place after every group commit.
 
-    32 bytes per log:  topic id 16 | partition int32 | held offset int64 | CRC-32 of the 28 bytes before, uint32
+    32 bytes per log:  topic id 16 | partition int32 | durable offset int64 | CRC-32 of the 28 bytes before, uint32
 
-Recovery compares: a log that lacks what its mark names is damaged, not torn. The marks are not fsynced as they rise
-(that would cost a second fsync per commit): after a power loss one may be old, and then only says less. Before a
-truncation they are lowered and fsynced, so that they never say too much.
+Recovery compares the log with its mark: a log that ends below the mark is damaged, not torn. Rising marks are not
+fsynced, which would cost a second fsync per commit: after a power loss a mark may be older, that is, lower. Before a
+truncation the mark is lowered and fsynced, so that it is never too high.
 Source: design section 4, rule 6.
 """
 
@@ -25,7 +25,7 @@ _BODY: Final = Struct(">16siq")
 
 
 def parse_marks(data: bytes) -> list[tuple[PartitionKey, Offset] | None]:
-    """The marks in the bytes of the file, slot by slot; None for a slot that is free or does not check."""
+    """The marks in the file's bytes, slot by slot; None for a slot that is free or fails its checksum."""
     marks: list[tuple[PartitionKey, Offset] | None] = []
     for topic_id, partition, durable_offset, crc in _SLOT.iter_unpack(data[: len(data) - len(data) % _SLOT.size]):
         whole = crc == zlib.crc32(_BODY.pack(topic_id, partition, durable_offset)) and durable_offset > 0
@@ -38,7 +38,7 @@ class DurableOffsets:
     """The marks of one log directory."""
 
     def __init__(self, files: Files, directory: str) -> None:
-        """Reads the marks that are there; slots that do not check are free. Raises OSError."""
+        """Read the existing marks. Slots that fail their checksum are free. Raises OSError."""
         self._file: File = files.open(f"{directory}/{HELD_MARKS}", create=True)
         self._slots: dict[PartitionKey, int] = {}
         self._durable_offset: dict[PartitionKey, Offset] = {}
@@ -51,7 +51,7 @@ class DurableOffsets:
                 self._slots[key], self._durable_offset[key] = slot, durable_offset
 
     def get(self, key: PartitionKey) -> Offset:
-        """What the log had reported as held, 0 for nothing."""
+        """The durable offset recorded for the log, 0 for none."""
         return self._durable_offset.get(key, Offset(0))
 
     def all(self) -> dict[PartitionKey, Offset]:
@@ -59,7 +59,7 @@ class DurableOffsets:
         return dict(self._durable_offset)
 
     def put(self, key: PartitionKey, durable_offset: Offset) -> None:
-        """Write a mark, not synced. Raises OSError."""
+        """Write a mark without syncing it. Raises OSError."""
         slot = self._slots.get(key)
         if slot is None:
             slot = self._free.pop() if self._free else len(self._slots)
@@ -69,8 +69,8 @@ class DurableOffsets:
         self._durable_offset[key] = durable_offset
 
     def lowering(self, key: PartitionKey, offset: Offset) -> Callable[[], None]:
-        """The mark is to say no more than `offset`. Returns what makes that durable, for any thread, which raises
-        OSError; the directory must not be used on then. Raises OSError."""
+        """Lower the mark to at most `offset`. Returns a function that makes this durable, for any thread. If that
+        function raises OSError, the directory must not be used further. Raises OSError."""
         if self.get(key) <= offset:
             return lambda: None
         self.put(key, offset)
@@ -78,7 +78,8 @@ class DurableOffsets:
         return lambda: sync_all([file])
 
     def dropping(self, keys: Iterable[PartitionKey]) -> Callable[[], None]:
-        """Forget these logs. Returns what makes that durable, as `lowering`: one sync for all. Raises OSError."""
+        """Remove the marks of these logs. Returns a function that makes this durable, as `lowering`, with one sync for
+        all. Raises OSError."""
         dropped = False
         for key in keys:
             if self.get(key) > 0:
@@ -96,5 +97,5 @@ class DurableOffsets:
         self._file.sync()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()

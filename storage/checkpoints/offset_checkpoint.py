@@ -1,7 +1,7 @@
-"""One …-offset-checkpoint file of a log directory, written in the background and, by truncations, at once.
+"""One …-offset-checkpoint file of a log directory, written in the background and, by truncations, synchronously.
 
-Kept true: an older content never replaces a newer one; `may_claim` is never less than what the file may say, including
-a write that is still under way, and one that failed. Format: checkpoint_file.py.
+Invariants: older contents never replace newer ones. `may_claim` is never less than what the file may contain, including
+a write in progress and a failed write. Format: checkpoint_file.py.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from tidelog.types import Offset, TopicPartition
 
 
 class OffsetCheckpoint:
-    """The file and what it may claim."""
+    """The file, and the bounds of its possible contents."""
 
     def __init__(self, files: Files, path: str, claimed: Mapping[TopicPartition, Offset]) -> None:
-        """claimed: what the file says now."""
+        """claimed: the current contents of the file."""
         self._files = files
         self._path = path
         self._lock = Lock()
         self._written = 0
         self._version = 0
         self.claimed: dict[TopicPartition, Offset] = dict(claimed)
-        """What it is to say: the content of the last write, done, under way or failed."""
+        """The contents of the last write, whether finished, in progress or failed."""
         self._may_say: dict[TopicPartition, Offset] = dict(claimed)
-        """The most that it may say but for that."""
+        """Upper bounds of the offsets that the file may contain apart from `claimed`."""
 
     def may_claim(self, tp: TopicPartition) -> Offset:
-        """The most that the file may say of a log, 0 for nothing."""
+        """The largest offset that the file may contain for a log, 0 for none."""
         return max(self.claimed.get(tp, Offset(0)), self._may_say.get(tp, Offset(0)))
 
     def prepare(self, offsets: Mapping[TopicPartition, Offset]) -> int | None:
-        """On the owner's thread: the content of the next write. Returns its version for `write`; None where the
-        file says just that already."""
+        """Set the contents of the next write; on the owner's thread. Returns the version for `write`, None if the file
+        has these contents already."""
         if offsets == self.claimed and self._written == self._version:
             return None
         self.claimed = dict(offsets)
@@ -43,7 +43,7 @@ class OffsetCheckpoint:
         return self._version
 
     def write(self, version: int, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Write and fsync, unless something newer has been written. Any thread. Raises OSError."""
+        """Write and fsync the offsets, unless a newer version has been written. Any thread. Raises OSError."""
         with self._lock:
             if version > self._written:
                 try:

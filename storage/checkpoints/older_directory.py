@@ -1,12 +1,12 @@
-"""A log directory of a Kafka before 3.7 becomes one of today's: it gets an id of its own, and its logs get topic ids.
+"""Upgrade of a log directory of Kafka before 3.7: the directory gets an id, and its logs get topic ids.
 
-A directory of ZooKeeper's days (version 0) knows its broker and its cluster only, and its logs may be without topic
-ids. Those are made from the cluster's id and the topic's name, so that every broker, and every directory of one, gives
-a topic the same. A directory of KRaft before 3.7 lacks its own id only.
+A directory of a ZooKeeper-based Kafka (version 0) contains only its broker and cluster, and its logs may have no topic
+ids. Missing topic ids are derived from the cluster id and the topic name, so that all brokers and all their directories
+derive the same id. A directory of KRaft before 3.7 lacks only its own id.
 
-Kept true: the logs' metadata is durable before meta.properties says that the directory is new; a crash between the two
-repeats the work, with the same result.
-Left to others: how meta.properties is read and written (directory_identity.py).
+Invariants: the metadata of the logs is durable before meta.properties marks the directory as upgraded. A crash in
+between repeats the work with the same result.
+Not here: reading and writing meta.properties (directory_identity.py).
 Source: Kafka's BrokerMetadataCheckpoint and MetaProperties; KIP-516, KIP-858.
 """
 
@@ -27,14 +27,14 @@ from tidelog.types import TopicId
 
 
 def is_older(properties: dict[str, str]) -> bool:
-    """Do these properties lack what a directory has today, and are they whole otherwise?"""
+    """True if these properties lack only what an older Kafka did not write."""
     return "directory.id" not in properties and "cluster.id" in properties and properties.get("version") in ("0", "1")
 
 
 def adopt(files: Files, path: str, properties: dict[str, str], rng: random.Random) -> dict[str, str]:
-    """Give each log of the directory its topic id, durably. Returns the properties that the directory has from now on.
+    """Write a topic id for each log of the directory, durably. Returns the new properties of the directory.
 
-    Raises KeyError or ValueError where `properties` name no broker or no cluster, OSError.
+    Raises KeyError or ValueError if `properties` contain no broker or no cluster, OSError.
     """
     cluster = properties["cluster.id"]
     node = str(int(properties["broker.id" if properties["version"] == "0" else "node.id"]))
@@ -58,5 +58,5 @@ def _write_topic_ids(files: Files, path: str, cluster: str) -> None:
 
 
 def topic_id_of(cluster: str, topic: str) -> TopicId:
-    """The id of a topic that was made without one. Raises ValueError where `cluster` is no cluster's id."""
+    """The id of a topic that was created without one. Raises ValueError if `cluster` is not a cluster id."""
     return TopicId(uuid5(decode_topic_id(cluster), topic))

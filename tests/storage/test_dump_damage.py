@@ -228,7 +228,7 @@ def test_a_snapshot_a_checkpoint_and_an_id_that_do_not_parse_are_told(root: Path
     (root / "replication-offset-checkpoint").write_bytes(b"\0\0\0")
     told = {Path(finding.path).name: finding.cause for finding in damage(events(root))}
     assert "checksum" in told["00000000000000000016.snapshot"]
-    assert "as many lines" in told["leader-epoch-checkpoint"]
+    assert "its line count is wrong" in told["leader-epoch-checkpoint"]
     assert "topic id" in told["partition.metadata"]
     assert "checkpoint" in told["replication-offset-checkpoint"]
 
