@@ -1,1 +1,1 @@
-"""Compaction of one log: the keys of its dirty part, and its segments written anew."""
+"""Compaction of one log: collects the keys of its dirty part and rewrites its segments."""

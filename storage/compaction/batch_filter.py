@@ -1,20 +1,20 @@
-"""What is left of one batch when its log is compacted.
+"""Retention rules of compaction for one batch.
 
-Of a record with a key only the one at the key's largest offset stays. A tombstone (no value) stays until its delete
-horizon: the cleaning that first keeps it sets the horizon, now plus `delete.retention.ms`, in the batch's base
-timestamp (KIP-534), so that every reader that began before has time to meet it. Markers of transactions that have no
-batch left go the same way. v0 and v1 have no place for a horizon: there the age of the segment decides, as it did in
-Kafka.
+Of the records with one key, only the one at the key's largest offset is kept. A tombstone (no value) is kept until its
+delete horizon: the first cleaning that keeps it writes the horizon, now plus `delete.retention.ms`, to the batch's base
+timestamp (KIP-534), so that readers that started earlier have time to read it. Markers of transactions without
+remaining batches are removed the same way. v0 and v1 have no field for a horizon: the age of the segment decides, as it
+did in Kafka.
 
-Kept true:
-  1. A batch that loses nothing keeps its bytes. One that loses records keeps base offset, last offset, producer, epoch,
-     sequence, codec and timestamp type; count and largest timestamp are those of the records left.
-  2. A batch that loses everything goes, unless a producer's last sequence or the round's last offset hangs on it: then
-     its header stays. v0 and v1 have no such header: there the last message itself stays.
-     Of an active producer one marker of its newest coordinator epoch stays whole, so that a replica which is made from
-     this log refuses an older coordinator. Kafka's goes with the others.
-  3. Records above the map's latest offset were not looked at, and stay.
-Left to others: which batches there are (cleaner.py), transactions (cleaned_transactions.py).
+Invariants:
+  1. A batch that loses no record keeps its bytes. One that loses records keeps base offset, last offset, producer,
+     epoch, sequence, codec and timestamp type; count and largest timestamp are those of the remaining records.
+  2. A batch that loses all records is removed, unless it carries a producer's last sequence or the last offset of the
+     round: then its header is kept. v0 and v1 have no such header: their last message is kept.
+     For an active producer, one marker of its newest coordinator epoch is kept with its record, so that a replica built
+     from this log rejects an older coordinator. Kafka removes it like the others.
+  3. Records above the map's latest offset have not been examined and are kept.
+Not here: which batches are read (cleaning.py), the state of transactions (cleaned_transactions.py).
 Source: Kafka's Cleaner.cleanInto and MemoryRecords.filterTo.
 """
 
@@ -38,8 +38,9 @@ from tidelog.types import Millis, Offset, ProducerId, TimestampType
 
 
 class LastRecord(NamedTuple):
-    """The last that the log has of an active producer: its last batch's last offset, or, where the last thing was a
-    marker, None and the epoch of that. coordinator_epoch: of its last marker, -1 where it has none."""
+    """The last entry of an active producer in the log. last_data_offset: last offset of its last batch, None if a
+    marker came last. producer_epoch: of that batch or marker. coordinator_epoch: of its last marker, -1 if it has
+    none."""
 
     last_data_offset: Offset | None
     producer_epoch: int
@@ -48,18 +49,18 @@ class LastRecord(NamedTuple):
 
 @dataclass(slots=True)
 class FilterStats:
-    """What a cleaning has done so far."""
+    """Counters of a cleaning round."""
 
     records_read: int = 0
     records_kept: int = 0
     bytes_read: int = 0
     bytes_kept: int = 0
     keyless: int = 0
-    """Records without a key, which compaction drops: the topic was not always compacted."""
+    """Records without a key, which compaction drops: the topic was not compacted when they were written."""
 
 
 class BatchFilter:
-    """The rules of one round of cleaning."""
+    """The filter of one cleaning round."""
 
     __slots__ = (
         "_coordinators_told",
@@ -83,18 +84,18 @@ class BatchFilter:
         delete_retention_ms: int,
         upper_bound: Offset,
     ) -> None:
-        """upper_bound: where the round ends."""
+        """upper_bound: the end offset of the round."""
         self._map, self._transactions, self._producers = offsets, transactions, producers
         self._now, self._delete_retention_ms, self._upper_bound = now, delete_retention_ms, upper_bound
         self._coordinators_told: set[ProducerId] = set()
-        """Producers of whose newest coordinator epoch the walk has met a marker."""
+        """Producers for which a marker of the newest coordinator epoch has been read."""
         self.keep_old_tombstones = True
-        """Of v0 and v1, in the segment that the next batches come from."""
+        """Whether to keep v0 and v1 tombstones of the segment that the next batches come from."""
         self.stats = FilterStats()
 
     def left_of(self, batch: RecordBatch) -> Buffer | None:
-        """What is left of a batch: a view of itself, the bytes of another one in its place, or None. Raises
-        CorruptRecord and what else reading its records raises."""
+        """The remaining part of a batch: a view of the batch, the bytes of a replacement, or None. Raises CorruptRecord
+        and the other errors of reading its records."""
         droppable = self._transactions.may_drop(batch)
         left = self._left_of(batch, droppable)
         self.stats.bytes_read += batch.size
@@ -124,7 +125,7 @@ class BatchFilter:
         return _rebuilt(batch, kept, horizon)
 
     def _kept(self, batch: RecordBatch, records: Sequence[Record]) -> tuple[list[Record], bool]:
-        """The records that stay, and whether there are tombstones among them that a horizon is due for."""
+        """The records to keep, and whether they contain tombstones that need a horizon."""
         if batch.magic == 2:
             horizon = batch.delete_horizon_ms
             keep_tombstones = horizon is None or self._now < horizon
@@ -158,7 +159,7 @@ class BatchFilter:
         return batch.buffer
 
     def _tells_coordinator(self, batch: RecordBatch) -> bool:
-        """Is this the first marker of its active producer's newest coordinator epoch? Raises CorruptRecord."""
+        """True if this is the first marker of its active producer's newest coordinator epoch. Raises CorruptRecord."""
         last = self._producers.get(batch.producer_id)
         if last is None or batch.producer_id in self._coordinators_told:
             return False
@@ -174,7 +175,7 @@ class BatchFilter:
         return batch.buffer
 
     def _without_records(self, batch: RecordBatch) -> Buffer | None:
-        """What stays of a batch whose records all go."""
+        """The replacement of a batch without remaining records."""
         if not self._is_needed(batch):
             return None
         if batch.magic == 2:
@@ -184,8 +185,7 @@ class BatchFilter:
         return _rebuilt(batch, last, None)
 
     def _is_needed(self, batch: RecordBatch) -> bool:
-        """Is its header, of all that the log has, what tells a producer's last sequence or epoch, or where the round
-        ended?"""
+        """True if only this batch's header carries a producer's last sequence or epoch, or the end of the round."""
         if batch.next_offset == self._upper_bound:
             return True
         last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None
@@ -197,8 +197,8 @@ class BatchFilter:
 
 
 def _rebuilt(batch: RecordBatch, records: Sequence[Record], horizon: Millis | None) -> Buffer:
-    """The batch with these of its records alone. One that its producer made so that it cannot be written again (a
-    timestamp before 1970) stays as it is: what it holds too much is overruled by what comes later."""
+    """The batch with only these records. A batch that cannot be encoded again (its producer wrote a timestamp before
+    1970) is kept unchanged: its surplus records are superseded by later ones."""
     try:
         return _build(batch, records, horizon)
     except TidelogError:

@@ -1,10 +1,11 @@
-"""Which batches of a transaction cleaning may drop: those of an aborted one, and markers that no batch needs any more.
+"""The transaction batches that cleaning may drop: data of aborted transactions, and markers that no batch needs any
+more.
 
-A log is walked from its start on, batch by batch, with the aborted transactions that its indexes name.
-Kept true: a marker goes only when every batch of its transaction is gone, so a reader never sees the records of a
-transaction without learning how that one ended; aborted transactions that still have batches stay in the index.
-Left to others: when a marker that may go does go (batch_filter.py: its delete horizon). Source: Kafka's
-CleanedTransactionMetadata; KIP-98, KIP-534.
+The log is walked from its start, batch by batch, together with the aborted transactions from its indexes.
+Invariants: a marker is dropped only when every batch of its transaction is gone, so that a reader never sees records of
+a transaction without its outcome. Aborted transactions that still have batches stay in the index.
+Not here: when a droppable marker is dropped (its delete horizon, batch_filter.py).
+Source: Kafka's CleanedTransactionMetadata; KIP-98, KIP-534.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from tidelog.types import Offset, ProducerId
 
 
 class CleanedTransactions:
-    """The transactions around one walk along a log. `kept`: those aborted ones, by the offset of their marker, that the
-    cleaned segments still have batches of; whoever writes these takes them out."""
+    """State of transactions during one walk along a log. `kept`: aborted transactions, by the offset of their marker,
+    that still have batches in the cleaned segments; the writer of the transaction index empties it."""
 
     __slots__ = ("_aborted", "_coming", "_committed", "kept")
 
     def __init__(self) -> None:
         self._coming: deque[AbortedTransaction] = deque()
         self._aborted: dict[ProducerId, tuple[AbortedTransaction, bool]] = {}
-        """By producer, the aborted transaction that the walk is in, and whether it has met a batch of it."""
+        """By producer: the aborted transaction at the current position, and whether a batch of it has been read."""
         self._committed: set[ProducerId] = set()
-        """Producers of whose transaction the walk has met a batch, and not its end."""
+        """Producers with a batch of a transaction read, but not its end."""
         self.kept: list[AbortedTransaction] = []
 
     def expect(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Take aborted transactions before the walk reaches them. Those that ended before it began mean nothing."""
+        """Add aborted transactions before the walk reaches them. Those that ended before the start of the walk have no
+        effect."""
         self._coming = deque(sorted([*self._coming, *transactions], key=lambda transaction: transaction.first_offset))
 
     def may_drop(self, batch: RecordBatch) -> bool:
-        """Walk over a batch: is it the data of an aborted transaction, or a marker that no batch needs? Raises
-        CorruptRecord for a marker that is none."""
+        """Process the next batch. Returns True if it is data of an aborted transaction, or a marker that no batch
+        needs. Raises CorruptRecord for a malformed marker."""
         self._begin_up_to(batch.last_offset)
         if batch.is_control:
             return self._may_drop_marker(batch)
@@ -71,4 +73,4 @@ class CleanedTransactions:
             if transaction is not None and had_batches:
                 self.kept.append(transaction)
             return not (had_batches or undecided)
-        return True  # only its header was left by an earlier cleaning
+        return True  # an earlier cleaning has kept only its header

@@ -1,18 +1,18 @@
-"""One round of compaction of one log: the keys of its dirty part are gathered, then its segments written anew.
+"""One compaction round of one log: collects the keys of its dirty part, then rewrites its segments.
 
-    plan     on the owner's thread   which segments, what is known of transactions and producers (log_cleaner.py)
-    run      on any thread           reads closed segments, writes `.cleaned` files; piece by piece
-    settle   on the owner's thread   lets a cleaned segment take the place of those it was made of; again until all are
+    plan     on the owner's thread   selects segments, copies transaction and producer state (log_cleaner.py)
+    run      on any thread           reads closed segments and writes `.cleaned` files, in pieces
+    settle   on the owner's thread   replaces source segments by a cleaned segment; repeated for each group
 
-Kept true:
-  1. A cleaned segment is whole and durable before it takes its place; until then the log is as it was.
-  2. Segments are joined as long as they fit `segment.bytes`, `segment.index.bytes` and the offsets of one segment, so
-     no two segments overlap and cleaning does not leave ever smaller ones.
-  3. Whatever changes the log's segments meanwhile cancels the round: the log stops it, `run` ends at its next step, and
-     what it has written is removed.
-  4. Memory is the offset map and a few chunks, whatever the log's size: where the map is full the round ends before the
-     first key that found no room, and the next one goes on there.
-Left to others: what stays of a batch (batch_filter.py), when and how fast (log_cleaner.py).
+Invariants:
+  1. A cleaned segment is complete and durable before it replaces its sources; until then the log is unchanged.
+  2. Segments are joined as long as the result fits `segment.bytes`, `segment.index.bytes` and the offset range of one
+     segment. So segments do not overlap and do not become ever smaller.
+  3. Any change of the log's segments cancels the round: the log sets `cancelled`, `run` ends at its next step, and the
+     files of the round are removed.
+  4. Memory is bounded by the offset map and a few chunks, for any log size. If the map is full, the round ends before
+     the first key that does not fit, and the next round continues there.
+Not here: which records of a batch are kept (batch_filter.py), schedule and rate (log_cleaner.py).
 Source: Kafka's Cleaner; the split over threads is Tidelog's own.
 """
 
@@ -37,15 +37,16 @@ from tidelog.records.v2.header import BatchHeader, read_header
 from tidelog.types import EpochStart, Millis, Offset, ProducerId
 
 _WRITE_BYTES: Final = 1 << 20
-"""So much is gathered before it is written: appends to the cleaned segment cost nothing then."""
+"""Bytes collected per write, so that the cost of one append to the cleaned segment is negligible."""
 
 
 class CleaningCancelled(Exception):
-    """The log has changed, or is closed: what was being written is of no use any more."""
+    """The log has changed or is closed: the files of the round are useless."""
 
 
 class Source(NamedTuple):
-    """A segment to be cleaned. end: where the next one begins. size: bytes. youngest_ms: of its youngest record."""
+    """A segment to clean. end: base offset of the next segment. size: bytes. youngest_ms: timestamp of its youngest
+    record."""
 
     segment: LogSegment
     path: str
@@ -56,11 +57,10 @@ class Source(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """All that a round needs to know, taken at one moment on the owner's thread.
+    """The input of a round, captured at one moment on the owner's thread.
 
-    sources: from the log's first segment on. first_dirty: from here on keys are gathered. map_bytes: memory for the
-    offset map. now: wall clock, which delete horizons are compared with and count from. epochs: the entries of the
-    epoch cache, ascending.
+    sources: from the log's first segment on. first_dirty: keys are collected from this offset on. map_bytes: memory for
+    the offset map. now: wall clock, for delete horizons. epochs: the entries of the epoch cache, ascending.
     """
 
     files: Files
@@ -76,15 +76,16 @@ class CleaningPlan(NamedTuple):
 
 
 class CleanedGroup(NamedTuple):
-    """Segments, and the one that is to take their place, durable as `.cleaned`."""
+    """Source segments and their replacement, durable as `.cleaned`."""
 
     sources: Sequence[Source]
     cleaned: LogSegment
 
 
 class Cleaning:
-    """A round under way. `ready`: a group that waits to take its place; `run` goes on once it is taken away. `ended`:
-    all is written. `end`: up to where the log is clean then, known once the keys are gathered."""
+    """A round in progress. `ready`: a group that waits to replace its sources; `run` continues once it is removed.
+    `ended`: all segments are written. `end`: the log is clean below this offset after the round; set once the keys are
+    collected."""
 
     def __init__(self, plan: CleaningPlan) -> None:
         self.plan = plan
@@ -96,23 +97,23 @@ class Cleaning:
         self._steps = self._work()
 
     def run(self, bytes_max: int) -> int:
-        """Work until a group is ready, all is done, or so many bytes were read and written; returns how many. Any
-        thread, one at a time.
+        """Work until a group is ready, the round has ended, or `bytes_max` bytes were read and written. Returns the
+        number of bytes. Any thread, one at a time.
 
-        Raises CleaningCancelled; BrokenChain and TidelogError where the log has a batch that cannot be read; OSError.
-        After an error there is nothing more to run.
+        Raises CleaningCancelled; BrokenChain and TidelogError if the log has an unreadable batch; OSError. After an
+        error the round cannot continue.
         """
         worked = 0
         try:
             while self.ready is None and not self.ended and worked < bytes_max:
                 worked += next(self._steps)
         except FileNotFoundError:
-            self._check_cancelled()  # the directory of a deleted log has another name
+            self._check_cancelled()  # the directory of a deleted log is renamed
             raise
         return worked
 
     def remove_files(self) -> None:
-        """Remove what the round was writing. Not while it runs. Raises OSError."""
+        """Remove the files of the round. Not while `run` is active. Raises OSError."""
         for source in self.plan.sources:
             self._remove_cleaned(source.base_offset)
 
@@ -142,15 +143,15 @@ class Cleaning:
         yield 0
 
     def _scan(self, source: Source) -> Iterator[ScannedBatch]:
-        """The batches of a segment, checked."""
+        """The batches of a segment, with checksums, offsets and leader epochs checked."""
         file = self.plan.files.open(source.path, read_only=True)
         try:
             for scanned in scan_file(file, 0, source.size, source.base_offset):
                 self._check_cancelled()
-                if scanned.batch.last_offset >= source.end:  # no checksum covers where it begins
+                if scanned.batch.last_offset >= source.end:  # no checksum covers the base offset
                     reason = f"the batch claims offsets up to {scanned.batch.last_offset}, not below {source.end}"
                     raise BrokenChain(scanned.position, scanned.batch.base_offset, reason)
-                ensure_agreed([scanned.batch.header], self.plan.epochs)  # nor its leader epoch
+                ensure_agreed([scanned.batch.header], self.plan.epochs)  # nor the leader epoch
                 yield scanned
         except (BrokenChain, CorruptRecord):
             self._check_cancelled()
@@ -163,7 +164,7 @@ class Cleaning:
             raise CleaningCancelled
 
     def _gather_keys(self, offsets: OffsetMap) -> Iterator[int]:
-        """Fill the map from the first dirty offset on, as far as it goes."""
+        """Fill the map from the first dirty offset on, until it is full."""
         plan = self.plan
         transactions = CleanedTransactions()
         transactions.expect(plan.aborted)
@@ -179,7 +180,7 @@ class Cleaning:
             offsets.latest_offset = Offset(source.end - 1)
 
     def _groups(self) -> Iterator[Sequence[Source]]:
-        """The segments to clean, those together that become one."""
+        """The segments to clean; each group becomes one segment."""
         files, config = self.plan.files, self.plan.config
         group: list[Source] = []
         sizes = [0, 0, 0]
@@ -203,7 +204,7 @@ class Cleaning:
     def _clean(
         self, group: Sequence[Source], keep: BatchFilter, transactions: CleanedTransactions, old_horizon: int
     ) -> Iterator[int]:
-        """Write a group's segments into one, and make that durable."""
+        """Write the segments of a group to one cleaned segment, and make it durable."""
         plan, base = self.plan, group[0].base_offset
         self._remove_cleaned(base)
         cleaned = LogSegment(
@@ -226,7 +227,7 @@ class Cleaning:
         yield 0
 
     def _copy(self, source: Source, cleaned: LogSegment, keep: BatchFilter) -> Iterator[int]:
-        """Append what is left of a segment's batches to the cleaned one."""
+        """Append the remaining batches of a segment to the cleaned one."""
         buffers: list[Buffer] = []
         headers: list[BatchHeader] = []
         size = worked = 0
@@ -246,7 +247,7 @@ class Cleaning:
         yield worked + size
 
     def _close(self, cleaned: LogSegment, transactions: CleanedTransactions) -> int:
-        """No more comes: the indexes are finished, and everything made durable."""
+        """Finish the indexes of the cleaned segment and make its files durable."""
         plan = self.plan
         paths = [segment_path(plan.directory, cleaned.base_offset, kind) + CLEANED_SUFFIX for kind in SUFFIXES]
         if transactions.kept:
@@ -267,7 +268,8 @@ class Cleaning:
 
 
 def _put(batch: RecordBatch, offsets: OffsetMap, plan: CleaningPlan) -> bool:
-    """Put a batch's keys into the map. False: there was no room for one, and `latest_offset` is before it."""
+    """Add the keys of a batch to the map. Returns False if one does not fit; `latest_offset` is then the offset before
+    it."""
     for record in batch.record_list():
         if record.key is None or record.offset < plan.first_dirty:
             continue
@@ -280,8 +282,8 @@ def _put(batch: RecordBatch, offsets: OffsetMap, plan: CleaningPlan) -> bool:
 def _append(cleaned: LogSegment, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], size: int) -> None:
     if cleaned.size + size > INT32_MAX:
         raise CorruptRecord(
-            f"{cleaned.path} would grow beyond {INT32_MAX} bytes: what is cleaned takes more room than it did; set "
-            "segment.bytes lower"
+            f"{cleaned.path} would grow beyond {INT32_MAX} bytes, because the cleaned batches are larger than before: "
+            "lower segment.bytes"
         )
     if buffers:
         cleaned.append(buffers, headers, size)

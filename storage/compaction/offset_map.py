@@ -1,13 +1,13 @@
-"""Where the last record of each key lies: what compaction goes by, in memory whose size is fixed beforehand.
+"""Map from keys to their last offsets, for compaction. Its memory size is fixed at construction.
 
     bucket    32 slots: a digest of 16 bytes (BLAKE2b of the key) and an offset of 8 each, filled from the first one on
 
-A key belongs to the bucket that its digest names, or, where that is full, to the next one behind it with room. The keys
-themselves are not kept: that two have one digest is as unlikely as that memory lies, and nobody can make two such keys
-on purpose (with the MD5 of Kafka's map one can).
-Kept true: a key that was put is found with the largest offset it was put with; nothing is ever forgotten; what is full
-says so before anything is put.
-Left to others: which records are put (cleaner.py). Source: Kafka's SkimpyOffsetMap; KIP-58 for the size in bytes.
+A key is stored in the bucket that its digest selects or, if that is full, in the next bucket with a free slot. The keys
+themselves are not stored: an accidental collision of two digests is as unlikely as a memory error, and no known attack
+can produce one (for the MD5 of Kafka's map one exists).
+Invariants: a key is found with the largest offset that was put for it. Entries are never removed. A full map rejects a
+new key without changing anything.
+Not here: which records are put (cleaning.py). Source: Kafka's SkimpyOffsetMap; KIP-58 for the size in bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.types import Offset
 DIGEST_BYTES: Final = 16
 SLOT_BYTES: Final = DIGEST_BYTES + 8
 BUCKET_SLOTS: Final = 32
-"""So many digests are compared by one search in C: fewer buckets overflow, and none costs a loop in Python."""
+"""One search in C compares this many digests: fewer buckets overflow, without a loop in Python."""
 BUCKET_BYTES: Final = BUCKET_SLOTS * SLOT_BYTES + 1
 LOAD_MAX: Final = 0.9
 """Kafka's `log.cleaner.io.buffer.load.factor`."""
@@ -28,14 +28,16 @@ _DIGESTS: Final = BUCKET_SLOTS * DIGEST_BYTES
 
 
 class OffsetMap:
-    """A map from keys to offsets. `latest_offset`: everything up to this one has been put, -1 for nothing."""
+    """A map from keys to offsets. `latest_offset`: all records up to this offset have been put, -1 for none."""
 
     __slots__ = ("_buckets", "_counts", "_digests", "_offsets", "entries", "entries_max", "latest_offset")
 
     def __init__(self, memory_bytes: int) -> None:
-        """memory_bytes: what the map may take, at least one bucket's 769 bytes. It is taken as it is filled."""
+        """memory_bytes: maximum memory of the map, at least one bucket (769 bytes). Pages are used as the map fills."""
         if memory_bytes < BUCKET_BYTES:
-            raise ValueError(f"an offset map of {memory_bytes} bytes has no room for one bucket of {BUCKET_BYTES}")
+            raise ValueError(
+                f"an offset map of {memory_bytes} bytes is smaller than one bucket of {BUCKET_BYTES} bytes"
+            )
         self._buckets = memory_bytes // BUCKET_BYTES
         self._digests = bytearray(self._buckets * _DIGESTS)
         self._offsets = memoryview(bytearray(8 * self._buckets * BUCKET_SLOTS)).cast("q")
@@ -46,23 +48,23 @@ class OffsetMap:
 
     @classmethod
     def for_records(cls, records: int, memory_bytes_max: int) -> OffsetMap:
-        """A map with room for so many keys, as far as the memory allows."""
+        """A map for `records` keys, limited to `memory_bytes_max`."""
         buckets = int(records / LOAD_MAX) // BUCKET_SLOTS + 2
         return cls(max(min(buckets * BUCKET_BYTES, memory_bytes_max), BUCKET_BYTES))
 
     @property
     def memory_bytes(self) -> int:
-        """What the map takes once it has been filled."""
+        """Memory of the full map in bytes."""
         return self._buckets * BUCKET_BYTES
 
     @property
     def is_full(self) -> bool:
-        """No room for another key."""
+        """True if no further key fits."""
         return self.entries >= self.entries_max
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember the offset, which is above all those before it. Returns False, with nothing changed, where the map
-        is full and does not know the key."""
+        """Store the offset of a key; it must be above all offsets stored before. Returns False, without a change, if
+        the map is full and does not contain the key."""
         digest = blake2b(key, digest_size=DIGEST_BYTES).digest()
         bucket = int.from_bytes(digest[:8]) % self._buckets
         digests, counts = self._digests, self._counts
@@ -85,7 +87,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The largest offset of the key, -1 where it was never put."""
+        """The largest offset of the key, -1 if the map does not contain it."""
         digest = blake2b(key, digest_size=DIGEST_BYTES).digest()
         bucket = int.from_bytes(digest[:8]) % self._buckets
         digests, counts = self._digests, self._counts
