@@ -1,1 +1,1 @@
-"""What a log knows of its producers: sequences, open and aborted transactions, snapshots."""
+"""Producer state of a log: sequences, open and aborted transactions, snapshots."""

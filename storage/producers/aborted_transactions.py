@@ -1,14 +1,14 @@
-"""The aborted transactions of one log: which records a reader of decided records has to leave out.
+"""The aborted transactions of one log: readers with read_committed skip their records.
 
-Kept true:
-  1. No transaction index is believed before it has agreed with the batches of its segment in this life of the process:
-     a file that was lost, cut or damaged while the marker said "clean" is rebuilt when its segment is first read so.
-     Agreeing costs one walk along the segment's batch headers, and reading its markers; segments that were written or
-     recovered in this life cost nothing, nor do those that agreed in an earlier one and look as they did then.
-  2. A search ends behind the range at the first segment at whose end no transaction is open that began in the range,
-     so that a read at the log's start does not walk all of it.
-  3. What cannot be checked (the log is damaged there) is said, and never passed over.
-Left to others: one segment's file (transaction_index.py), what a batch does (producer_entry.py).
+Invariants:
+  1. A transaction index is trusted only after a comparison with the batches of its segment in this process: a file that
+     was lost, truncated or corrupted while the clean-stop marker existed is rebuilt on its first read. The comparison
+     reads the batch headers and the markers of the segment once. Segments that this process wrote or recovered need no
+     comparison, nor do segments that agreed in an earlier process and have the same size and checksum now.
+  2. A search beyond the range ends at the first segment at whose end no transaction that began in the range is open, so
+     that a read at the log's start does not search all segments.
+  3. A segment that cannot be checked (the log is damaged there) raises an error; it is never skipped.
+Not here: the index file of one segment (transaction_index.py), the effect of a batch (producer_entry.py).
 Source: Kafka's LocalLog.collectAbortedTransactions; the check is Tidelog's own.
 """
 
@@ -39,8 +39,8 @@ HoleRule: TypeAlias = Callable[[LogSegment, Offset], bool]
 
 
 class _Marker(NamedTuple):
-    """What the batches say of a marker that aborted a transaction: whose it was; where it can have begun at the
-    earliest (behind that producer's marker before it); how far the log was stable then."""
+    """An abort marker in the batches. producer_id: of the transaction. earliest: lower bound of its first offset, one
+    past the producer's previous marker. stable: the last stable offset after the marker."""
 
     producer_id: ProducerId
     earliest: Offset
@@ -48,8 +48,9 @@ class _Marker(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the batches of a segment say: the transactions aborted in it of which it or segments before it have
-    batches; all markers that abort, by offset; where the oldest transaction begins that is open at its end."""
+    """The transactions in the batches of a segment. aborted: transactions aborted in it with batches in it or in
+    earlier segments. markers: all abort markers, by offset. open_since: first offset of the oldest transaction open at
+    its end."""
 
     aborted: list[AbortedTransaction]
     markers: dict[Offset, _Marker]
@@ -57,7 +58,7 @@ class Told(NamedTuple):
 
 
 class Unbelieved(WouldBlock):
-    """The transaction index of that segment has not been held against its batches, or not been read."""
+    """The transaction index of the segment has not been compared with its batches, or has not been read."""
 
     def __init__(self, segment: LogSegment) -> None:
         super().__init__(segment)
@@ -65,7 +66,7 @@ class Unbelieved(WouldBlock):
 
 
 class SizedSegment(Protocol):
-    """A segment as it is now."""
+    """Base offset and current size of a segment."""
 
     @property
     def base_offset(self) -> Offset: ...
@@ -74,18 +75,18 @@ class SizedSegment(Protocol):
 
 
 class AbortedTransactions:
-    """See the module's words. For the owner's thread."""
+    """The transaction indexes of one log. Use on the owner's thread only."""
 
     __slots__ = ("_agreed", "_believed", "_directory", "_files", "_open_behind")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files, self._directory = files, directory
         self._believed: dict[Offset, TransactionIndex] = {}
-        """By base offset, the indexes that agree with their segments."""
+        """Indexes that agree with their segments, by base offset."""
         self._open_behind: dict[Offset, Offset | None] = {}
-        """By base offset of closed segments: where the oldest transaction begins that is open at its end."""
+        """For closed segments, by base offset: first offset of the oldest transaction open at the segment's end."""
         self._agreed: dict[Offset, Agreement] | None = None
-        """What the file says of earlier lives; None: not looked at."""
+        """Agreements recorded by earlier processes; None: the file has not been read."""
 
     def _index(self, base_offset: Offset) -> TransactionIndex:
         path = segment_path(self._directory, base_offset, TRANSACTION_INDEX_SUFFIX)
@@ -94,25 +95,26 @@ class AbortedTransactions:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def begin(self, base_offset: Offset) -> None:
-        """A new segment, empty, without an index."""
+        """Add a new, empty segment without an index file."""
         index = self._believed[base_offset] = self._index(base_offset)
         index.begin()
 
     def close(self, base_offset: Offset, open_since: Offset | None) -> None:
-        """The segment takes no more; the oldest transaction that is open now begins at `open_since`."""
+        """The segment is closed. open_since: first offset of the oldest open transaction."""
         self._open_behind[base_offset] = open_since
 
     def append(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
-        """Markers were written to the segment. Raises OSError."""
+        """Add transactions whose markers were written to the segment. Raises OSError."""
         index = self._believed.get(base_offset) or self._index(base_offset)
         try:
             for transaction in transactions:
                 index.append(transaction)
         except CorruptIndex:
-            self._believed.pop(base_offset, None)  # to be put right when it is read
+            self._believed.pop(base_offset, None)  # rebuilt on the next read
 
     def rebuilt(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
-        """All batches of the segment say this: put the file right where it says otherwise. Raises OSError."""
+        """Compare the index with the transactions from all batches of the segment, and rewrite the file if it differs.
+        Raises OSError."""
         index = self._index(base_offset)
         try:
             agrees = list(index.entries) == list(transactions)
@@ -123,7 +125,7 @@ class AbortedTransactions:
         self._believed[base_offset] = index
 
     def truncate_to(self, last_base: Offset, offset: Offset) -> None:
-        """The log was cut at `offset`, within the segment at `last_base`. Raises OSError."""
+        """The log was truncated to `offset`, within the segment at `last_base`. Raises OSError."""
         for base in [base for base in self._believed if base > last_base]:
             del self._believed[base]
         for base in [base for base in self._open_behind if base >= last_base]:
@@ -131,28 +133,27 @@ class AbortedTransactions:
         (self._believed.get(last_base) or self._index(last_base)).truncate_to(offset)
 
     def forget(self) -> bool:
-        """Segments are being cut, emptied or replaced: what is read of them is checked again. Returns whether the
-        directory must be synced before anything is appended. Raises OSError."""
+        """Segments are being truncated, emptied or replaced: their indexes must be compared again. Returns True if the
+        directory must be synced before the next append. Raises OSError."""
         self._believed.clear()
         self._open_behind.clear()
         return self.truncating()
 
     def truncating(self) -> bool:
-        """The log is about to be cut: what earlier lives have found holds no more. Returns as `forget`."""
+        """Discard the agreements of earlier processes before a truncation. Returns as `forget`."""
         self._agreed = {}
         return remove_agreements(self._files, self._directory)
 
     def recovered(self, read_from: Offset) -> None:
-        """Recovery has read the segments from there on: what was known of them in earlier lives goes, durably. Raises
-        OSError."""
+        """Discard, durably, the agreements of segments that recovery has read (from `read_from` on). Raises OSError."""
         before = self._earlier()
         self._agreed = {base: agreement for base, agreement in before.items() if base < read_from}
         if len(self._agreed) < len(before):
             write_agreements(self._files, self._directory, self._agreed, sync=True)
 
     def note_agreements(self, segments: LogSegments, open_since: Offset | None) -> None:
-        """Write down which segments agree, for later lives. open_since: where the oldest transaction begins that is
-        open at the log's end. Raises OSError."""
+        """Write the agreements of all checked segments, for later processes. open_since: first offset of the oldest
+        transaction open at the log's end. Raises OSError."""
         before, now = self._earlier(), dict[Offset, Agreement]()
         for segment in segments:
             base, index = segment.base_offset, self._believed.get(segment.base_offset)
@@ -171,8 +172,8 @@ class AbortedTransactions:
         return self._agreed
 
     def recall(self, segment: SizedSegment) -> bool:
-        """Did the segment agree with its index in an earlier life, and does it look as it did then? Then it is
-        believed. Raises OSError."""
+        """Trust the index if segment and index have the sizes and checksum recorded by an earlier process. Returns
+        whether it is trusted. Raises OSError."""
         base, index = segment.base_offset, self._index(segment.base_offset)
         then = self._earlier().get(base)
         try:
@@ -189,9 +190,9 @@ class AbortedTransactions:
     def collect(
         self, segments: LogSegments, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
     ) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end), by their first offsets. is_hole: is it wrong that
-        offsets are missing behind this segment, before one that begins there? wait: for the disk; else raises
-        Unbelieved where it would have to. Raises BrokenChain, OSError."""
+        """The aborted transactions with records in [start, end), by first offset. is_hole: whether missing offsets
+        between this segment and one that begins at the given offset are an error. wait: wait for the disk; if False,
+        raises Unbelieved instead of waiting. Raises BrokenChain, OSError."""
         found: list[AbortedTransaction] = []
         searched = segments.from_offset(start)
         for segment, behind in zip_longest(searched, searched[1:]):
@@ -207,7 +208,7 @@ class AbortedTransactions:
         return tuple(sorted(found, key=lambda transaction: transaction.first_offset))
 
     def _is_at_hand(self, segment: LogSegment, segments: LogSegments) -> bool:
-        """Is the segment's index believed, and in memory?"""
+        """True if the segment's index is trusted and in memory."""
         index = self._believed.get(segment.base_offset)
         if index is None or not index.is_read:
             return False
@@ -216,8 +217,8 @@ class AbortedTransactions:
     def enter(
         self, segment: LogSegment, segments: LogSegments, is_hole: HoleRule, told: Told | None, end: Offset
     ) -> None:
-        """The batches of a segment say this, and end at `end`; None: an earlier life has found out. The segment is the
-        log's still, and has not grown. Raises OSError."""
+        """Store the result of reading a segment's batches, which end at `end`. told: None if an earlier process has
+        checked the segment. The segment must still belong to the log and must not have grown. Raises OSError."""
         if told is None:
             self.recall(segment)
             return
@@ -232,8 +233,8 @@ class AbortedTransactions:
     def _believe(
         self, segment: LogSegment, segments: LogSegments, behind: LogSegment | None, is_hole: HoleRule
     ) -> TransactionIndex:
-        """The segment's index, once it agrees with the batches. What is left of a segment that lost its end does not
-        tell all that was aborted, since markers may have been there: of that, the index is believed too."""
+        """The segment's index, after a comparison with the batches. The batches of a segment that lost its end may lack
+        markers: the entries of the index are then kept as well."""
         base, closed = segment.base_offset, segment is not segments.active
         index = self._believed.get(base)
         if index is not None and (not closed or base in self._open_behind):
@@ -250,7 +251,7 @@ class AbortedTransactions:
         return index
 
     def _joined(self, base: Offset, told: list[AbortedTransaction]) -> list[AbortedTransaction]:
-        """What the index says and what the batches say."""
+        """The union of the index entries and the transactions from the batches."""
         try:
             entries = self._index(base).entries
         except CorruptIndex:
@@ -267,7 +268,7 @@ class AbortedTransactions:
     # --- reading ahead ----------------------------------------------------------------------------------------------
 
     def unbelieved(self, closed: Iterable[LogSegment]) -> list[LogSegment]:
-        """Those of these closed segments whose batches a search would have to read. Raises OSError."""
+        """The closed segments whose batches a search would have to read. Raises OSError."""
         return [
             segment
             for segment in closed
@@ -276,14 +277,13 @@ class AbortedTransactions:
         ]
 
     def believe(self, base_offset: Offset, told: Told) -> None:
-        """The batches of a closed segment say this (`tell`): put its index right where it says otherwise. Raises
-        OSError."""
+        """Store the result of `tell` for a closed segment, and rewrite its index if it differs. Raises OSError."""
         self._put_right(base_offset, told)
         self._open_behind[base_offset] = told.open_since
 
     def replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
-        """A cleaned segment took the place of those; its index was written by what theirs said, and is believed where
-        it can be read. Raises OSError."""
+        """A cleaned segment has replaced the segments `old`. Its index was derived from theirs and is trusted if it is
+        readable. Raises OSError."""
         index = self._index(base_offset)
         known, open_since = old[-1] in self._open_behind, self._open_behind.get(old[-1])
         for base in old:
@@ -296,8 +296,8 @@ class AbortedTransactions:
 
 
 def tell(files: Files, directory: str, segments: Sequence[Batches], segment: Batches) -> Told:
-    """What the batches of a segment say of transactions. segments: the log's, at least those before it. On any thread,
-    if these are the caller's own. Raises BrokenChain, OSError."""
+    """Read the transactions from the batches of a segment. segments: those of the log, at least the ones before it. Any
+    thread, if the caller owns these segments. Raises BrokenChain, OSError."""
     base = segment.base_offset
     state = ProducerStateManager(files, directory, INT64_MAX)
     known, _ = state.load(base)
@@ -318,15 +318,15 @@ def tell(files: Files, directory: str, segments: Sequence[Batches], segment: Bat
 
 
 def _look_of(index: TransactionIndex) -> tuple[int, int]:
-    """How many entries it has, and their checksum. Raises CorruptIndex, OSError."""
+    """Number of entries and their checksum. Raises CorruptIndex, OSError."""
     return len(index.entries), crc32c(encode_transactions(index.entries))
 
 
 def _agrees(index: TransactionIndex, told: Told) -> bool:
-    """Does the index hide all that the batches say was aborted, and nothing else?
+    """True if the index covers exactly the transactions aborted according to the batches.
 
-    It need not be the same: where the cleaner has removed batches, a transaction began earlier than can be seen, or
-    nothing of it is left but its marker.
+    The entries may differ from the batches: after cleaning, a transaction may have begun before its first remaining
+    batch, or only its marker may remain.
     """
     try:
         entries = {entry.last_offset: entry for entry in index.entries}

@@ -1,12 +1,12 @@
-"""What a log knows of one producer, and what one more batch of its makes of that. Pure: values in, values out.
+"""State of one producer, and its transition by one batch. Pure functions of values.
 
-Kept true:
-  1. A client's batch passes only where its sequence follows the last one, in an epoch that is not older: a gap, an
-     old epoch, a new epoch that does not begin at sequence 0 are refused. A producer that is not known (any more)
-     may begin with any sequence: its state may have expired, or been deleted with its records.
-  2. The last five batches are remembered: a client's batch with the sequences of one of them is its duplicate.
-  3. What a leader has taken, a follower takes over: nothing is refused in replication and in recovery.
-Left to others: all producers of a log together (producer_state.py).
+Invariants:
+  1. A client's batch is accepted only if its epoch is not older and its sequence follows the last one. A gap, an older
+     epoch, and a new epoch that does not begin with sequence 0 are rejected. An unknown producer may begin with any
+     sequence: its state may have expired or been deleted with its records.
+  2. The last five batches are remembered: a client's batch with the sequences of one of them is a duplicate.
+  3. A follower accepts everything that its leader has accepted: replication and recovery reject nothing.
+Not here: all producers of a log (producer_state.py).
 Source: KIP-98, KIP-360; Kafka's ProducerAppendInfo and ProducerStateEntry.
 """
 
@@ -28,13 +28,14 @@ from tidelog.records.v2.header import BatchHeader
 from tidelog.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Millis, Offset, ProducerId
 
 BATCHES_KEPT: Final = 5
-"""As many as a producer may have in flight (Kafka's max.in.flight.requests.per.connection with idempotence)."""
+"""The number of batches that a producer may have in flight (Kafka's max.in.flight.requests.per.connection with
+idempotence)."""
 SEQUENCE_MAX: Final = 2**31 - 1
-"""Sequence 0 follows it."""
+"""The next sequence is 0."""
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as its control record says it."""
+    """The end of a transaction, from its control record."""
 
     aborted: bool
     coordinator_epoch: int
@@ -42,14 +43,14 @@ class Marker(NamedTuple):
 
 
 class ProducerBatch(NamedTuple):
-    """A batch of a producer with an id. marker: where it is a control batch that ends a transaction."""
+    """A batch of a producer with an id. marker: set for a control batch that ends a transaction."""
 
     header: BatchHeader
     marker: Marker | None = None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where the producer numbers none."""
+        """Sequence of the last record, -1 if the batch has no sequences."""
         first = self.header.base_sequence
         return NO_SEQUENCE if first == NO_SEQUENCE else (first + self.header.last_offset_delta) & SEQUENCE_MAX
 
@@ -72,7 +73,7 @@ class BatchMetadata(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that had records here and has its marker at `last_offset`."""
+    """A transaction with records in this log and its marker at `last_offset`."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -81,24 +82,24 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What is known of one producer. batches: the last ones of its epoch, oldest first."""
+    """State of one producer. batches: the last ones of its epoch, oldest first."""
 
     producer_id: ProducerId
     epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = -1
     last_timestamp: Millis = NO_TIMESTAMP
     transaction_start: Offset = NO_OFFSET
-    """First offset of its open transaction, -1 where none is open."""
+    """First offset of its open transaction, -1 for none."""
     batches: tuple[BatchMetadata, ...] = ()
 
     @property
     def last_sequence(self) -> int:
-        """-1 where its epoch has no batch yet."""
+        """-1 if its epoch has no batch yet."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def followed_by(self, batch: ProducerBatch) -> ProducerState | None:
-        """The state behind a batch outside of transactions that simply follows the last one, as nearly all do: what
-        `after` would say, in less time. None for any other."""
+        """Fast path of `after` for the usual case: a batch outside of transactions that follows the last one. None in
+        any other case."""
         header, batches = batch.header, self.batches
         if not batches or self.transaction_start >= 0 or header.producer_epoch != self.epoch:
             return None
@@ -106,13 +107,13 @@ class ProducerState(NamedTuple):
         if first != batches[-1].last_sequence + 1 or header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
             return None
         delta, timestamp = header.last_offset_delta, header.max_timestamp
-        new = tuple.__new__  # as their own, less a call
+        new = tuple.__new__  # as the classes' own __new__, with one call less
         last = new(BatchMetadata, ((first + delta) & SEQUENCE_MAX, header.base_offset + delta, delta, timestamp))
         kept = (*batches[1 - BATCHES_KEPT :], last)
         return new(ProducerState, (self.producer_id, self.epoch, self.coordinator_epoch, timestamp, NO_OFFSET, kept))
 
     def duplicate_of(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """The earlier copy of a batch, where it is one of the last five."""
+        """The earlier copy of the batch, if it is one of the last five."""
         header = batch.header
         if not self.batches or header.producer_epoch != self.epoch:
             return None
@@ -125,10 +126,10 @@ class ProducerState(NamedTuple):
         return None
 
     def after(self, batch: ProducerBatch, origin: Origin) -> tuple[ProducerState, CompletedTransaction | None]:
-        """The state behind one more batch, and the transaction that it has ended.
+        """The state after one more batch, and the transaction that the batch ends.
 
-        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; in
-        replication nothing.
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; nothing in
+        replication.
         """
         if batch.header.attributes & CONTROL_BIT:
             return self._after_marker(batch, origin)
@@ -144,8 +145,8 @@ class ProducerState(NamedTuple):
                 self._check_sequence(header)
             if start >= 0 and not transactional:
                 raise InvalidTxnState(
-                    f"producer {self.producer_id} has a transaction open since offset {start} and sends a batch "
-                    "outside of it: it must end the transaction first"
+                    f"producer {self.producer_id} sent a batch outside of its transaction, which is open since offset "
+                    f"{start}: the producer must end the transaction first"
                 )
         if start < 0 and transactional:
             start = header.base_offset
@@ -159,14 +160,13 @@ class ProducerState(NamedTuple):
     def _after_marker(self, batch: ProducerBatch, origin: Origin) -> tuple[ProducerState, CompletedTransaction | None]:
         header, marker = batch.header, batch.marker
         if marker is None:
-            return self, None  # the cleaner has removed the transaction, and its marker's record
+            return self, None  # the cleaner has removed the transaction and the marker's record
         if origin is not Origin.REPLICATION:
             self._check_epoch(header)
             if marker.coordinator_epoch < self.coordinator_epoch:
                 raise TransactionCoordinatorFenced(
-                    f"a marker for producer {self.producer_id} comes from coordinator epoch "
-                    f"{marker.coordinator_epoch}, but epoch {self.coordinator_epoch} has written one already: that "
-                    "coordinator has been replaced"
+                    f"a marker for producer {self.producer_id} has coordinator epoch {marker.coordinator_epoch}, but "
+                    f"the log has one of epoch {self.coordinator_epoch}: the sending coordinator has been replaced"
                 )
         completed = None
         if self.transaction_start >= 0:
@@ -182,8 +182,8 @@ class ProducerState(NamedTuple):
     def _check_epoch(self, header: BatchHeader) -> None:
         if header.producer_epoch < self.epoch:
             raise InvalidProducerEpoch(
-                f"producer {self.producer_id} sends in epoch {header.producer_epoch}, but epoch {self.epoch} has "
-                "written here: a newer instance has taken its place"
+                f"producer {self.producer_id} sent a batch in epoch {header.producer_epoch}, but the log has epoch "
+                f"{self.epoch}: a newer instance of the producer has replaced this one"
             )
 
     def _check_sequence(self, header: BatchHeader) -> None:
@@ -193,21 +193,21 @@ class ProducerState(NamedTuple):
         if header.producer_epoch != self.epoch:
             if first != 0:
                 raise OutOfOrderSequenceNumber(
-                    f"producer {self.producer_id} begins epoch {header.producer_epoch} with sequence {first}: a new "
-                    "epoch begins with 0"
+                    f"producer {self.producer_id} began epoch {header.producer_epoch} with sequence {first}: a new "
+                    "epoch must begin with sequence 0"
                 )
             return
         expected = (self.last_sequence + 1) & SEQUENCE_MAX
         if first != expected:
             raise OutOfOrderSequenceNumber(
-                f"producer {self.producer_id} sends sequence {first} in epoch {self.epoch}, expected {expected}: a "
-                "batch before it is missing"
+                f"producer {self.producer_id} sent sequence {first} in epoch {self.epoch}, expected {expected}: an "
+                "earlier batch is missing"
             )
 
     # --- in a snapshot --------------------------------------------------------------------------------------------
 
     def to_snapshot(self) -> ProducerSnapshot:
-        """As a snapshot keeps it: of the batches, the last."""
+        """The snapshot entry; it contains only the last batch."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, self.last_timestamp)
         return ProducerSnapshot(
             self.producer_id,
@@ -222,7 +222,7 @@ class ProducerState(NamedTuple):
 
     @classmethod
     def from_snapshot(cls, entry: ProducerSnapshot) -> ProducerState:
-        """What a snapshot has kept."""
+        """The state from a snapshot entry."""
         batches: tuple[BatchMetadata, ...] = ()
         if entry.last_offset >= 0:
             batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
@@ -231,8 +231,8 @@ class ProducerState(NamedTuple):
 
 
 def read_marker(batch: RecordBatch) -> Marker | None:
-    """What a control batch says of its producer's transaction; None where it has no record left, or says something
-    else. Raises CorruptRecord."""
+    """The transaction marker of a control batch. None if the batch has no record left or holds another control record.
+    Raises CorruptRecord."""
     for record in batch.records():
         control = decode_control(record)
         if isinstance(control, EndTxnMarker):

@@ -1,17 +1,18 @@
-"""Producer state when a log is opened, and after a cut: the newest snapshot that can be believed, and what came after.
+"""Producer state of a log after it was opened or truncated: the newest valid snapshot, and a replay of the batches
+above it.
 
-Kept true:
-  1. A snapshot above the log's end, or above both the log's start and where recovery began to read, is not believed: it
-     is removed, durably, before anything is appended, and written anew. One that cannot be read gives way to the next
-     older one; where there is none, the state comes from the first batch that is there.
-  2. A producer is not forgotten because the log's start has passed its batches, as the running log has not forgotten
-     it: a snapshot up to the start says what is committed and cannot have changed, and where there is none the batches
-     below the start are read, as far as they are there. (Kafka forgets it: its truncateAndReload drops both.)
-  3. What was completed above the high watermark stays unstable until that has passed it: where there are
-     transactions, the state is rebuilt from a snapshot below the high watermark.
-  4. Segments of which every batch was read again have a transaction index that says what they say.
-  5. A batch that cannot be read ends the replay of its segment, and is told as damage: no append may follow.
-Left to others: what is cut, what becomes of damage (loading.py), indexes of the segments that were not read
+Invariants:
+  1. A snapshot above the log's end, or above both the log's start and the start of recovery, is not trusted: it is
+     durably removed before anything is appended, and written again. An unreadable snapshot is replaced by the next
+     older one. Without a snapshot, the replay starts at the first batch.
+  2. A producer whose batches are below the log's start is kept, as the running log keeps it. A snapshot at or
+     below the start contains committed state, which cannot have changed. Without one, the remaining batches below the
+     start are replayed. (Kafka's truncateAndReload drops such producers.)
+  3. A transaction that ended above the high watermark stays unstable until the high watermark passes its marker: if
+     there are transactions, the state is rebuilt from a snapshot below the high watermark.
+  4. Segments whose batches were all read again have a transaction index that agrees with them.
+  5. An unreadable batch ends the replay of its segment and is reported as damage: no append may follow.
+Not here: truncation, the handling of damage (loading.py), indexes of segments that were not read
 (aborted_transactions.py).
 Source: Kafka's UnifiedLog.rebuildProducerState, LogLoader.recoverSegment, ProducerStateManager.removeStraySnapshots.
 """
@@ -31,14 +32,15 @@ from tidelog.types import Millis, Offset
 
 
 class Replayed(NamedTuple):
-    """What a replay has met. notes: sentences for the node's log. broken: where segments cannot be read."""
+    """Result of a replay. notes: sentences for the node's log. broken: segments with an unreadable batch, and the
+    error."""
 
     notes: list[str]
     broken: list[tuple[Batches, BrokenChain]]
 
 
 class LoadedProducers(NamedTuple):
-    """The producers of a log as loading leaves them."""
+    """Producer state of a log after loading."""
 
     state: ProducerStateManager
     aborted: AbortedTransactions
@@ -57,12 +59,12 @@ def load_producers(
     expiration_ms: int,
     now: Millis,
 ) -> LoadedProducers:
-    """The state of a log that has just been opened.
+    """The producer state of a log that has just been opened.
 
-    segments: oldest first, as they are now, indexes sound. trusted: snapshots above it and the log start are not
-    believed: the log end after a clean stop, else the base of the first segment that recovery has read.
-    high_watermark: as the checkpoint has it, not below the log start.
-    Reads a snapshot, and the batch headers behind it; after a clean stop one snapshot is all. Raises OSError.
+    segments: oldest first, in their current state, with sound indexes. trusted: snapshots above both it and the log
+    start are not trusted; it is the log end after a clean stop, else the base offset of the first segment that recovery
+    has read. high_watermark: from the checkpoint, not below the log start.
+    Reads a snapshot and the batch headers above it; after a clean stop only a snapshot. Raises OSError.
     """
     state = ProducerStateManager(files, directory, expiration_ms)
     aborted = AbortedTransactions(files, directory)
@@ -95,10 +97,10 @@ def rebuild(
     aborted: AbortedTransactions | None = None,
     read_from: Offset | None = None,
 ) -> Replayed:
-    """Make the state that of a log which ends at `log_end`; its snapshots reach no further. Missing snapshots of
-    segments on the way are written, and one at the log end. now: from when on producers count as idle.
+    """Rebuild the state of a log that ends at `log_end`; its snapshots must not be above. Writes the missing snapshots
+    of the replayed segments and one at the log end. now: producers count as idle from this time on.
 
-    read_from: the transaction indexes (`aborted`) of segments from there on are made anew. Raises OSError.
+    read_from: rebuild the transaction indexes (`aborted`) of segments from this offset on. Raises OSError.
     """
     known, notes = state.load(log_end)
     if state.has_transactions and high_watermark < log_end:
@@ -107,7 +109,7 @@ def rebuild(
     start = min(segments[0].base_offset, log_start) if known is None else known
     broken = _replay(state, segments, start, log_end, aborted, read_from)
     if start < log_start and broken and broken[0][1].next_offset < log_start:
-        state.clear()  # what was deleted cannot be read any more: as if there were no snapshot
+        state.clear()  # deleted batches are unreadable: start without a snapshot
         broken = _replay(state, segments, log_start, log_end, aborted, read_from)
     state.high_watermark_moved(high_watermark)
     state.loaded(now)
@@ -124,8 +126,8 @@ def _replay(
     aborted: AbortedTransactions | None,
     read_from: Offset | None,
 ) -> list[tuple[Batches, BrokenChain]]:
-    """Enter what lies from `start` on, also below the log's start. Returns where segments cannot be read. Raises
-    OSError."""
+    """Replay the batches from `start` on, also below the log's start. Returns the segments with an unreadable batch.
+    Raises OSError."""
     broken: list[tuple[Batches, BrokenChain]] = []
     for i, segment in enumerate(segments):
         base = segment.base_offset

@@ -1,7 +1,7 @@
-"""Reading a log again for what its producers did: batch headers, and the records of markers. Nothing else is read.
+"""Replay of a log for producer state. It reads only batch headers and the records of markers.
 
-Kept true: a batch that cannot be believed ends the walk with BrokenChain; nothing is passed over silently.
-Left to others: what becomes of it (producer_state.py). Source: Kafka's UnifiedLog.loadProducersFromRecords.
+Invariants: an invalid batch ends the walk with BrokenChain; no batch is skipped silently.
+Not here: the effect of a batch (producer_state.py). Source: Kafka's UnifiedLog.loadProducersFromRecords.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Batches(Protocol):
     @property
     def file(self) -> File: ...
     def start_for(self, offset: Offset, /) -> int:
-        """Where in the file to begin a search for `offset`. Raises BrokenChain, OSError."""
+        """Byte position at which a search for `offset` starts. Raises BrokenChain, OSError."""
         ...
 
     def walk(self, position: int) -> Iterator[BatchHeader]:
@@ -38,7 +38,7 @@ class Batches(Protocol):
 
 
 def walk_producers(segment: Batches, start: Offset, end: Offset) -> Iterator[ProducerBatch]:
-    """The batches with a producer id among those that reach to `start` or beyond and begin below `end`.
+    """The batches with a producer id whose last offset is at or above `start` and whose base offset is below `end`.
 
     Raises BrokenChain, OSError.
     """
@@ -60,7 +60,7 @@ def walk_producers(segment: Batches, start: Offset, end: Offset) -> Iterator[Pro
 
 
 def replay(state: ProducerStateManager, segments: Sequence[Batches], start: Offset, end: Offset) -> None:
-    """Enter everything in [start, end) into the state. segments: of the log, oldest first. Raises BrokenChain,
+    """Apply all batches in [start, end) to the state. segments: of the log, oldest first. Raises BrokenChain,
     OSError."""
     for i, segment in enumerate(segments):
         behind = segments[i + 1].base_offset if i + 1 < len(segments) else end

@@ -1,20 +1,20 @@
-"""Producer state on disk: Kafka's .snapshot files, one for the state at each roll and one at the clean stop.
+"""Producer state on disk: Kafka's .snapshot files, one written at each roll and one at a clean stop.
 
     version            int16    0   1
-    CRC-32C            uint32   2   over everything behind this field
+    CRC-32C            uint32   2   over all bytes after this field
     count              int32    6   producers, 46 bytes each:
       producer id      int64    0
       producer epoch   int16    8
-      last sequence    int32   10   of its last batch, -1 where its epoch has none yet
-      last offset      int64   14   of that batch, -1 where there is none
+      last sequence    int32   10   of its last batch, -1 if its epoch has none yet
+      last offset      int64   14   of that batch, -1 if there is none
       offset delta     int32   22   from the first offset of that batch to its last
       timestamp        int64   26   of its last batch or marker
-      coordinator epoch int32  34   of the last marker, -1 where there was none
-      open transaction int64   38   its first offset, -1 where none is open
+      coordinator epoch int32  34   of the last marker, -1 if there was none
+      open transaction int64   38   its first offset, -1 if none is open
 
-Kept true: what decodes is whole, has the right checksum, and encodes to the same bytes again; everything else is
-CorruptLog. The order of the entries means nothing: Kafka's is that of a hash map.
-Left to others: which snapshot is right for which offset (producer_state.py, producer_recovery.py).
+Invariants: a snapshot that decodes is complete, has the right checksum, and encodes to the same bytes again. Anything
+else raises CorruptLog. The order of the entries has no meaning: Kafka's is that of a hash map.
+Not here: the choice of the snapshot for an offset (producer_state.py, producer_recovery.py).
 Source: KIP-98; Kafka's ProducerStateManager.readSnapshot and writeSnapshot.
 """
 
@@ -39,7 +39,7 @@ _ENTRIES_AT: Final = _HEAD.size + _COUNT.size
 
 
 class ProducerSnapshot(NamedTuple):
-    """What a snapshot file says of one producer. Offsets are -1 where there is none."""
+    """Entry of one producer in a snapshot file. Offsets are -1 for none."""
 
     producer_id: ProducerId
     epoch: int
@@ -52,7 +52,7 @@ class ProducerSnapshot(NamedTuple):
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """Where the state below `offset` is kept."""
+    """Path of the snapshot of the state below `offset`."""
     return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
@@ -65,20 +65,19 @@ def snapshot_offset(name: str) -> Offset | None:
 
 
 def encode_snapshot(entries: Iterable[ProducerSnapshot]) -> bytes:
-    """The bytes of a snapshot file, entries in the order given."""
+    """The contents of a snapshot file, entries in the given order."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = _COUNT.pack(len(packed)) + b"".join(packed)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshot]:
-    """The entries, in the file's order. path: for messages. Raises CorruptLog where version, checksum or size are not
-    right."""
+    """The entries in file order. path: for messages. Raises CorruptLog if version, checksum or size are wrong."""
     if len(data) < _ENTRIES_AT:
-        raise _damaged(path, f"it has {len(data)} bytes, less than an empty snapshot")
+        raise _damaged(path, f"its {len(data)} bytes are fewer than those of an empty snapshot")
     version, checksum = _HEAD.unpack_from(data)
     if version != _VERSION:
-        raise _damaged(path, f"it has version {version}, known is {_VERSION}")
+        raise _damaged(path, f"its version is {version}, supported is {_VERSION}")
     if crc32c(memoryview(data)[_HEAD.size :]) != checksum:
         raise _damaged(path, "its checksum is wrong")
     (count,) = _COUNT.unpack_from(data, _HEAD.size)
@@ -88,4 +87,6 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshot]:
 
 
 def _damaged(path: str, why: str) -> CorruptLog:
-    return CorruptLog(f"{path} is no producer snapshot: {why}; the state is rebuilt from an older one and the log")
+    return CorruptLog(
+        f"{path} is not a producer snapshot: {why}; loading rebuilds the state from an older snapshot and the log"
+    )

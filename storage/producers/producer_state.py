@@ -1,17 +1,17 @@
-"""The producers of one log: who may append what, which transactions are open, how far the log is decided.
+"""The producers of one log: validation of their batches, open transactions, last stable offset.
 
-Kept true:
-  1. `check` changes nothing: what it returns is entered by `apply`, once the batches are in the log.
-  2. The first unstable offset is where the oldest transaction begins that is open, or whose marker is not below the
-     high watermark yet. The last stable offset is never above it.
-  3. A snapshot names the offset below which all batches are in it. It is derived data: synced only before the log below
-     it goes (`keep`), believed only with a right checksum. Those above a cut are removed, durably, before anything is
-     appended.
-  4. A producer without an open transaction is forgotten when `producer.id.expiration.ms` have gone by since its last
-     batch was appended, by the clock of this node: what its records say of their time may be long past. A snapshot does
-     not say when that was, so time counts from when the state was loaded.
-Left to others: what one batch changes (producer_entry.py), rebuilding from a log (producer_recovery.py), the
-transaction indexes (aborted_transactions.py).
+Invariants:
+  1. `check` changes nothing. `apply` applies its result once the batches are in the log.
+  2. The first unstable offset is the first offset of the oldest transaction that is open or whose marker is not below
+     the high watermark yet. The last stable offset is never above it.
+  3. A snapshot contains the effect of all batches below the offset in its name. It is derived data: synced only before
+     the log below it is deleted (`keeping`), used only if its checksum is right. Snapshots above a truncation offset
+     are removed, durably, before anything is appended.
+  4. A producer without an open transaction expires `producer.id.expiration.ms` after its last batch was appended, by
+     the clock of this node: the timestamps of its records may be far in the past. A snapshot does not contain the
+     append time, so the time counts from the loading of the state.
+Not here: the effect of one batch (producer_entry.py), rebuilding from a log (producer_recovery.py), the transaction
+indexes (aborted_transactions.py).
 Source: Kafka's ProducerStateManager.
 """
 
@@ -31,7 +31,7 @@ from tidelog.types import Millis, Offset, ProducerId
 
 
 class Duplicate(NamedTuple):
-    """A batch that was appended before, at these offsets; timestamp: its largest one."""
+    """A batch that was appended before, at these offsets. timestamp: its largest timestamp."""
 
     first_offset: Offset
     last_offset: Offset
@@ -39,21 +39,21 @@ class Duplicate(NamedTuple):
 
 
 class StartedTransaction(NamedTuple):
-    """A transaction has its first record at this offset."""
+    """A transaction whose first record has this offset."""
 
     producer_id: ProducerId
     first_offset: Offset
 
 
 class ProducerChanges(NamedTuple):
-    """What batches change once they are in the log. transactions: as they begin and end in it."""
+    """The effect of batches on the state. transactions: in the order of the batches."""
 
     states: dict[ProducerId, ProducerState]
     transactions: Sequence[CompletedTransaction | StartedTransaction]
 
 
 class ProducerStateManager:
-    """See the module's words. For the owner's thread."""
+    """Producer state and snapshots of one log. Use on the owner's thread only."""
 
     __slots__ = (
         "_appended_at",
@@ -67,23 +67,23 @@ class ProducerStateManager:
     )
 
     def __init__(self, files: Files, directory: str, expiration_ms: int) -> None:
-        """directory: of the partition; its snapshots are listed. Raises OSError."""
+        """Also lists the snapshots. directory: of the partition. Raises OSError."""
         self._files, self._directory = files, directory
         self.expiration_ms = expiration_ms
         self._producers: dict[ProducerId, ProducerState] = {}
         self._appended_at: dict[ProducerId, Millis] = {}
-        """When the last batch of each was appended, or its state was loaded: wall clock."""
+        """Wall-clock time at which a producer's last batch was appended, or its state loaded."""
         self._ongoing: dict[Offset, ProducerId] = {}
-        """Open transactions by first offset, the oldest first."""
+        """Open transactions by first offset, oldest first."""
         self._unreplicated: dict[Offset, Offset] = {}
-        """Completed transactions whose markers are not below the high watermark: last by first offset."""
+        """Completed transactions whose markers are not below the high watermark: last offset by first offset."""
         self._snapshots: list[Offset] = []
         self.find_snapshots()
 
-    # --- questions ------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     def active_producers(self) -> tuple[ProducerState, ...]:
-        """Every producer that is known (Kafka's DescribeProducers)."""
+        """All known producers (Kafka's DescribeProducers)."""
         return tuple(self._producers.values())
 
     def __len__(self) -> int:
@@ -91,7 +91,8 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """See the module's words; None where everything is decided and replicated."""
+        """First offset of the oldest transaction that is open or whose marker is not below the high watermark; None if
+        there is no such transaction."""
         if not self._ongoing and not self._unreplicated:
             return None
         return min((*self._first_undecided(), *self._unreplicated))
@@ -103,31 +104,32 @@ class ProducerStateManager:
 
     @property
     def has_transactions(self) -> bool:
-        """Has any producer that is known an open transaction, or had one?"""
+        """True if a known producer has an open transaction or had one."""
         return bool(self._ongoing) or any(state.coordinator_epoch >= 0 for state in self._producers.values())
 
     @property
     def open_transactions(self) -> dict[Offset, ProducerId]:
-        """Those without a marker, by first offset, oldest first; not to be changed."""
+        """Open transactions by first offset, oldest first; must not be modified."""
         return self._ongoing
 
     @property
     def snapshots(self) -> Sequence[Offset]:
-        """The offsets of the snapshot files, ascending; not to be changed."""
+        """The offsets of the snapshot files, ascending; must not be modified."""
         return self._snapshots
 
     def is_duplicate(self, batch: ProducerBatch) -> bool:
-        """Is a client's batch one of the last five of its producer?"""
+        """True if a client's batch is one of the last five of its producer."""
         state = self._producers.get(batch.header.producer_id)
         return state is not None and state.duplicate_of(batch) is not None
 
     # --- appends --------------------------------------------------------------------------------------------------
 
     def check(self, batches: Sequence[ProducerBatch], origin: Origin) -> ProducerChanges | Duplicate:
-        """May these be appended? Returns what they change, or where the first of them lies already (clients only).
+        """Validate batches before their append. Returns their effect, or the position of an earlier copy (clients
+        only).
 
-        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; in
-        replication nothing.
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; nothing in
+        replication.
         """
         states: dict[ProducerId, ProducerState] = {}
         transactions: list[CompletedTransaction | StartedTransaction] = []
@@ -152,7 +154,7 @@ class ProducerStateManager:
         return ProducerChanges(states, transactions)
 
     def apply(self, changes: ProducerChanges) -> list[AbortedTransaction]:
-        """Enter what was checked: its batches are in the log now. Returns the transactions that they have aborted."""
+        """Apply the result of `check` once the batches are in the log. Returns the transactions that they aborted."""
         self._producers.update(changes.states)
         aborted: list[AbortedTransaction] = []
         for transaction in changes.transactions:
@@ -172,7 +174,7 @@ class ProducerStateManager:
         return [AbortedTransaction(producer_id, first_offset, last_offset, stable)]
 
     def replay(self, batch: ProducerBatch) -> Sequence[AbortedTransaction]:
-        """Enter a batch that lies in the log already. Returns the transactions that it has aborted."""
+        """Apply a batch that is in the log already. Returns the transactions that it aborted."""
         producer_id = batch.header.producer_id
         before = self._producers.get(producer_id) or ProducerState(producer_id)
         simply = before.followed_by(batch)
@@ -188,22 +190,22 @@ class ProducerStateManager:
         return ()
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
-        """Completed transactions whose markers are below it are stable."""
+        """Completed transactions with their marker below the high watermark become stable."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def appended(self, batches: Iterable[ProducerBatch], now: Millis) -> None:
-        """These, which are entered, were appended now."""
+        """Record the append time of batches whose effect has been applied."""
         for batch in batches:
             self._appended_at[batch.header.producer_id] = now
 
     def loaded(self, now: Millis) -> None:
-        """The state was read from files: when its batches were appended is not known any more, and may have been just
-        now."""
+        """The state was read from files, which do not contain append times: use `now` for all producers."""
         self._appended_at = dict.fromkeys(self._producers, now)
 
     def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
-        """Of each producer without an open transaction: when it appended last, that batch's timestamp, its id."""
+        """For each producer without an open transaction: time of its last append, timestamp of that batch, producer
+        id."""
         return [
             (self._appended_at[state.producer_id], state.last_timestamp, state.producer_id)
             for state in self._producers.values()
@@ -211,26 +213,26 @@ class ProducerStateManager:
         ]
 
     def expire(self, now: Millis) -> int:
-        """Forget producers that have been idle for too long. Returns how many."""
+        """Remove producers whose idle time has expired. Returns their number."""
         expired = [producer_id for at, _, producer_id in self.expirable() if now - at >= self.expiration_ms]
         self.forget(expired)
         return len(expired)
 
     def forget(self, producer_ids: Iterable[ProducerId]) -> None:
-        """Forget these, of which none has an open transaction."""
+        """Remove these producers; none may have an open transaction."""
         for producer_id in producer_ids:
             del self._producers[producer_id], self._appended_at[producer_id]
 
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def find_snapshots(self) -> None:
-        """List the snapshot files anew. Raises OSError."""
+        """List the snapshot files. Raises OSError."""
         found = (snapshot_offset(name) for name in self._files.list(self._directory))
         self._snapshots = sorted(offset for offset in found if offset is not None)
 
     def decided_below(self, offset: Offset) -> Offset:
-        """Every transaction that began below what is returned has ended below `offset`, as the newest snapshot up to
-        there says; 0 where it cannot be read. Raises OSError."""
+        """An offset such that every transaction that began below it has ended below `offset`, according to the newest
+        snapshot at or below `offset`; 0 if that cannot be read. Raises OSError."""
         older = self._snapshots[: bisect_right(self._snapshots, offset)]
         if not older:
             return Offset(0)
@@ -242,8 +244,7 @@ class ProducerStateManager:
         return min((Offset(one.transaction_start) for one in entries if one.transaction_start >= 0), default=older[-1])
 
     def take_snapshot(self, offset: Offset) -> None:
-        """Write the state, in which everything below `offset` is, unless there is such a snapshot. Nothing at offset
-        0. Raises OSError."""
+        """Write a snapshot of the state below `offset`, unless it exists. Does nothing for offset 0. Raises OSError."""
         if offset <= 0 or self._has_snapshot(offset):
             return
         data = encode_snapshot(state.to_snapshot() for state in self._producers.values())
@@ -251,8 +252,9 @@ class ProducerStateManager:
         insort(self._snapshots, offset)
 
     def keeping(self, base: Offset) -> Callable[[], None]:
-        """Returns what makes the first snapshot at or above `base` durable, for any thread, which raises OSError: what
-        lies below goes, and could not say it again. One that is removed meanwhile leaves that to the next one."""
+        """Returns a function, for any thread, that makes the first snapshot at or above `base` durable: the batches
+        below `base` are about to be deleted, and the state could not be rebuilt from them. If a snapshot is removed
+        meanwhile, the next one is synced instead. The function raises OSError."""
         at = bisect_left(self._snapshots, base)
         paths = [snapshot_path(self._directory, offset) for offset in self._snapshots[at:]]
 
@@ -272,10 +274,10 @@ class ProducerStateManager:
         return at < len(self._snapshots) and self._snapshots[at] == offset
 
     def load(self, up_to: Offset) -> tuple[Offset | None, list[str]]:
-        """Forget all, and take the state from the newest snapshot at or below `up_to` that can be read.
+        """Replace the state by that of the newest readable snapshot at or below `up_to`.
 
-        Returns its offset, None where there is none, and what is wrong with newer ones: those are not believed again,
-        and are written anew when their offset comes. Raises OSError.
+        Returns its offset, None if there is none, and messages about unreadable newer ones. Those are not used again
+        and are rewritten when their offset is reached. Raises OSError.
         """
         self.clear()
         notes = []
@@ -295,14 +297,14 @@ class ProducerStateManager:
         return None, notes
 
     def clear(self) -> None:
-        """Know nothing; snapshot files stay."""
+        """Reset the state; snapshot files stay."""
         self._producers = {}
         self._appended_at = {}
         self._ongoing = {}
         self._unreplicated = {}
 
     def remove_snapshot(self, offset: Offset) -> bool:
-        """Remove a snapshot file. Returns whether there was one. Raises OSError."""
+        """Remove a snapshot file. Returns True if it existed. Raises OSError."""
         if not self._has_snapshot(offset):
             return False
         self._snapshots.remove(offset)
@@ -312,21 +314,22 @@ class ProducerStateManager:
         return True
 
     def remove_snapshots_above(self, offset: Offset) -> bool:
-        """Remove those of states that reach beyond `offset`; the caller syncs the directory. Returns whether there were
-        any. Raises OSError."""
+        """Remove the snapshots above `offset`; the caller syncs the directory. Returns True if there were any. Raises
+        OSError."""
         above = self._snapshots[bisect_right(self._snapshots, offset) :]
         for stale in above:
             self.remove_snapshot(stale)
         return bool(above)
 
     def remove_strays(self, bases: Sequence[Offset]) -> None:
-        """Remove those that `take_strays` takes out. Raises OSError."""
+        """Remove the files of the snapshots that `take_strays` returns. Raises OSError."""
         for path in self.take_strays(bases):
             self._files.remove(path)
 
     def take_strays(self, bases: Sequence[Offset]) -> list[str]:
-        """Forget those that belong to no segment, but for one behind the last segment's base: a clean stop's. bases: of
-        the segments, ascending. Returns their paths: the files are to be removed."""
+        """Remove from the list the snapshots that belong to no segment, except the last one if it is above the last
+        base offset (written at a clean stop). bases: base offsets of the segments, ascending. Returns the paths of the
+        files to remove."""
         of_segments = set(bases)
         kept: list[Offset] = []
         strays: list[Offset] = []

@@ -1,7 +1,8 @@
-"""What producers had done up to where a log was cut: read anew from snapshots and batches, on any thread.
+"""Producer state of a log at its truncation offset, rebuilt from snapshots and batches on any thread.
 
-Kept true: only files are read, by handles of its own; what the indexes say, which belong to the owner, is asked before.
-Left to others: the cut (log_truncation.py), what the state is for (log_producers.py).
+Invariants: only files are read, through own handles. The indexes belong to the owner's thread and are used only in the
+constructor.
+Not here: the truncation (log_truncation.py), the use of the state (log_producers.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.types import Millis, Offset
 
 
 class ProducersAfterTruncation:
-    """Made on the owner's thread, read on any, then taken over by the log (`state`, `replayed`)."""
+    """Created on the owner's thread, read on any thread, then taken over by the log (`state`, `replayed`)."""
 
     def __init__(
         self,
@@ -34,8 +35,8 @@ class ProducersAfterTruncation:
         high_watermark: Offset,
         now: Millis,
     ) -> None:
-        """segments: those that stay, the last one cut to `last_size` bytes. snapshots: where the reading may begin.
-        high_watermark: not above `log_end`. Raises BrokenChain, OSError."""
+        """segments: the remaining ones, the last one truncated to `last_size` bytes. snapshots: offsets at which the
+        replay may begin. high_watermark: not above `log_end`. Raises BrokenChain, OSError."""
         self._files, self._directory, self._expiration_ms = files, directory, expiration_ms
         self._segments = [SegmentBytes(files, each) for each in segments]
         self._segments[-1].size = last_size
@@ -51,7 +52,8 @@ class ProducersAfterTruncation:
         self.replayed = Replayed([], [])
 
     def read(self) -> None:
-        """The log ends at `log_end` now, its snapshots not above. Raises OSError."""
+        """Rebuild the state. Call after the log was truncated to `log_end` and the snapshots above were removed. Raises
+        OSError."""
         self.state = ProducerStateManager(self._files, self._directory, self._expiration_ms)
         try:
             self.replayed = rebuild(
