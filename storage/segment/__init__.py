@@ -1,1 +1,1 @@
-"""One segment of a log and its four indexes, the segments of one log, and the leader epoch cache over them."""
+"""One segment of a log with its four indexes, the segments of one log, and the leader epoch cache."""

@@ -1,14 +1,14 @@
-"""What the two indexes of a segment share: sorted fixed-size entries in a memory-mapped, preallocated file.
+"""Base of the two memory-mapped indexes of a segment: sorted fixed-size entries in a preallocated file.
 
-Kept true:
-  1. Entries only grow; the file holds them from its beginning, zeros or nothing behind them.
-  2. An index is a hint: anything in it can be rebuilt from the log, and is where it looks wrong (segment.py).
-  3. It is opened for reading, and changes nothing on the disk, until the first entry is added; then it is lengthened to
-     its full size, and cut to what it holds when its segment is rolled or closed.
-  4. Room on the disk is taken before anything is written to memory, and memory is accessed only through the mapping's
-     methods: a full disk, and a page that cannot be read, are an OSError and not a signal.
-Left to others: what an entry means (offset_index.py, time_index.py), when one is due (segment.py), when an index is
-opened (lazy_index.py).
+Invariants:
+  1. Entries only grow. They start at the beginning of the file and are followed by zeros or nothing.
+  2. An index is a hint: it can be rebuilt from the log, and is rebuilt if it is invalid (segment.py).
+  3. The file is opened read-only and is not changed until the first entry is added. Then it is extended to its full
+     size. It is truncated to its entries when the segment is rolled or closed.
+  4. Disk space is allocated before memory is written, and memory is accessed only through the mapping's methods: a full
+     disk and an unreadable page raise OSError, not a signal.
+Not here: the meaning of an entry (offset_index.py, time_index.py), when an entry is added (segment.py), when an index
+is opened (lazy_index.py).
 Source: Kafka's AbstractIndex, including the search that tries the warm end of the file first.
 """
 
@@ -24,35 +24,35 @@ from tidelog.errors import KafkaStorageError
 from tidelog.types import Offset
 
 _WARM_BYTES: Final = 8192
-"""Lookups are mostly near the end: searching these last two pages first keeps the rest out of memory."""
+"""Most lookups are near the end of the file: searching the last two pages first keeps the other pages out of memory."""
 _RELATIVE_MAX: Final = 2**31 - 1
 
 
 class By(IntEnum):
-    """The field of an entry that is searched: both grow from entry to entry."""
+    """The field of an entry to search by. Both fields grow from entry to entry."""
 
     KEY = 0
     VALUE = 1
 
 
 class AbstractIndex:
-    """A sorted array of fixed-size entries, of which subclasses say what they hold.
+    """A sorted array of fixed-size entries; subclasses define the fields.
 
-    base_offset: of the segment; entries keep offsets relative to it. entries: how many slots are in use.
+    base_offset: of the segment; entries contain offsets relative to it. entries: number of used slots.
     """
 
     ENTRY: ClassVar[Struct]
     FIELDS: ClassVar[tuple[tuple[int, int], tuple[int, int]]]
-    """Where in an entry key and value lie, and their lengths (bytes)."""
+    """Position and length (bytes) of key and value within an entry."""
 
     def __init__(self, files: Files, path: str, base_offset: Offset, max_bytes: int, *, fresh: bool = False) -> None:
-        """Open the file, if there is one.
+        """Open the file, if it exists.
 
-        max_bytes: size while it may grow. fresh: there is none yet, or an empty one: make it, at its full size.
-        Raises OSError, ValueError for a size below one entry.
+        max_bytes: size of the file while entries can be added. fresh: the file is missing or empty; create it at its
+        full size. Raises OSError, ValueError for a size below one entry.
         """
         if max_bytes < self.ENTRY.size:
-            raise ValueError(f"the size of {path} is limited to {max_bytes} bytes, less than one entry")
+            raise ValueError(f"the maximum size of {path} is {max_bytes} bytes, less than one entry")
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY.size
@@ -61,7 +61,7 @@ class AbstractIndex:
         self._mapping: Mapping | None = None
         self._writable = False
         self._room = 0
-        """Entries that the disk has room for, as far as was asked."""
+        """Number of entries for which disk space is known to be allocated."""
         self._closed = False
         self._odd_bytes = 0
         if fresh:
@@ -78,15 +78,15 @@ class AbstractIndex:
 
     @property
     def is_full(self) -> bool:
-        """Must the segment be rolled before the next entry?"""
+        """True if the segment must be rolled before the next entry."""
         return self.entries >= self.max_entries
 
     def fits(self, offset: int) -> bool:
-        """Can this offset be told relative to the base offset?"""
+        """True if the offset can be stored relative to the base offset."""
         return 0 <= offset - self.base_offset <= _RELATIVE_MAX
 
     def relative(self, offset: int) -> int:
-        """The offset as an entry holds it. Raises IndexOffsetOverflow."""
+        """The offset relative to the base offset, as stored in an entry. Raises IndexOffsetOverflow."""
         if not 0 <= offset - self.base_offset <= _RELATIVE_MAX:
             raise IndexOffsetOverflow(
                 f"offset {offset} is too far from the base offset {self.base_offset} of {self.path}"
@@ -94,37 +94,37 @@ class AbstractIndex:
         return offset - self.base_offset
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex where the file cannot be this index, as far as its size and its ends tell."""
+        """Raise CorruptIndex if the file's size or its first or last entry is invalid for this index."""
         if self._odd_bytes:
             raise CorruptIndex(
-                f"{self.path} has {self.entries * self.ENTRY.size + self._odd_bytes} bytes, no multiple of "
+                f"{self.path} has {self.entries * self.ENTRY.size + self._odd_bytes} bytes, not a multiple of "
                 f"{self.ENTRY.size}"
             )
 
     # --- for subclasses -------------------------------------------------------------------------------------------
 
     def remember_last(self) -> None:
-        """The number of entries has changed: read the last one. Raises OSError."""
+        """Read the last entry after the number of entries has changed. Raises OSError."""
         raise NotImplementedError
 
     def stored(self, target: int, by: By) -> int:
-        """What an entry would hold for this key or value."""
+        """The stored form of this key or value."""
         raise NotImplementedError
 
     def unpack(self, slot: int) -> tuple[int, ...]:
-        """The raw fields of an entry. Raises OSError, KafkaStorageError where the index is closed."""
+        """The raw fields of an entry. Raises OSError, KafkaStorageError if the index is closed."""
         mapping, size = self._mapping, self.ENTRY.size
         if mapping is None:
             raise self._is_closed()
         return self.ENTRY.unpack(mapping.read(slot * size, size))
 
     def push(self, *fields: int) -> None:
-        """Write an entry behind the last one, which the caller has compared it with. Raises IndexFull, OSError,
-        KafkaStorageError where the index is closed."""
+        """Write an entry after the last one; the caller has compared the two. Raises IndexFull, OSError,
+        KafkaStorageError if the index is closed."""
         if not self._writable:
             self.make_writable()
         if self.entries >= self.max_entries:
-            raise IndexFull(f"{self.path} has no room for more than {self.max_entries} entries")
+            raise IndexFull(f"{self.path} is full with {self.max_entries} entries")
         mapping, entries = self._mapping, self.entries
         assert mapping is not None, "a writable index is mapped"
         data = self.ENTRY.pack(*fields)
@@ -137,8 +137,8 @@ class AbstractIndex:
     # --- search ---------------------------------------------------------------------------------------------------
 
     def slot(self, target: int, by: By) -> int:
-        """The last slot whose key or value is not above `target`, -1 where there is none. Raises OSError,
-        KafkaStorageError where the index is closed."""
+        """The last slot whose key or value is at most `target`, -1 if there is none. Raises OSError, KafkaStorageError
+        if the index is closed."""
         entries, size = self.entries, self.ENTRY.size
         if self._mapping is None or not entries:
             if self._closed:
@@ -150,8 +150,8 @@ class AbstractIndex:
     # --- the file -------------------------------------------------------------------------------------------------
 
     def make_room(self, count: int) -> None:
-        """Take room on the disk for the next `count` entries, so that writing them cannot fail. Raises OSError,
-        KafkaStorageError where the index is closed."""
+        """Allocate disk space for the next `count` entries, so that writing them cannot fail. Raises OSError,
+        KafkaStorageError if the index is closed."""
         if not self._writable:
             self.make_writable()
         wanted = min(self.entries + count, self.max_entries)
@@ -161,32 +161,32 @@ class AbstractIndex:
             self._room = wanted
 
     def make_writable(self) -> None:
-        """Lengthen the file to its full size and map it for writing. Raises OSError, KafkaStorageError."""
+        """Extend the file to its full size and map it for writing. Raises OSError, KafkaStorageError."""
         if self._closed:
             raise self._is_closed()
         self._unmap()
         self._map_writable()
 
     def truncate_entries(self, entries: int) -> None:
-        """Keep only the first `entries`. Raises OSError, KafkaStorageError."""
+        """Keep only the first `entries` entries. Raises OSError, KafkaStorageError."""
         if entries < self.entries:
             self._resize(entries)
             self._map()
             self.remember_last()
 
     def trim(self) -> None:
-        """Cut the file to the entries in use and close: the segment will not grow any more, or the log is closed.
-        Raises OSError."""
+        """Truncate the file to its entries and close it: no more entries will be added, or the log is closed. Raises
+        OSError."""
         self._resize(self.entries)
         self._closed = True
 
     def close(self) -> None:
-        """Unmap, for good; the file stays as it is. Later use raises KafkaStorageError."""
+        """Unmap the file permanently, without changing it. Later use raises KafkaStorageError."""
         self._unmap()
         self._closed = True
 
     def _resize(self, entries: int) -> None:
-        """Cut the file behind so many entries."""
+        """Truncate the file to `entries` entries."""
         if self._closed:
             raise self._is_closed()
         size = entries * self.ENTRY.size
@@ -199,7 +199,7 @@ class AbstractIndex:
                 file.close()
 
     def _map(self) -> None:
-        """Map what there is for reading."""
+        """Map the existing entries for reading."""
         size = self._files.size(self.path) or 0
         self.entries, self._odd_bytes = divmod(size, self.ENTRY.size)
         if self.entries:

@@ -1,15 +1,15 @@
-"""Which transaction indexes were found to agree with their segments: the file `transaction-index-agreement` of a log.
+"""Transaction indexes known to agree with their segments: the file `transaction-index-agreement` of a log.
 
     0                                          version
     1                                          segments that follow
     137 1048001 2 2882343476 120               base offset; bytes of the .log; entries of the .txnindex, their CRC-32C;
-                                               where the oldest transaction began that was open at its end, -1: none
+                                               first offset of the oldest transaction open at its end, -1: none
     crc 3735928559                             CRC-32C of the lines above
 
-Kept true: what is told here holds as long as both files have these sizes and this checksum; a file that is cut or
-damaged tells nothing. It is derived data: written in one step and not synced. What a cut or a recovery has made wrong
-is taken out durably, before anything is appended: a segment could grow to the same size again.
-Left to others: finding out (aborted_transactions.py). Kafka does not know this file, and leaves it alone.
+Invariants: an entry is valid as long as both files have the recorded sizes and checksum. A truncated or corrupt file is
+ignored as a whole. The file is derived data: replaced atomically, not synced. Entries that a truncation or recovery
+invalidates are removed durably before anything is appended, because the segment could grow to the same size again.
+Not here: the comparison (aborted_transactions.py). Kafka does not know this file and ignores it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VERSION: Final = "0"
 
 
 class Agreement(NamedTuple):
-    """What a segment and its index looked like when they agreed. open_since: -1 for none."""
+    """Sizes and checksum of a segment and its index when they agreed. open_since: -1 for none."""
 
     log_bytes: int
     index_entries: int
@@ -37,7 +37,7 @@ class Agreement(NamedTuple):
 def write_agreements(
     files: Files, directory: str, agreements: Mapping[Offset, Agreement], *, sync: bool = False
 ) -> None:
-    """Put these into the file. Raises OSError."""
+    """Replace the contents of the file. Raises OSError."""
     lines = [_VERSION, str(len(agreements))]
     lines += [" ".join(map(str, (base, *agreement))) for base, agreement in sorted(agreements.items())]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -45,7 +45,7 @@ def write_agreements(
 
 
 def read_agreements(files: Files, directory: str) -> dict[Offset, Agreement]:
-    """By base offset; nothing where the file is missing or not whole. Raises OSError."""
+    """Agreements by base offset, empty if the file is missing or invalid. Raises OSError."""
     data = read_file(files, f"{directory}/{AGREEMENT_FILE}") or b""
     text, found, checksum = data.rpartition(b"crc ")
     if not found or checksum != b"%d\n" % crc32c(text):
@@ -58,8 +58,7 @@ def read_agreements(files: Files, directory: str) -> dict[Offset, Agreement]:
 
 
 def remove_agreements(files: Files, directory: str) -> bool:
-    """Believe none of them any more; the caller syncs the directory. Returns whether there was a file. Raises
-    OSError."""
+    """Remove the file; the caller syncs the directory. Returns True if the file existed. Raises OSError."""
     path = f"{directory}/{AGREEMENT_FILE}"
     if files.size(path) is None:
         return False

@@ -1,10 +1,10 @@
-"""Where each leader epoch of one log begins: what followers compare to find where two logs part (KIP-101, KIP-279).
+"""Start offset of each leader epoch of one log. Followers use it to find where two logs diverge (KIP-101, KIP-279).
 
-Kept true:
+Invariants:
   1. Epochs and start offsets both grow from entry to entry.
-  2. A write of older entries never replaces a newer one in the file: writes carry the version of what they hold, so
-     that a flush begun before a truncation cannot bring back what the truncation cut.
-Left to others: when entries must be durable (flush.py), what a log's end is (log.py).
+  2. Older entries never replace newer ones in the file: each write carries the version of its entries, so that a flush
+     that began before a truncation cannot restore truncated entries.
+Not here: when entries must be durable (flush.py), the end of a log (log.py).
 Source: Kafka's LeaderEpochFileCache; answers for unknown epochs are Tidelog's own (design section 4, rule 2).
 """
 
@@ -30,7 +30,7 @@ class LeaderEpochCache:
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._entries = list(entries)
         self.version = 0
-        """Grows with every change."""
+        """Incremented by every change."""
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -38,12 +38,12 @@ class LeaderEpochCache:
 
     @property
     def latest(self) -> LeaderEpoch:
-        """The largest epoch known, with data or without; -1 for none."""
+        """The largest known epoch, with or without records; -1 for none."""
         return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Say that `epoch` begins at `start_offset`. Entries that contradict it, of later epochs or at later
-        offsets, go. Returns whether anything changed: an epoch that is the latest already keeps its start."""
+        """Record that `epoch` begins at `start_offset`. Entries with the same or a later epoch or start offset are
+        removed. Returns True if anything changed: the latest epoch keeps its earlier start offset."""
         if self._entries and self._entries[-1].epoch == epoch and start_offset >= self._entries[-1].start_offset:
             return False
         self._entries = [
@@ -53,14 +53,15 @@ class LeaderEpochCache:
         return True
 
     def last_with_data(self, log_end: Offset) -> LeaderEpoch:
-        """Epoch of the last record of a log that ends at `log_end`; -1 for none."""
+        """Epoch of the last record of a log that ends at `log_end`, -1 for none."""
         for entry in reversed(self._entries):
             if entry.start_offset < log_end:
                 return entry.epoch
         return NO_LEADER_EPOCH
 
     def end_of(self, epoch: LeaderEpoch, log_start: Offset, log_end: Offset) -> EpochEnd:
-        """The largest epoch not above `epoch`, and where it ends; epoch -1 with the log start where there is none."""
+        """The largest epoch at or below `epoch` and its end offset; epoch -1 with the log start offset if there is
+        none."""
         position = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if position == 0:
             return EpochEnd(NO_LEADER_EPOCH, log_start)
@@ -68,8 +69,7 @@ class LeaderEpochCache:
         return EpochEnd(self._entries[position - 1].epoch, end)
 
     def over(self, start: Offset, end: Offset) -> tuple[EpochStart, ...]:
-        """The entries that hold for offsets in [start, end): the one in force at `start`, and those that begin
-        behind it."""
+        """The entries for offsets in [start, end): the entry that covers `start`, and the later ones."""
         if start >= end or not self._entries:
             return ()
         if self._entries[-1].start_offset <= start:
@@ -82,7 +82,7 @@ class LeaderEpochCache:
         return tuple(entry for entry in self._entries if entry.start_offset < end_offset)
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
-        """Forget epochs that begin at or behind `end_offset`. Returns whether anything changed."""
+        """Remove epochs that begin at or above `end_offset`. Returns True if anything changed."""
         kept = list(self.below(end_offset))
         if len(kept) == len(self._entries):
             return False
@@ -91,8 +91,8 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """The log starts at `start_offset` now: forget epochs that ended below it; the one in force there begins there.
-        Returns whether anything changed."""
+        """Set the log start to `start_offset`: remove epochs that ended below it; the epoch that covers it begins
+        there. Returns True if anything changed."""
         over = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if over == 0 or (over == 1 and self._entries[0].start_offset == start_offset):
             return False
@@ -101,19 +101,18 @@ class LeaderEpochCache:
         return True
 
     def restore(self, entries: tuple[EpochStart, ...]) -> None:
-        """Go back to these entries: what came after them failed."""
+        """Restore earlier entries after a failed change."""
         self._entries = list(entries)
         self.version += 1
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all entries."""
         self._entries = []
         self.version += 1
 
 
 class EpochFile:
-    """The leader-epoch-checkpoint of one log, written by flushes on another thread and by truncations on the
-    owner's."""
+    """The leader-epoch-checkpoint of one log. Flushes write it on another thread, truncations on the owner's thread."""
 
     __slots__ = ("_files", "_lock", "_path", "written")
 
@@ -122,10 +121,10 @@ class EpochFile:
         self._path = path
         self._lock = Lock()
         self.written = written
-        """Version of the entries that the file holds durably."""
+        """Version of the entries that are durable in the file."""
 
     def write(self, version: int, entries: tuple[EpochStart, ...]) -> None:
-        """Put the entries into the file and fsync it, unless it holds these or newer ones. Raises OSError."""
+        """Write the entries and fsync the file, unless it has the same or a newer version. Raises OSError."""
         with self._lock:
             if version <= self.written:
                 return
@@ -133,21 +132,21 @@ class EpochFile:
             self.written = version
 
     def retire(self) -> None:
-        """Write no more: the log is closed, and another may come to lie at its path."""
+        """Ignore later writes: the log is closed, and another log may be created at its path."""
         with self._lock:
             self.written = sys.maxsize
 
 
 def ensure_agreed(headers: Iterable[BatchHeader], epochs: Sequence[EpochStart]) -> None:
-    """Raise CorruptRecord for a batch whose leader epoch is not the one that these entries, ascending, have for its
-    offset. No checksum covers it: flipped bits would go on into the next replica's cache."""
+    """Raise CorruptRecord for a batch whose leader epoch differs from that of its offset in `epochs`, which is
+    ascending. No checksum covers the leader epoch: a wrong one would spread to the epoch cache of the next replica."""
     for header in headers:
         found = bisect_right(epochs, header.base_offset, key=_start_of) if header.magic == 2 else 0
         if found and epochs[found - 1].epoch != header.leader_epoch:
             raise CorruptRecord(
-                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but epoch "
-                f"{epochs[found - 1].epoch} is in force there: no checksum covers it, it was damaged on the way "
-                "or on disk; fetch it again"
+                f"the batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, but the epoch there "
+                f"is {epochs[found - 1].epoch}: the field, which no checksum covers, was corrupted in transit or on "
+                "disk; fetch the batch again"
             )
 
 

@@ -1,7 +1,7 @@
-"""What the indexes of a segment refuse, and what makes one unusable. None of it reaches a client.
+"""Errors of the indexes of a segment. None of them reaches a client.
 
-An index that cannot take an entry makes its segment roll; one that cannot be right is rebuilt from the log.
-Source: the exceptions of Kafka's AbstractIndex and its subclasses, whose names are `kafka_name`.
+A segment rolls if an index cannot take an entry. An invalid index is rebuilt from the log.
+Source: the exceptions of Kafka's AbstractIndex and its subclasses; `kafka_name` is Kafka's name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class IndexRefusal(Exception):
-    """Base of these."""
+    """Base of the index errors."""
 
     kafka_name: ClassVar[str]
 
@@ -22,24 +22,24 @@ class IndexFull(IndexRefusal):
 
 
 class IndexOffsetOverflow(IndexRefusal):
-    """The offset does not fit into 31 bits above the base offset."""
+    """The offset does not fit into 31 bits relative to the base offset."""
 
     kafka_name = "IndexOffsetOverflowException"
 
 
 class InvalidIndexOffset(IndexRefusal):
-    """The entry's offset does not grow over the last one."""
+    """The entry's offset is not larger than the last one."""
 
     kafka_name = "InvalidOffsetException"
 
 
 class InvalidIndexTimestamp(IndexRefusal):
-    """The entry's timestamp is below the last one."""
+    """The entry's timestamp is smaller than the last one."""
 
     kafka_name = "IllegalStateException"
 
 
 class CorruptIndex(IndexRefusal):
-    """The file cannot be this index: rebuild it."""
+    """The file is not a valid index and must be rebuilt."""
 
     kafka_name = "CorruptIndexException"

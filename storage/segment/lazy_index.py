@@ -1,7 +1,8 @@
-"""An index that is opened when it is first used: a log of a thousand segments starts without a thousand mappings.
+"""An index that is opened at first use: a log of a thousand segments starts without a thousand mappings.
 
-Kept true: what `get` returns is open and has passed its sanity check; after `release` the next `get` opens it anew.
-Left to others: the index (abstract_index.py), rebuilding it (segment.py). Source: Kafka's LazyIndex.
+Invariants: `get` returns an open index that has passed its sanity check. After `release`, the next `get` opens it
+again.
+Not here: the index (abstract_index.py), rebuilding it (segment.py). Source: Kafka's LazyIndex.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ Index = TypeVar("Index", bound=AbstractIndex)
 
 
 class LazyIndex(Generic[Index]):
-    """One index of a segment, open or not. path: where its file is; to be changed only while it is released."""
+    """One index of a segment, open or closed. path: of its file; may be changed only while the index is closed."""
 
     __slots__ = ("_base_offset", "_files", "_index", "_kind", "_max_bytes", "path")
 
     def __init__(self, kind: type[Index], files: Files, path: str, base_offset: Offset, max_bytes: int) -> None:
-        """kind: which index. max_bytes: size of its file while it may grow. Nothing is opened yet."""
+        """kind: class of the index. max_bytes: size of its file while entries can be added. Opens nothing."""
         self.path = path
         self._kind, self._files, self._base_offset, self._max_bytes = kind, files, base_offset, max_bytes
         self._index: Index | None = None
 
     @property
     def is_open(self) -> bool:
-        """Has it a mapping?"""
+        """True if the file is mapped."""
         return self._index is not None
 
     def get(self) -> Index:
-        """The index, opened where it is not. Raises CorruptIndex, OSError."""
+        """The index, opened if necessary. Raises CorruptIndex, OSError."""
         if self._index is None:
             index = self._kind(self._files, self.path, self._base_offset, self._max_bytes)
             try:
@@ -45,7 +46,7 @@ class LazyIndex(Generic[Index]):
         return self._index
 
     def create(self) -> Index:
-        """An empty index, whatever the file holds. Raises OSError."""
+        """Create an empty index; existing contents of the file are discarded. Raises OSError."""
         self.release()
         if self._files.size(self.path):
             file = self._files.open(self.path)
@@ -57,13 +58,13 @@ class LazyIndex(Generic[Index]):
         return self._index
 
     def trim(self) -> None:
-        """Cut the file to the entries in use, and release it. Raises CorruptIndex, OSError."""
+        """Truncate the file to its entries and close the index. Raises CorruptIndex, OSError."""
         index = self.get()
         self._index = None
         index.trim()
 
     def release(self) -> None:
-        """Let go of the mapping; whoever still has the index cannot use it any more."""
+        """Close the mapping. References to the index become unusable."""
         if self._index is not None:
             self._index.close()
             self._index = None

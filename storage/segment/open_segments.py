@@ -1,10 +1,11 @@
-"""Which closed segments of a log directory have files open: a bounded number, the least recently used one goes.
+"""Closed segments of a log directory that have open files. Their number is bounded; the least recently used one is
+closed.
 
-A segment that nobody reads needs no descriptor and no mapping; one that is read again opens them again, some 50 µs.
-Kept true: at most `most` closed segments are open, those apart whose bytes are not durable yet: an fsync through a new
-descriptor might not be told of an error that the old one was to be told of.
-Left to others: handles that flushes and other threads share, which live until they let go (file_system.py). For the
-owner's thread.
+A segment without readers needs no descriptor and no mapping. Opening it again takes about 50 µs.
+Invariants: at most `most` closed segments are open, not counting those with bytes that are not durable yet: after
+reopening, an fsync through a new descriptor might not report an error that the old one would have reported.
+Not here: handles shared with flushes and other threads, which stay open until released (file_system.py). Use on the
+owner's thread only.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from storage.segment.segment import LogSegment
 
 OPEN_SEGMENTS_MAX: Final = 1_000
-"""Per log directory: one descriptor and two mappings each, well below what Linux gives a process (65,530 mappings)."""
+"""Per log directory: one descriptor and two mappings each, well below the Linux limit per process (65,530 mappings)."""
 
 
 class OpenSegments:
-    """The closed segments that are open, the least recently used one first."""
+    """The open closed segments, least recently used first."""
 
     __slots__ = ("_most", "_open")
 
@@ -31,12 +32,12 @@ class OpenSegments:
         return len(self._open)
 
     def used(self, segment: LogSegment) -> None:
-        """A closed segment is open, and in use now. Others may be closed for it."""
+        """Mark a closed segment as open and just used. May close others."""
         self._open.pop(segment, None)
         self._open[segment] = None
         while len(self._open) > self._most:
-            next(iter(self._open)).close()  # which forgets it
+            next(iter(self._open)).close()  # close() calls forget()
 
     def forget(self, segment: LogSegment) -> None:
-        """It has been closed, or takes appends again."""
+        """Remove a segment that was closed or accepts appends again."""
         self._open.pop(segment, None)

@@ -1,14 +1,14 @@
-"""One segment of a log: a .log file of batches, and the two indexes over it.
+"""One segment of a log: a .log file of batches, its offset index and its time index.
 
-Kept true:
-  1. Between two calls the file is `size` bytes of whole batches, offsets and epochs growing, all at or above
-     `base_offset`.
-  2. A write that fails leaves nothing: the file is cut back, the indexes do not know of it.
-  3. Index entries follow Kafka 4.1: before a batch is added, if more than `index.interval.bytes` were appended since
-     the last entry, (last offset, position) of that batch; with each, and on rolling and closing, the largest
-     timestamp so far.
-Left to others: which offsets and epochs are right (log.py), what must be fsynced (flush.py), repair (recovery.py).
-Source: Kafka's LogSegment; vectors' README for the index rule.
+Invariants:
+  1. Between two calls the file holds `size` bytes of complete batches. Offsets and epochs grow, and all offsets are at
+     or above `base_offset`.
+  2. A failed write leaves nothing: the file is truncated, and the indexes have no entry for it.
+  3. Index entries follow Kafka 4.1. If more than `index.interval.bytes` were appended since the last entry, the next
+     batch gets an entry (last offset, position). With each entry, and on rolling and closing, the time index gets the
+     largest timestamp so far.
+Not here: the choice of offsets and epochs (log.py), fsync (flush.py), repair (recovery.py).
+Source: Kafka's LogSegment; README of the test vectors for the index rule.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-"""What every segment has."""
+"""Files that every segment has."""
 ALL_SUFFIXES: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
-"""What it may have."""
+"""Files that a segment may have."""
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
-    """Kafka's name: the base offset in 20 digits."""
+    """Kafka's file name: the base offset in 20 digits, and the suffix."""
     return f"{directory}/{base_offset:020d}{suffix}"
 
 
 class SegmentRead(NamedTuple):
-    """Whole batches out of one segment. `next_offset`, `next_position`: where the batch behind them would start.
-    `left`: where there are none, the batch that may not be read, or is too large."""
+    """Complete batches of one segment. `next_offset`, `next_position`: start of the batch after them. `left`: if there
+    are no batches, the one that was not read because it is too large or reaches the read bound."""
 
     records: Buffer
     next_offset: Offset
@@ -57,16 +57,16 @@ class SegmentRead(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Byte `position` of a segment, where a batch begins or will. least: the offset behind the batch before it, 0 where
-    that is not known."""
+    """Byte `position` of a segment, at the start of a batch or at the end. least: the offset after the batch before it,
+    0 if unknown."""
 
     position: int
     least: Offset
 
 
 def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> Place | None:
-    """Where the first of these batches begins that reaches to `offset` or beyond, None where all end below it. least:
-    the offset behind the batch before them, 0 where that is not known. Raises BrokenChain."""
+    """Start of the first of these batches whose last offset is at or above `offset`, None if there is none. least: the
+    offset after the batch before them, 0 if unknown. Raises BrokenChain."""
     for header in headers:
         if header.last_offset >= offset:
             return Place(header.position, least)
@@ -75,7 +75,7 @@ def place_of(offset: Offset, headers: Iterable[BatchHeader], least: Offset) -> P
 
 
 class LogSegment:
-    """A segment. `size`: bytes of its file that belong to the log."""
+    """One segment. `size`: bytes of its file that belong to the log."""
 
     __slots__ = (
         "_file",
@@ -109,8 +109,8 @@ class LogSegment:
         fresh: bool = False,
         suffix: str = "",
     ) -> None:
-        """fresh: make the files; else they are there already. suffix: behind the names of the files, as long as they
-        are no part of the log. Raises OSError."""
+        """fresh: create the files; otherwise they exist. suffix: appended to the file names while the segment is not
+        part of the log. Raises OSError."""
         self._files = files
         self.suffix = suffix
         self.directory = directory
@@ -126,11 +126,11 @@ class LogSegment:
         if self._preallocated:
             self.file.reserve(config.segment_bytes)
         self.first_timestamp: Millis | None = None
-        """Largest timestamp of the first batch: the age for rolling counts from it. None: not looked up, or no
+        """Largest timestamp of the first batch, from which the age for rolling counts. None: not read yet, or no
         batch."""
         self._max: TimestampOffset | None = None
         self._unconfirmed = False
-        """Is `_max` what the time index says, and not what the log says?"""
+        """True if `_max` comes from the time index and has not been compared with the log."""
         limit = config.segment_index_bytes
         self._index = LazyIndex(OffsetIndex, files, self._path(INDEX_SUFFIX), base_offset, limit)
         self._time_index = LazyIndex(TimeIndex, files, self._path(TIME_INDEX_SUFFIX), base_offset, limit)
@@ -171,23 +171,23 @@ class LogSegment:
 
     @property
     def index_entries(self) -> int | None:
-        """How many entries the offset index has, None where it is not open: then its file has just these."""
+        """Number of entries of the offset index. None if it is not open; the file then contains only the entries."""
         return self._index.get().entries if self._index.is_open else None
 
     def shared_file(self) -> File | None:
-        """The .log file with one user more, None where it is not open."""
+        """The .log file with one more user, None if it is not open."""
         return None if self._file is None else self._file.share()
 
     def take_file(self, file: File) -> None:
-        """Use this handle of the .log file too, where there is none."""
+        """Share this handle of the .log file, if the segment has none."""
         if self._file is None:
             self._file = file.share()
             if self._keeper is not None:
                 self._keeper.used(self)
 
     def keep_open_in(self, keeper: OpenSegments | None) -> None:
-        """The segment takes no appends, and all of it is durable: how long it is open is up to `keeper`. None: it takes
-        appends again."""
+        """The segment accepts no appends and is durable: `keeper` decides when it is closed. None: it accepts appends
+        again."""
         if self._keeper is not None:
             self._keeper.forget(self)
         self._keeper = keeper
@@ -196,7 +196,7 @@ class LogSegment:
 
     @property
     def largest(self) -> TimestampOffset:
-        """Largest timestamp, and the last offset of the batch that brought it; (-1, base offset) for none."""
+        """Largest timestamp and the last offset of its batch; (-1, base offset) if there is none."""
         if self._max is None:
             self._unconfirmed = True
             self._max = (
@@ -205,18 +205,18 @@ class LogSegment:
         return self._max
 
     def confirm_largest(self) -> TimestampOffset:
-        """`largest`, held against the log once where the time index said it, and put right. Raises CorruptIndex,
-        OSError."""
+        """`largest`, compared once with the log if it came from the time index; rebuilds the indexes if it was wrong.
+        Raises CorruptIndex, OSError."""
         told = self.largest
         if self._unconfirmed:
             self._unconfirmed = False
-            with suppress(BrokenChain):  # the log is damaged there: its readers say so
+            with suppress(BrokenChain):  # the log is damaged there: reads of it raise
                 if not self._is_largest(told):
                     self.put_indexes_right()
         return self.largest
 
     def _is_largest(self, told: TimestampOffset) -> bool:
-        """Is there a batch with that timestamp, and none with a larger one behind the last index entry?"""
+        """True if a batch has this timestamp and no batch after the last index entry has a larger one."""
         if told.timestamp >= 0:
             header = self.find(told.offset)
             if header is None or header.max_timestamp != told.timestamp:
@@ -227,8 +227,8 @@ class LogSegment:
     # --- append ---------------------------------------------------------------------------------------------------
 
     def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
-        """Must a new segment take the next `size` bytes, which reach to `last_offset`? Source:
-        LogSegment.shouldRoll. Raises BrokenChain, OSError."""
+        """True if the next `size` bytes, up to `last_offset`, need a new segment. Source: LogSegment.shouldRoll. Raises
+        BrokenChain, OSError."""
         index, times = self.ensure_indexes()
         if self.size > config.segment_bytes - size or index.is_full or times.is_full:
             return True
@@ -247,16 +247,16 @@ class LogSegment:
         return now - self.created_ms
 
     def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], size: int) -> None:
-        """Write batches behind the last one. headers: theirs, as they are stored; `size` bytes together.
+        """Write batches after the last one. headers: of the stored batches, `size` bytes in total.
 
-        Raises OSError, and then nothing was appended.
+        Raises OSError; nothing is appended then.
         """
         position = self.size
         since = self._since_index
         index, times = self._index.get(), self._time_index.get()
         if since + size > self._interval:
             if index.last.offset >= headers[0].last_offset > self.base_offset or not times.takes(*self.largest):
-                self.rebuild_indexes()  # they have changed behind our back
+                self.rebuild_indexes()  # the index files were changed from outside
                 since, index, times = self._since_index, self._index.get(), self._time_index.get()
             index.make_room(len(headers))
             times.make_room(len(headers))
@@ -274,7 +274,7 @@ class LogSegment:
                 since += length
         except OSError:
             file.truncate(self.size)
-            sync_all([file])  # whole messages among what was written must not come back: they were refused
+            sync_all([file])  # complete batches of the failed write must not reappear after a crash
             raise
         if self.size == 0:
             self.first_timestamp = headers[0].max_timestamp
@@ -283,7 +283,8 @@ class LogSegment:
         self.size = position
 
     def become_inactive(self) -> None:
-        """No more appends: the last time entry, the file and its indexes cut to size. Raises OSError, BrokenChain."""
+        """Close the segment for appends: add the last time index entry, trim the file and its indexes. Raises OSError,
+        BrokenChain."""
         self.ensure_indexes()
         if self.size:
             largest = self.largest
@@ -298,7 +299,7 @@ class LogSegment:
         self.trim_indexes()
 
     def trim_indexes(self) -> None:
-        """Cut the indexes to size, and let go of them. Raises CorruptIndex, OSError."""
+        """Truncate the index files to their entries and close them. Raises CorruptIndex, OSError."""
         self._index.trim()
         self._time_index.trim()
 
@@ -309,14 +310,14 @@ class LogSegment:
         return walk_file(self.file, position, self.size, self.base_offset if next_offset is None else next_offset)
 
     def find(self, offset: Offset) -> BatchHeader | None:
-        """The first batch that reaches to `offset` or beyond, None where all end below it. Raises BrokenChain."""
+        """The first batch whose last offset is at or above `offset`, None if there is none. Raises BrokenChain."""
         for header in self.walk(self.start_for(offset)):
             if header.last_offset >= offset:
                 return header
         return None
 
     def locate(self, offset: Offset) -> Place | None:
-        """Where the batch that `find` finds begins. Raises BrokenChain."""
+        """Start of the batch that `find` returns. Raises BrokenChain."""
         start = self.start_for(offset)
         return place_of(offset, self.walk(start), Offset(0) if start else self.base_offset)
 
@@ -324,7 +325,7 @@ class LogSegment:
         """As `locate`, without waiting for the disk. Raises WouldBlock, BrokenChain, OSError."""
         position = 0
         if offset > self.base_offset:
-            if self._keeper is not None or not self._index.is_open:  # what is mapped may have to be read too
+            if self._keeper is not None or not self._index.is_open:  # a mapped page may need a disk read, too
                 raise WouldBlock
             position = self._index.get().lookup(offset).position
         if self._file is None:
@@ -335,7 +336,7 @@ class LogSegment:
         return place_of(offset, headers, Offset(0) if position else self.base_offset)
 
     def end_below(self, offset: Offset) -> Offset:
-        """One past the last batch that ends below `offset`; the base offset where there is none. Raises BrokenChain."""
+        """One past the last batch that ends below `offset`; the base offset if there is none. Raises BrokenChain."""
         end = self.base_offset
         for header in self.walk(self.start_for(Offset(offset - 1))):
             if header.last_offset >= offset:
@@ -344,8 +345,8 @@ class LogSegment:
         return end
 
     def start_for(self, offset: Offset) -> int:
-        """Where in the file to begin a search for `offset`: a batch at or before it, by the index. Raises BrokenChain,
-        OSError."""
+        """Byte position at which a search for `offset` starts: a batch at or before it, from the index. Raises
+        BrokenChain, OSError."""
         index, _ = self.ensure_indexes()
         position = index.lookup(offset).position
         if position and not self._ends_below(position, Offset(offset + 1)):
@@ -353,8 +354,8 @@ class LogSegment:
         return position
 
     def _ends_below(self, position: int, offset: Offset, *, now: bool = False) -> bool:
-        """Does a batch begin at this byte that ends below `offset`? Then all before it do. now: without waiting for the
-        disk; raises WouldBlock then."""
+        """True if a batch begins at this byte and ends below `offset`; then all batches before it do, too. now: do not
+        wait for the disk; raises WouldBlock instead."""
         if not 0 <= position < self.size:
             return False
         pread = self.file.pread_now if now else self.file.pread
@@ -366,8 +367,8 @@ class LogSegment:
         return header is not None and header.last_offset < offset
 
     def put_indexes_right(self) -> bool:
-        """The log does not agree with an index. Where its batches follow each other, they are right: the indexes are
-        rebuilt. Returns whether they were; else the log is damaged, and whoever reads there says so. Raises OSError."""
+        """Rebuild the indexes after a contradiction between log and index, if the batches of the log are consistent.
+        Returns False if the log is damaged; reads at the damage then raise. Raises OSError."""
         try:
             for header in self.walk():
                 if header.last_offset - self.base_offset > INT32_MAX:
@@ -378,7 +379,8 @@ class LogSegment:
         return True
 
     def check_from(self, offset: Offset) -> BrokenChain | None:
-        """Read everything from the last index entry below `offset` on, checksums included. Returns the first break."""
+        """Read everything from the last index entry below `offset` on, with checksums. Returns the first break, or
+        None."""
         start = self.start_for(Offset(offset - 1))
         try:
             for _ in scan_file(self.file, start, self.size, self.base_offset):
@@ -398,12 +400,12 @@ class LogSegment:
         wait: bool = True,
         data: Buffer | None = None,
     ) -> SegmentRead | None:
-        """Whole batches from the one that holds `offset` on, none that reaches to `up_to` or beyond.
+        """Complete batches from the one that contains `offset` on, up to the first one that reaches `up_to`.
 
-        max_bytes: at most so many, but with `min_one` at least one batch. The header behind them is looked at, too: no
-        checksum says where a batch begins. at: where the first one starts, if known. wait: for the disk; else raises
-        WouldBlock where it would have to. data: what lies there, if it has been read. Returns None where the segment
-        has nothing at or above `offset`. Raises BrokenChain, OSError.
+        max_bytes: upper limit, but with `min_one` at least one batch is returned. The header after the batches is
+        checked as well, because no checksum covers base offsets. at: start of the first batch, if known. wait: wait for
+        the disk; if False, raises WouldBlock instead of waiting. data: bytes at that position, if already read. Returns
+        None if the segment has nothing at or above `offset`. Raises BrokenChain, OSError.
         """
         place = at or (self.locate(offset) if wait else self.locate_now(offset))
         if place is None or place.position >= self.size:
@@ -424,16 +426,17 @@ class LogSegment:
         records: Buffer = data if end == len(data) else memoryview(data)[:end]
         return SegmentRead(records, next_offset, position + end, left)
 
-    # --- cut and repair -------------------------------------------------------------------------------------------
+    # --- truncate and repair --------------------------------------------------------------------------------------
 
     def truncation_position(self, offset: Offset) -> int:
-        """At which byte the file is to be cut, so that no batch reaches to `offset`, and nothing is left that recovery
-        found damaged behind the last one. Raises OSError, BrokenChain."""
+        """Size of the file after a truncation to `offset`: no batch reaches `offset`, and no bytes that recovery found
+        damaged remain after the last batch. Raises OSError, BrokenChain."""
         cut = self.find(offset)
         return self.size if cut is None else cut.position
 
     def was_truncated(self, offset: Offset, position: int) -> None:
-        """The file was cut there (`truncation_position`). Raises OSError, BrokenChain."""
+        """Truncate the indexes after the file was truncated to `position` (`truncation_position`). Raises OSError,
+        BrokenChain."""
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.size = position
@@ -442,41 +445,43 @@ class LogSegment:
         self._max = None
         try:
             self._measure_tail()
-        except (BrokenChain, CorruptIndex):  # of entries that are no more, or were never right
+        except (BrokenChain, CorruptIndex):  # truncated or invalid entries
             self.rebuild_indexes()
 
     def check_tail(self) -> Offset:
-        """Walk from the last index entry to the end of the file: what a clean start reads. Returns the next offset.
+        """Walk from the last index entry to the end of the file, as a start after a clean stop does. Returns the next
+        offset.
 
-        Raises BrokenChain or CorruptIndex where file and indexes do not fit each other.
+        Raises BrokenChain or CorruptIndex if file and indexes contradict each other.
         """
         return self._measure_tail()
 
     def _measure_tail(self) -> Offset:
-        """Bring the largest timestamp up to the end of the file: behind the last index entry no time entry knows it."""
+        """Update the largest timestamp with the batches after the last index entry, which no time index entry
+        covers."""
         start = self.index.last.position if self.index.entries else 0
         if start and start >= self.size:
-            raise CorruptIndex(f"{self.index.path} points at byte {start}, the file has {self.size}")
+            raise CorruptIndex(f"{self.index.path} points at byte {start}, but the file has {self.size} bytes")
         largest, next_offset = self.largest, self.base_offset
         if start and not self._ends_below(start, Offset(self.index.last.offset + 1)):
-            raise CorruptIndex(f"{self.index.path} ends with {tuple(self.index.last)}, where no such batch is")
+            raise CorruptIndex(f"{self.index.path} ends with {tuple(self.index.last)}, but the log has no such batch")
         for header in self.walk(start):
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
             next_offset = Offset(header.last_offset + 1)
         if start and self.index.last.offset >= next_offset:
             raise CorruptIndex(
-                f"{self.index.path} points at offset {self.index.last.offset}, the log ends at {next_offset}"
+                f"{self.index.path} points at offset {self.index.last.offset}, but the log ends at {next_offset}"
             )
         if largest.offset >= next_offset and self.time_index.entries:
             raise CorruptIndex(
-                f"{self.time_index.path} points at offset {largest.offset}, the log ends at {next_offset}"
+                f"{self.time_index.path} points at offset {largest.offset}, but the log ends at {next_offset}"
             )
         self._max = largest
         return next_offset
 
     def ensure_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes, opened, and rebuilt where they cannot be right. Raises BrokenChain, OSError."""
+        """Both indexes, opened; rebuilt if they are invalid. Raises BrokenChain, OSError."""
         try:
             return self.index, self.time_index
         except CorruptIndex:
@@ -489,12 +494,12 @@ class LogSegment:
         self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Make indexes durable that no flush will: a time entry that a crash left zero looks like any other. Raises
+        """Sync indexes that no flush will sync: a time index entry that a crash left zero looks valid. Raises
         OSError."""
         sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
 
     def rebuild_indexes(self) -> None:
-        """Write both indexes anew from the batch headers. Raises BrokenChain, OSError."""
+        """Rebuild both indexes from the batch headers. Raises BrokenChain, OSError."""
         self.start_rebuild()
         next_offset = self.base_offset
         for header in self.walk():
@@ -505,7 +510,7 @@ class LogSegment:
             next_offset = Offset(header.last_offset + 1)
 
     def start_rebuild(self) -> None:
-        """Empty both indexes; `index_batch` then fills them, batch by batch."""
+        """Clear both indexes; `index_batch` then fills them batch by batch."""
         self._index.create()
         self._time_index.create()
         self._max = TimestampOffset(Millis(-1), self.base_offset)
@@ -513,7 +518,7 @@ class LogSegment:
         self.first_timestamp = None
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
-        """Enter a batch that lies in the file already into the indexes, as its append did."""
+        """Add the index entries for a batch that is in the file already, as its append did."""
         if position == 0:
             self.first_timestamp = header.max_timestamp
         if header.max_timestamp > self.largest.timestamp:
@@ -527,7 +532,7 @@ class LogSegment:
         self._since_index += header.size
 
     def close(self) -> None:
-        """Let go of files and mappings. A segment that takes no appends opens them again when it is used again."""
+        """Close files and mappings. A segment that accepts no appends reopens them at its next use."""
         self._index.release()
         self._time_index.release()
         if self._file is not None:
@@ -537,7 +542,7 @@ class LogSegment:
             self._keeper.forget(self)
 
     def remove(self) -> None:
-        """Remove the segment's files, the .log last: what is left of it after a crash is then still a segment."""
+        """Remove the segment's files, the .log file last: after a crash the remaining files still form a segment."""
         self.close()
         for kind in reversed(ALL_SUFFIXES):
             path = self._path(kind)
@@ -545,11 +550,11 @@ class LogSegment:
                 self._files.remove(path)
 
     def rename(self, suffix: str) -> list[str]:
-        """Put another suffix behind the names of the segment's files; "" makes them those of a log. Handles live on
-        with whoever has them, the segment itself opens its files anew. Returns the new paths. Raises OSError.
+        """Change the suffix of the segment's files; "" makes them part of the log. Shared handles stay valid; the
+        segment reopens its files. Returns the new paths. Raises OSError.
 
-        The .log comes first on its way into the log and last on its way out of it: a crash leaves it without indexes,
-        never indexes without it.
+        The .log file is renamed first on the way into the log and last on the way out: a crash leaves a .log file
+        without indexes, never indexes without a .log file.
         """
         self.close()
         renamed = []
@@ -563,8 +568,8 @@ class LogSegment:
         return renamed
 
     def take_indexes(self, other: LogSegment) -> None:
-        """Put indexes in place of this segment's that were built of the same bytes under another suffix. Raises
-        OSError."""
+        """Replace this segment's indexes with those of `other`, which were built from the same bytes under another
+        suffix. Raises OSError."""
         self._index.release()
         self._time_index.release()
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -575,8 +580,8 @@ class LogSegment:
 def _add_entry(
     index: OffsetIndex, times: TimeIndex, last_offset: Offset, position: int, largest: TimestampOffset
 ) -> None:
-    """Add an entry to both indexes. Full ones take none: within one append of many batches that may happen, and lookups
-    then walk further."""
+    """Add an entry to both indexes. Full indexes get no entry; this may happen within one append of many batches.
+    Lookups then walk further."""
     if not index.is_full and not times.is_full:
         index.append(last_offset, position)
         times.maybe_append(largest.timestamp, largest.offset)
@@ -585,16 +590,16 @@ def _add_entry(
 def _whole_batches(
     data: Buffer, link: Link, offset: Offset, up_to: Offset, max_bytes: int
 ) -> tuple[int, Offset, BatchHeader | None]:
-    """How many bytes of `data`, which starts where the chain has come to, are whole batches below `up_to`.
+    """Find the complete batches below `up_to` in `data`, which starts at the chain's current position.
 
-    Returns their length, the offset behind them, and where there is none, the batch that comes next. Checks the chain
-    of headers: raises BrokenChain.
+    Returns their length in bytes, the offset after them, and, if there is none, the next batch. Checks the chain of
+    headers. Raises BrokenChain.
     """
     at, next_offset = link.position, offset
     before, link = (link.at(place) for place in follow_chain(data, max_bytes, link.next_offset, up_to))
     if link.position > at:
         next_offset = Offset(link.next_offset)
-    while link.position == at or link.position - at < len(data):  # older formats, and what ends the chain
+    while link.position == at or link.position - at < len(data):  # older formats, and the end of the chain
         try:
             header = link.read(data, link.position - at)
         except BrokenChain:
@@ -603,10 +608,10 @@ def _whole_batches(
                 if link.position == at:
                     raise
                 next_offset = Offset(link.next_offset)
-            break  # what comes before it is sound; the next read says what is wrong
+            break  # the batches before it are valid; the next read raises
         if header is None:
             if link.position == at:
-                raise link.broken(f"{len(data)} bytes are left, less than a batch header")
+                raise link.broken(f"only {len(data)} bytes are left, less than a batch header")
             break
         if header.last_offset >= up_to or link.position - at + header.size > max_bytes:
             return link.position - at, next_offset, header if link.position == at else None
@@ -616,8 +621,8 @@ def _whole_batches(
 
 
 def _leads_on(data: Buffer, at: int, link: Link) -> bool:
-    """Behind the batch at `link` the chain breaks: is that batch sound itself? Its checksum says nothing of its offset,
-    so it must not leave a hole before it either."""
+    """Whether the batch at `link`, after which the chain breaks, is itself valid. Its checksum does not cover its base
+    offset, so a gap in the offsets before it counts as invalid."""
     header = link.read(data, link.position - at)
     assert header is not None, "it was read before"
     if header.magic == 2 and header.base_offset > link.next_offset:

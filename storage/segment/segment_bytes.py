@@ -1,6 +1,7 @@
-"""A segment's batches, to be walked along on any thread: without its indexes and handles, which belong to the owner.
+"""The batches of a segment, for a walk on any thread. It does not use the segment's indexes and handles, which belong
+to the owner's thread.
 
-Left to others: what is read there (producer_replay.py), that the file keeps its name meanwhile (the caller).
+Not here: the use of the batches (producer_replay.py). The caller ensures that the file is not renamed meanwhile.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ class SegmentBytes:
         self._file: File | None = None
         self._places: list[tuple[Offset, int]] = []
         self.reached = segment.base_offset
-        """Behind the last batch that a walk has come to."""
+        """The offset after the last batch that a walk has read."""
 
     def note(self, offset: Offset, position: int) -> None:
-        """A search for `offset` may begin at this byte."""
+        """A search for `offset` may start at byte `position`."""
         self._places.append((offset, position))
 
     @property
@@ -38,7 +39,7 @@ class SegmentBytes:
         return self._file
 
     def start_for(self, offset: Offset) -> int:
-        """Where to begin a search: at the last place known to lie before it."""
+        """Start of a search: the last known position before `offset`."""
         return max((position for known, position in self._places if known <= offset), default=0)
 
     def walk(self, position: int = 0) -> Iterator[BatchHeader]:
@@ -48,7 +49,7 @@ class SegmentBytes:
             yield header
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,8 +1,8 @@
-"""The segments of one log, by base offset: which one holds an offset, the next one's birth, removal from the end.
+"""The segments of one log, ordered by base offset: lookup by offset, creation of the next one, removal and replacement.
 
-Kept true: the list and the directory name the same segments; a new segment is there whole or not at all; files that are
-in the way of a new one are replaced where they are empty, and set aside where they are not.
-Left to others: when to roll (log.py), syncing names (flush.py). Source: Kafka's LogSegments and LocalLog.roll.
+Invariants: the list and the directory contain the same segments. A new segment is created completely or not at all.
+Files in its way are removed if they are empty, and otherwise renamed with the suffix `.stray`.
+Not here: when to roll (log.py), syncing of names (flush.py). Source: Kafka's LogSegments and LocalLog.roll.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from storage.segment.segment import ALL_SUFFIXES, LogSegment, segment_path
 from tidelog.types import Millis, Offset
 
 STRAY_SUFFIX: Final = ".stray"
-"""Behind the name of a file that fits nowhere."""
+"""Suffix of a file that belongs to no segment."""
 CLEANED_SUFFIX: Final = ".cleaned"
-"""Behind the names of a segment that cleaning is writing."""
+"""Suffix of the files of a segment that a cleaning round is writing."""
 SWAP_SUFFIX: Final = ".swap"
-"""Behind the names of a cleaned segment that is durable and takes its place in the log now."""
+"""Suffix of the files of a durable cleaned segment that is replacing its sources."""
 DELETED_SUFFIX: Final = ".deleted"
-"""Behind the names of a segment's files that are no part of the log any more, until they are removed."""
+"""Suffix of segment files that are no longer part of the log and wait for removal."""
 
 
 def make_segment(
@@ -38,28 +38,28 @@ def make_segment(
     *,
     fresh: bool = False,
 ) -> LogSegment:
-    """A segment with its own jitter. fresh: make its files. Raises OSError."""
+    """A segment with its own jitter. fresh: create its files. Raises OSError."""
     span = min(config.segment_jitter_ms, config.segment_ms)
     jitter = rng.randrange(span) if span else 0
     return LogSegment(files, directory, base, config, created_ms=now, jitter_ms=jitter, fresh=fresh)
 
 
 def set_aside(files: Files, path: str) -> str:
-    """Give a file a name under which nothing looks for it, and return that. Raises OSError."""
+    """Rename a file to a stray file that no lookup finds. Returns the new path. Raises OSError."""
     aside = path + STRAY_SUFFIX
     files.rename(path, aside)
     return aside
 
 
 class LogSegments:
-    """An ordered collection of at least one segment, but for moments while a log is emptied."""
+    """An ordered collection of at least one segment; empty only while a log is being emptied."""
 
     __slots__ = ("_bases", "_directory", "_files", "_keeper", "_rng", "_segments")
 
     def __init__(
         self, files: Files, directory: str, rng: random.Random, segments: Sequence[LogSegment], keeper: OpenSegments
     ) -> None:
-        """keeper: decides which of the closed ones stay open."""
+        """keeper: decides which closed segments stay open."""
         self._files, self._directory, self._rng, self._keeper = files, directory, rng, keeper
         self._segments = list(segments)
         self.keep_open(self._segments[:-1])
@@ -73,31 +73,32 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment:
-        """The oldest one."""
+        """The oldest segment."""
         return self._segments[0]
 
     @property
     def active(self) -> LogSegment:
-        """The one that is appended to."""
+        """The segment that accepts appends."""
         return self._segments[-1]
 
     @property
     def all(self) -> Sequence[LogSegment]:
-        """All of them, oldest first; not to be changed."""
+        """All segments, oldest first; must not be modified."""
         return self._segments
 
     def from_offset(self, offset: int) -> Sequence[LogSegment]:
-        """The segment that holds `offset`, and those behind it."""
+        """The segment that contains `offset`, and the later ones."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def last_below(self, offset: int) -> LogSegment:
-        """The segment that is the last one when the log ends at `offset`."""
+        """The last segment of a log that ends at `offset`."""
         return self._segments[max(bisect_left(self._bases, offset) - 1, 0)]
 
     def add(self, base: Offset, config: LogConfig, now: Millis) -> tuple[LogSegment, list[str]]:
-        """Make a segment behind the last one and close that. Returns it, and notes of what was in its way.
+        """Create a segment after the last one and close the last one for appends. Returns the new one, and notes about
+        files in its way.
 
-        Raises OSError, and then the last one is still active.
+        Raises OSError; the last segment stays active then.
         """
         notes = self._free_names(base)
         try:
@@ -112,7 +113,7 @@ class LogSegments:
         return segment, notes
 
     def keep_open(self, closed: Iterable[LogSegment]) -> None:
-        """These take no appends any more, and all of their bytes are durable: they may be closed to be opened again."""
+        """These segments accept no appends and are durable: they may be closed and reopened."""
         for segment in closed:
             if segment is not self._segments[-1]:
                 segment.keep_open_in(self._keeper)
@@ -125,7 +126,7 @@ class LogSegments:
             if size == 0:
                 self._files.remove(path)
             elif size is not None:
-                notes.append(f"{path} was in the way of a new segment: it is {set_aside(self._files, path)} now")
+                notes.append(f"{path} was in the way of a new segment: renamed to {set_aside(self._files, path)}")
         return notes
 
     def _remove_files(self, base: int) -> None:
@@ -135,16 +136,16 @@ class LogSegments:
                 self._files.remove(path)
 
     def behind(self, segment: LogSegment) -> Sequence[LogSegment]:
-        """Those behind this one."""
+        """The segments after this one."""
         return self._segments[bisect_right(self._bases, segment.base_offset) :]
 
     def end_of(self, segment: LogSegment, log_end: Offset) -> Offset:
-        """Where the next one begins, the log's end for the last one: none of its batches reaches there."""
+        """Base offset of the next segment, the log end for the last one: all batches of the segment end below it."""
         behind = bisect_right(self._bases, segment.base_offset)
         return Offset(self._bases[behind]) if behind < len(self._bases) else log_end
 
     def drop_behind(self, segment: LogSegment | None) -> None:
-        """The files of the segments behind this one are gone, those of all for None: they are none of the log's."""
+        """Remove from the list the segments after this one, whose files are gone; all segments for None."""
         while self._segments and self._segments[-1] is not segment:
             self._segments.pop().close()
             self._bases.pop()
@@ -152,13 +153,13 @@ class LogSegments:
             segment.keep_open_in(None)
 
     def begin(self, base: Offset, config: LogConfig, now: Millis) -> None:
-        """Make the only segment of a log that was emptied; its .log file may be there. Raises OSError."""
+        """Create the only segment of an emptied log; its .log file may exist. Raises OSError."""
         assert not self._segments, "the log is not empty"
         self._segments.append(make_segment(self._files, self._directory, base, config, self._rng, now, fresh=True))
         self._bases.append(base)
 
     def remove_behind(self, segment: LogSegment) -> None:
-        """Remove the segments behind this one, the last first. Raises OSError."""
+        """Remove the segments after this one and their files, the last first. Raises OSError."""
         while self._segments[-1] is not segment:
             self._segments[-1].remove()
             self._segments.pop()
@@ -166,7 +167,7 @@ class LogSegments:
         segment.keep_open_in(None)
 
     def take_first(self, count: int) -> list[LogSegment]:
-        """Take the oldest segments out of the log and close them; their files stay."""
+        """Remove the oldest segments from the list and close them; their files stay."""
         taken = self._segments[:count]
         del self._segments[:count], self._bases[:count]
         for segment in taken:
@@ -174,14 +175,14 @@ class LogSegments:
         return taken
 
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment) -> list[str]:
-        """Put a cleaned segment, durable as `.cleaned`, in the place of those that it was made of. Returns the new
-        paths of their files. Raises OSError; what was begun by then, the next start finishes or undoes.
+        """Replace the segments `old` with the cleaned segment built from them, which is durable as `.cleaned`. Returns
+        the new paths of the old files. Raises OSError; the next start then finishes or reverts the replacement.
 
-        The directory is synced at each step: whatever order a crash lets names survive in, the old segments are there
-        until the new one is found whole.
+        The directory is synced after each step: in whatever order names survive a crash, the old segments exist until
+        the new one is complete.
         """
         first = self._segments.index(old[0])
-        assert self._segments[first : first + len(old)] == list(old), "what was cleaned is not the log's any more"
+        assert self._segments[first : first + len(old)] == list(old), "the cleaned segments have left the log"
         cleaned.rename(SWAP_SUFFIX)
         self._files.sync_directory(self._directory)
         dropped = [path for segment in old for path in segment.rename(DELETED_SUFFIX)]
@@ -194,6 +195,6 @@ class LogSegments:
         return dropped
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for segment in self._segments:
             segment.close()

@@ -1,8 +1,8 @@
-"""From a time to an offset: the segment by its largest timestamp, the batch by the time index, the record by reading.
+"""Lookup of an offset by timestamp: largest timestamps select the segment, the time index a batch, reading the record.
 
-Kept true: the answer is the first record, in offset order, whose own timestamp is at or after the one asked for. A
-batch whose records make no sense although its checksum is right came so from its producer: the question is refused,
-and the log is not called damaged for it.
+Invariants: the result is the first record, in offset order, whose own timestamp is at or after the requested one. A
+batch with a correct checksum but unreadable records came from its producer in that state: the lookup raises
+CorruptRecord, and the log is not marked as damaged.
 Source: Kafka's LogSegment.findOffsetByTimestamp; KIP-79, KIP-734.
 """
 
@@ -24,11 +24,11 @@ from tidelog.types import NO_TIMESTAMP, LeaderEpoch, Millis, Offset, TopicPartit
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-"""What may be asked for instead of a time (Kafka's ListOffsetsRequest)."""
+"""Special values of the requested timestamp (Kafka's ListOffsetsRequest)."""
 
 
 class TimestampedOffset(NamedTuple):
-    """A record found by time: its offset, its timestamp, the leader epoch of its batch."""
+    """A record found by timestamp: its offset, its timestamp, the leader epoch of its batch."""
 
     offset: Offset
     timestamp: Millis
@@ -36,10 +36,12 @@ class TimestampedOffset(NamedTuple):
 
 
 def ensure_time(timestamp: int, magic: int, topic_partition: TopicPartition) -> None:
-    """Is that a time, and have the records of a topic of this format one? Raises InvalidRequest,
+    """Check that the timestamp is valid and that the topic's format has timestamps. Raises InvalidRequest,
     UnsupportedForMessageFormat."""
     if timestamp < 0:
-        raise InvalidRequest(f"timestamp {timestamp}: it must be a time, -1 (latest), -2 (earliest) or -3 (largest)")
+        raise InvalidRequest(
+            f"invalid timestamp {timestamp}: it must be 0 or more, -1 (latest), -2 (earliest) or -3 (largest)"
+        )
     if magic == 0:
         raise UnsupportedForMessageFormat(
             f"{topic_partition} has message.format v0, whose records have no timestamps: ask for the earliest or "
@@ -51,7 +53,7 @@ def find_timestamp(
     segments: Sequence[LogSegment], timestamp: int, start: Offset, up_to: Offset
 ) -> TimestampedOffset | None:
     """The first record at or after `timestamp` with start <= offset < up_to. Raises BrokenChain, OSError, CorruptRecord
-    where the batch that would tell cannot be read."""
+    if the batch with the result cannot be read."""
     for segment in segments:
         if segment.base_offset >= up_to:
             break
@@ -80,9 +82,9 @@ def _find_in(segment: LogSegment, timestamp: int, start: Offset, up_to: Offset) 
 
 
 def _is_true(segment: LogSegment, entry: TimestampOffset) -> bool:
-    """Has a batch brought the time that an index entry tells? Else the indexes are put right."""
+    """True if a batch has the timestamp of this index entry. Otherwise rebuilds the indexes."""
     if entry == (NO_TIMESTAMP, segment.base_offset):
-        return True  # there is none
+        return True  # no entry
     batch = segment.find(entry.offset)
     if batch is not None and batch.max_timestamp == entry.timestamp:
         return True
@@ -109,19 +111,19 @@ def _records(segment: LogSegment, header: BatchHeader) -> Iterator[Record]:
 
 
 def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -> BrokenChain | CorruptRecord:
-    """Damage of the disk where the checksum says so; else the producer's own making."""
+    """BrokenChain if the checksum is wrong (disk damage), else CorruptRecord (the producer sent unreadable records)."""
     try:
         batch.ensure_valid()
     except CorruptRecord as damage:
         return BrokenChain(header.position, header.base_offset, damage.message, header)
     return CorruptRecord(
-        f"the batch with offsets {header.base_offset}..{header.last_offset} is as its producer sent it, and its "
-        f"records cannot be read ({error.message}): ask for an offset instead of a time, beyond that batch"
+        f"the records of the batch with offsets {header.base_offset}..{header.last_offset} cannot be read, although "
+        f"its checksum is correct ({error.message}): use an offset after that batch instead of a timestamp"
     )
 
 
 def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
-    """The first record with the largest timestamp of those with start <= offset < up_to. Raises BrokenChain,
+    """The first record with the largest timestamp among those with start <= offset < up_to. Raises BrokenChain,
     OSError."""
     largest = -1
     for i, segment in enumerate(segments):
@@ -138,8 +140,8 @@ def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to:
 
 
 def _largest_of_records(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
-    """Where the largest timestamp is that of a batch without records, as compaction leaves them: by all headers of the
-    segments that can have it."""
+    """For a largest timestamp that belongs to a batch without records, as compaction leaves it: search the headers of
+    all segments that may contain the largest timestamp of a record."""
     largest = -1
     for segment in sorted(segments, key=lambda each: each.confirm_largest().timestamp, reverse=True):
         if segment.confirm_largest().timestamp <= largest:
@@ -155,7 +157,7 @@ def _largest_of_records(segments: Sequence[LogSegment], start: Offset, up_to: Of
 def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
     """The largest timestamp of the records with start <= offset < up_to; -1 for none."""
     largest = -1
-    if segment.base_offset >= start:  # what lies below the last index entry is in the time index, too
+    if segment.base_offset >= start:  # the time index covers all batches below its last entry
         if not _is_true(segment, segment.time_index.before(up_to)):
             return _largest_in(segment, start, up_to)
         position = segment.start_for(Offset(up_to - 1))

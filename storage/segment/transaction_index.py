@@ -1,20 +1,19 @@
-"""The aborted transactions of one segment: Kafka's .txnindex, by which a reader leaves their records out.
+"""The aborted transactions of one segment: Kafka's .txnindex. Readers use it to skip their records.
 
-An entry lies in the index of the segment that holds the transaction's marker, 34 bytes:
+The index of the segment with the transaction's marker contains the entry, 34 bytes:
 
     version             int16    0   0
     producer id         int64    2
     first offset        int64   10   of the transaction's first record in this log
     last offset         int64   18   of its marker
-    last stable offset  int64   26   once the marker was there: where the oldest transaction still open begins, else one
-                                     past the marker. No entry behind this one concerns what lies below it
+    last stable offset  int64   26   after the marker: first offset of the oldest open transaction, else one past the
+                                     marker. No later entry concerns offsets below it
 
-Kept true:
-  1. Last offsets grow from entry to entry. A file that a crash has cut within an entry ends before it.
-  2. The file is made with its first entry: a segment without aborted transactions has none.
-  3. A full disk refuses nothing: the file is then behind what is in memory, until an append finds room.
-Left to others: whether an index tells all that its log does (aborted_transactions.py). It is derived,
-and not synced.
+Invariants:
+  1. Last offsets grow from entry to entry. An incomplete entry at the end of the file, left by a crash, is ignored.
+  2. The file is created with its first entry: a segment without aborted transactions has none.
+  3. A full disk does not fail an append: the file lacks entries that are in memory, until a later append succeeds.
+Not here: whether an index agrees with its log (aborted_transactions.py). The file is derived data and not synced.
 Source: KIP-98; Kafka's TransactionIndex and AbortedTxn.
 """
 
@@ -35,7 +34,7 @@ _ENTRY: Final = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was given up: of whom, from its first record to its marker. See the module's words."""
+    """An aborted transaction, from its first record to its marker. last_stable_offset: after the marker."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -44,14 +43,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedFound(NamedTuple):
-    """What a search has found. complete: no later segment can have more."""
+    """Result of a search. complete: no later segment can contain more."""
 
     transactions: tuple[AbortedTransaction, ...]
     complete: bool
 
 
 class TransactionIndex:
-    """The index file of one segment. It is read at its first use, and no file is kept open."""
+    """The index file of one segment. It is read at first use and not kept open."""
 
     __slots__ = ("_behind", "_entries", "_files", "base_offset", "path")
 
@@ -61,11 +60,11 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None
         self._behind = False
-        """Does the file lack what is in memory?"""
+        """True if the file lacks entries that are in memory."""
 
     @property
     def entries(self) -> Sequence[AbortedTransaction]:
-        """All of them, in order. Raises CorruptIndex for a file that cannot be right, OSError."""
+        """All entries in order. Raises CorruptIndex for an invalid file, OSError."""
         if self._entries is None:
             self._entries = self._read()
         return self._entries
@@ -77,12 +76,14 @@ class TransactionIndex:
         for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
             entry = AbortedTransaction._make(fields)
             if version != _VERSION:
-                raise CorruptIndex(f"{self.path} has an entry of version {version}, known is {_VERSION}")
+                raise CorruptIndex(f"{self.path} has an entry of version {version}, supported is {_VERSION}")
             if entry.last_offset <= before:
-                raise CorruptIndex(f"{self.path}: a transaction that ends at {entry.last_offset} comes behind {before}")
+                raise CorruptIndex(
+                    f"{self.path}: a transaction that ends at {entry.last_offset} follows one at {before}"
+                )
             if not 0 <= entry.first_offset <= entry.last_offset:
                 raise CorruptIndex(
-                    f"{self.path}: a transaction from {entry.first_offset} to {entry.last_offset}; no such one can be"
+                    f"{self.path}: invalid transaction from offset {entry.first_offset} to {entry.last_offset}"
                 )
             before = entry.last_offset
             entries.append(entry)
@@ -90,15 +91,15 @@ class TransactionIndex:
 
     @property
     def is_read(self) -> bool:
-        """Is what the file says in memory?"""
+        """True if the entries are in memory."""
         return self._entries is not None
 
     def begin(self) -> None:
-        """The segment is new: there is no file."""
+        """Start empty: the segment is new and has no index file."""
         self._entries = []
 
     def is_sound(self) -> bool:
-        """Read it: can the file be right? Raises OSError."""
+        """Read the file. Returns True if it is valid. Raises OSError."""
         try:
             self.sanity_check()
         except CorruptIndex:
@@ -106,15 +107,15 @@ class TransactionIndex:
         return True
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex for a file that cannot be right, OSError."""
+        """Raise CorruptIndex for an invalid file, OSError."""
         self._entries = self._read()
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add a transaction that ends behind those that are there. Raises CorruptIndex, OSError."""
+        """Add a transaction that ends after the existing ones. Raises CorruptIndex, OSError."""
         entries = self.entries
         if entries and transaction.last_offset <= entries[-1].last_offset:
             raise CorruptIndex(
-                f"{self.path}: a transaction that ends at {transaction.last_offset} was to come behind "
+                f"{self.path}: a transaction that ends at {transaction.last_offset} cannot follow one that ends at "
                 f"{entries[-1].last_offset}"
             )
         self._entries = [*entries, transaction]
@@ -155,7 +156,7 @@ class TransactionIndex:
         return AbortedFound(tuple(found), complete=False)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the transactions whose markers lie at or behind `offset`. Raises OSError."""
+        """Remove the transactions whose markers are at or above `offset`. Raises OSError."""
         try:
             kept = [entry for entry in self.entries if entry.last_offset < offset]
         except CorruptIndex:
@@ -165,7 +166,7 @@ class TransactionIndex:
             self.replace(kept)
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Make the file hold exactly these, in one step. Raises OSError."""
+        """Replace the contents of the file atomically. Raises OSError."""
         self._entries = list(transactions)
         if self._entries:
             self._write()
@@ -173,18 +174,18 @@ class TransactionIndex:
             self.remove()
 
     def remove(self) -> None:
-        """Forget all, and remove the file. Raises OSError."""
+        """Remove all entries and the file. Raises OSError."""
         if self._files.size(self.path) is not None:
             self._files.remove(self.path)
         self._entries, self._behind = [], False
 
     def rename(self, path: str) -> None:
-        """The file has another name from here on, whether it is there or not. Raises OSError."""
+        """Rename the file, if it exists, and use the new path from now on. Raises OSError."""
         if self._files.size(self.path) is not None:
             self._files.rename(self.path, path)
         self.path = path
 
 
 def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """The bytes of an index file."""
+    """The contents of an index file."""
     return b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in transactions)

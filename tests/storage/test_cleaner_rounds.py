@@ -89,7 +89,7 @@ def test_a_batch_whose_leader_epoch_has_rotted_is_not_cleaned() -> None:
     troubles: list[TidelogError] = []
     clean(bench.log, cleaner=make_cleaner(troubles))
     assert len(troubles) == 1
-    assert "the batch at offset 1 has leader epoch 2048, but epoch 0 is in force there" in troubles[0].message
+    assert "the batch at offset 1 has leader epoch 2048, but the epoch there is 0" in troubles[0].message
     assert [segment.size for segment in bench.log.segments] == before
 
 

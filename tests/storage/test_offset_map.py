@@ -52,5 +52,5 @@ def test_memory_is_what_was_given_and_no_more_than_is_needed() -> None:
     assert OffsetMap.for_records(1000, 10 << 20).memory_bytes < 40_000
     assert OffsetMap.for_records(1000, 10 << 20).entries_max >= 1000
     assert OffsetMap.for_records(10**12, 1 << 20).memory_bytes <= 1 << 20
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="smaller than one bucket"):
         OffsetMap(BUCKET_BYTES - 1)
