@@ -102,8 +102,7 @@ class LogConfig:
 
     @classmethod
     def from_node(cls, configs: Mapping[str, str]) -> LogConfig:
-        """The node's defaults for topics without a setting of their own, and the node's own log settings. Raises as
-        `from_topic`."""
+        """The node's defaults for topic settings, and the node's own log settings. Raises as `from_topic`."""
         return _parsed(cls(), configs, {**_TOPIC_SETTINGS, **_NODE_SETTINGS})
 
     @classmethod

@@ -13,5 +13,4 @@ class FetchIsolation(Enum):
     HIGH_WATERMARK = "high watermark"
     """Consumers with read_uncommitted: replicated records."""
     LAST_STABLE_OFFSET = "last stable offset"
-    """Consumers with read_committed: replicated records of ended transactions. The answer lists the aborted
-    transactions."""
+    """Consumers with read_committed: replicated records of ended transactions; the aborted ones are listed."""

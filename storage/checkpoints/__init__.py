@@ -1,2 +1,1 @@
-"""Small files of a log directory beside its logs: Kafka's checkpoints, the identity of the directory, durable
-offsets."""
+"""Small files of a log directory beside its logs: Kafka's checkpoints, the directory's identity, durable offsets."""

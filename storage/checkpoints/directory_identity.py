@@ -58,11 +58,10 @@ class DirectoryIdentity:
 
     @classmethod
     def take(cls, files: Files, path: str, rng: random.Random, boot_id: bytes = b"") -> DirectoryIdentity:
-        """Lock the directory. An empty or missing directory becomes a log directory with a new id. boot_id: of the
-        current boot of the machine.
+        """Lock the directory. An empty or missing one becomes a log directory with a new id. boot_id: of the machine's
+        current boot.
 
-        Raises KafkaStorageError if another process uses the directory, InvalidConfig if it is not a log directory,
-        OSError.
+        Raises KafkaStorageError if another process uses it, InvalidConfig if it is not a log directory, OSError.
         """
         _make_directory(files, path)
         try:
@@ -96,7 +95,7 @@ class DirectoryIdentity:
         return None if node is None else NodeId(int(node))
 
     def adopt(self, cluster_id: str, node_id: NodeId) -> None:
-        """Assign the directory to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
+        """Assign the directory to a node of a cluster. Durable. Raises InconsistentClusterId, InvalidConfig,
         OSError."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise InconsistentClusterId(
@@ -149,8 +148,7 @@ class DirectoryIdentity:
         self._lock.release()
 
     def _read_registration(self) -> tuple[int, str | None]:
-        """The number and the boot id. The boot id is None if an older version wrote the file, or if there is no
-        file."""
+        """The number (-1 for none) and the boot id (None without a file, or in a file of an older version)."""
         data = read_file(self._files, f"{self._path}/{REGISTRATION}")
         if data is None:
             return -1, None

@@ -78,8 +78,8 @@ class DurableOffsets:
         return lambda: sync_all([file])
 
     def dropping(self, keys: Iterable[PartitionKey]) -> Callable[[], None]:
-        """Remove the marks of these logs. Returns a function that makes this durable, as `lowering`, with one sync for
-        all. Raises OSError."""
+        """Remove the marks of these logs. Returns a function that makes this durable, as `lowering`; one sync for all.
+        Raises OSError."""
         dropped = False
         for key in keys:
             if self.get(key) > 0:

@@ -39,8 +39,7 @@ from tidelog.types import Millis, Offset, ProducerId, TimestampType
 
 class LastRecord(NamedTuple):
     """The last entry of an active producer in the log. last_data_offset: last offset of its last batch, None if a
-    marker came last. producer_epoch: of that batch or marker. coordinator_epoch: of its last marker, -1 if it has
-    none."""
+    marker came last. producer_epoch: of that entry. coordinator_epoch: of its last marker, -1 for none."""
 
     last_data_offset: Offset | None
     producer_epoch: int

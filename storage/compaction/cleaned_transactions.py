@@ -1,5 +1,4 @@
-"""The transaction batches that cleaning may drop: data of aborted transactions, and markers that no batch needs any
-more.
+"""Transaction batches that cleaning may drop: data of aborted transactions, and markers that no batch needs any more.
 
 The log is walked from its start, batch by batch, together with the aborted transactions from its indexes.
 Invariants: a marker is dropped only when every batch of its transaction is gone, so that a reader never sees records of
@@ -34,7 +33,7 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
 
     def expect(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions before the walk reaches them. Those that ended before the start of the walk have no
+        """Add aborted transactions before the walk reaches them. Those that ended before the walk's start have no
         effect."""
         self._coming = deque(sorted([*self._coming, *transactions], key=lambda transaction: transaction.first_offset))
 

@@ -45,7 +45,7 @@ class CleaningCancelled(Exception):
 
 
 class Source(NamedTuple):
-    """A segment to clean. end: base offset of the next segment. size: bytes. youngest_ms: timestamp of its youngest
+    """A segment to clean. end: next segment's base offset. size: bytes. youngest_ms: timestamp of its youngest
     record."""
 
     segment: LogSegment
@@ -84,7 +84,7 @@ class CleanedGroup(NamedTuple):
 
 class Cleaning:
     """A round in progress. `ready`: a group that waits to replace its sources; `run` continues once it is removed.
-    `ended`: all segments are written. `end`: the log is clean below this offset after the round; set once the keys are
+    `ended`: all segments are written. `end`: the log is clean below it after the round; set when the keys are
     collected."""
 
     def __init__(self, plan: CleaningPlan) -> None:
@@ -268,8 +268,7 @@ class Cleaning:
 
 
 def _put(batch: RecordBatch, offsets: OffsetMap, plan: CleaningPlan) -> bool:
-    """Add the keys of a batch to the map. Returns False if one does not fit; `latest_offset` is then the offset before
-    it."""
+    """Add the keys of a batch to the map. Returns False if one does not fit; `latest_offset` is then one below it."""
     for record in batch.record_list():
         if record.key is None or record.offset < plan.first_dirty:
             continue

@@ -70,8 +70,8 @@ class DeletedFiles:
 
 
 def remove_files(files: Files, paths: Iterable[str]) -> None:
-    """Remove files. Missing files are skipped, because the directory of their log may have been renamed. Any thread.
-    Raises OSError."""
+    """Remove files. Missing ones are skipped: the directory of their log may have been renamed. Any thread. Raises
+    OSError."""
     for path in paths:
         try:
             files.remove(path)

@@ -1,5 +1,4 @@
-"""Executor for work that may wait for the disk. It is a constructor argument, so that the log itself uses no
-threads."""
+"""Executor for work that may wait for the disk: a constructor argument, so that the log itself uses no threads."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ class WouldBlock(Exception):
 
 
 class File(Protocol):
-    """One open file, read and written at explicit positions. Not thread-safe, except `pread` and `sync` on a shared
-    handle."""
+    """One open file, read and written at positions. Not thread-safe, except `pread` and `sync` on a shared handle."""
 
     @property
     def path(self) -> str:
@@ -49,8 +48,7 @@ class File(Protocol):
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write the buffers one after the other from `position` on: all of them, or OSError (a part may then have been
-        written)."""
+        """Write the buffers one after the other from `position` on. After an OSError a part may have been written."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -58,8 +56,8 @@ class File(Protocol):
         ...
 
     def reserve(self, size: int) -> None:
-        """Allocate disk space for the first `size` bytes. A shorter file is extended with zeros, a longer one keeps its
-        bytes."""
+        """Allocate disk space for the first `size` bytes. A shorter file is extended with zeros, a longer one is
+        unchanged."""
         ...
 
     def sync(self) -> None:
@@ -89,8 +87,8 @@ class Mapping(Protocol):
         ...
 
     def reserve(self, end: int) -> None:
-        """Allocate disk space for the bytes below `end`. A full disk raises OSError here, so that a write to memory
-        never raises a signal."""
+        """Allocate disk space for the bytes below `end`. Raises OSError if the disk is full, so that `write` never
+        raises a signal."""
         ...
 
     def write(self, position: int, data: bytes) -> None:
@@ -125,8 +123,7 @@ class Files(Protocol):
         ...
 
     def map(self, path: str, size: int, *, writable: bool) -> Mapping:
-        """Map the first `size` (> 0) bytes. writable: extend the file to `size` first, without allocating disk
-        space."""
+        """Map the first `size` (> 0) bytes. writable: extend the file to `size` first, without allocating space."""
         ...
 
     def size(self, path: str) -> int | None:
@@ -146,8 +143,7 @@ class Files(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory within its directory. An existing file with the new name is replaced
-        atomically."""
+        """Rename a file or directory within its directory, atomically. An existing file is replaced."""
         ...
 
     def link(self, path: str, name: str) -> None:
@@ -218,8 +214,7 @@ def read_file(files: Files, path: str) -> bytes | None:
 def write_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
     """Replace the file at `path` with `data` atomically: after a crash the file has the old contents or the new ones.
 
-    sync: also make the new contents durable before returning. Without it, a crash may leave the new name with an empty
-    file.
+    sync: also make the new contents durable before returning. Without it, a crash may leave the file empty.
     """
     temporary = f"{path}.tmp"
     file = files.open(temporary, create=True)

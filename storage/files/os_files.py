@@ -121,9 +121,8 @@ kernels fail with EINVAL."""
 
 
 class _PopulatedBytes:
-    """The bytes of a mapping without the compiled guard: each access first requests the pages from the kernel. A page
-    that is evicted in between still ends the process with SIGBUS, as does any unreadable page on kernels without
-    MADV_POPULATE_READ."""
+    """The bytes of a mapping without the compiled guard: each access first requests the pages from the kernel. SIGBUS
+    still ends the process if a page is evicted in between, or on kernels without MADV_POPULATE_READ."""
 
     __slots__ = ("_map", "_path", "_view")
 

@@ -48,9 +48,9 @@ class _Marker(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The transactions in the batches of a segment. aborted: transactions aborted in it with batches in it or in
-    earlier segments. markers: all abort markers, by offset. open_since: first offset of the oldest transaction open at
-    its end."""
+    """The transactions in the batches of a segment. aborted: those aborted in it with batches in it or in earlier
+    segments. markers: all abort markers, by offset. open_since: first offset of the oldest transaction open at its
+    end."""
 
     aborted: list[AbortedTransaction]
     markers: dict[Offset, _Marker]
@@ -113,8 +113,7 @@ class AbortedTransactions:
             self._believed.pop(base_offset, None)  # rebuilt on the next read
 
     def rebuilt(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
-        """Compare the index with the transactions from all batches of the segment, and rewrite the file if it differs.
-        Raises OSError."""
+        """Rewrite the index if it differs from the transactions in all batches of the segment. Raises OSError."""
         index = self._index(base_offset)
         try:
             agrees = list(index.entries) == list(transactions)

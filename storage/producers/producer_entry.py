@@ -28,8 +28,7 @@ from tidelog.records.v2.header import BatchHeader
 from tidelog.types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Millis, Offset, ProducerId
 
 BATCHES_KEPT: Final = 5
-"""The number of batches that a producer may have in flight (Kafka's max.in.flight.requests.per.connection with
-idempotence)."""
+"""Batches that a producer may have in flight (Kafka's max.in.flight.requests.per.connection with idempotence)."""
 SEQUENCE_MAX: Final = 2**31 - 1
 """The next sequence is 0."""
 
@@ -98,8 +97,8 @@ class ProducerState(NamedTuple):
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def followed_by(self, batch: ProducerBatch) -> ProducerState | None:
-        """Fast path of `after` for the usual case: a batch outside of transactions that follows the last one. None in
-        any other case."""
+        """Fast path of `after` for the usual case, a batch outside of transactions that follows the last one; else
+        None."""
         header, batches = batch.header, self.batches
         if not batches or self.transaction_start >= 0 or header.producer_epoch != self.epoch:
             return None
@@ -128,8 +127,8 @@ class ProducerState(NamedTuple):
     def after(self, batch: ProducerBatch, origin: Origin) -> tuple[ProducerState, CompletedTransaction | None]:
         """The state after one more batch, and the transaction that the batch ends.
 
-        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; nothing in
-        replication.
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced (not in
+        replication).
         """
         if batch.header.attributes & CONTROL_BIT:
             return self._after_marker(batch, origin)
@@ -231,8 +230,7 @@ class ProducerState(NamedTuple):
 
 
 def read_marker(batch: RecordBatch) -> Marker | None:
-    """The transaction marker of a control batch. None if the batch has no record left or holds another control record.
-    Raises CorruptRecord."""
+    """The marker of a control batch; None if it has no record left or another control record. Raises CorruptRecord."""
     for record in batch.records():
         control = decode_control(record)
         if isinstance(control, EndTxnMarker):

@@ -1,19 +1,17 @@
-"""Producer state of a log after it was opened or truncated: the newest valid snapshot, and a replay of the batches
-above it.
+"""Producer state of an opened or truncated log: the newest valid snapshot, and a replay of the batches above it.
 
 Invariants:
   1. A snapshot above the log's end, or above both the log's start and the start of recovery, is not trusted: it is
      durably removed before anything is appended, and written again. An unreadable snapshot is replaced by the next
      older one. Without a snapshot, the replay starts at the first batch.
-  2. A producer whose batches are below the log's start is kept, as the running log keeps it. A snapshot at or
-     below the start contains committed state, which cannot have changed. Without one, the remaining batches below the
-     start are replayed. (Kafka's truncateAndReload drops such producers.)
+  2. A producer whose batches are below the log's start is kept, as the running log keeps it. A snapshot at or below the
+     start contains committed state, which cannot have changed. Without one, the remaining batches below the start are
+     replayed. (Kafka's truncateAndReload drops such producers.)
   3. A transaction that ended above the high watermark stays unstable until the high watermark passes its marker: if
      there are transactions, the state is rebuilt from a snapshot below the high watermark.
   4. Segments whose batches were all read again have a transaction index that agrees with them.
   5. An unreadable batch ends the replay of its segment and is reported as damage: no append may follow.
-Not here: truncation, the handling of damage (loading.py), indexes of segments that were not read
-(aborted_transactions.py).
+Not here: truncation, handling of damage (loading.py), indexes of segments that are not read (aborted_transactions.py).
 Source: Kafka's UnifiedLog.rebuildProducerState, LogLoader.recoverSegment, ProducerStateManager.removeStraySnapshots.
 """
 
@@ -32,7 +30,7 @@ from tidelog.types import Millis, Offset
 
 
 class Replayed(NamedTuple):
-    """Result of a replay. notes: sentences for the node's log. broken: segments with an unreadable batch, and the
+    """Result of a replay. notes: sentences for the node's log. broken: segments with an unreadable batch, and its
     error."""
 
     notes: list[str]
@@ -126,8 +124,8 @@ def _replay(
     aborted: AbortedTransactions | None,
     read_from: Offset | None,
 ) -> list[tuple[Batches, BrokenChain]]:
-    """Replay the batches from `start` on, also below the log's start. Returns the segments with an unreadable batch.
-    Raises OSError."""
+    """Replay the batches from `start` on, also below the log's start. Returns the unreadable segments. Raises
+    OSError."""
     broken: list[tuple[Batches, BrokenChain]] = []
     for i, segment in enumerate(segments):
         base = segment.base_offset

@@ -60,7 +60,7 @@ def walk_producers(segment: Batches, start: Offset, end: Offset) -> Iterator[Pro
 
 
 def replay(state: ProducerStateManager, segments: Sequence[Batches], start: Offset, end: Offset) -> None:
-    """Apply all batches in [start, end) to the state. segments: of the log, oldest first. Raises BrokenChain,
+    """Apply all batches in [start, end) to the state. segments: the log's, oldest first. Raises BrokenChain,
     OSError."""
     for i, segment in enumerate(segments):
         behind = segments[i + 1].base_offset if i + 1 < len(segments) else end

@@ -128,8 +128,8 @@ class ProducerStateManager:
         """Validate batches before their append. Returns their effect, or the position of an earlier copy (clients
         only).
 
-        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced; nothing in
-        replication.
+        Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced (not in
+        replication).
         """
         states: dict[ProducerId, ProducerState] = {}
         transactions: list[CompletedTransaction | StartedTransaction] = []
@@ -204,7 +204,7 @@ class ProducerStateManager:
         self._appended_at = dict.fromkeys(self._producers, now)
 
     def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
-        """For each producer without an open transaction: time of its last append, timestamp of that batch, producer
+        """For each producer without an open transaction: time of its last append, that batch's timestamp, producer
         id."""
         return [
             (self._appended_at[state.producer_id], state.last_timestamp, state.producer_id)
@@ -314,7 +314,7 @@ class ProducerStateManager:
         return True
 
     def remove_snapshots_above(self, offset: Offset) -> bool:
-        """Remove the snapshots above `offset`; the caller syncs the directory. Returns True if there were any. Raises
+        """Remove snapshots above `offset`; the caller syncs the directory. Returns True if there were any. Raises
         OSError."""
         above = self._snapshots[bisect_right(self._snapshots, offset) :]
         for stale in above:
@@ -328,8 +328,8 @@ class ProducerStateManager:
 
     def take_strays(self, bases: Sequence[Offset]) -> list[str]:
         """Remove from the list the snapshots that belong to no segment, except the last one if it is above the last
-        base offset (written at a clean stop). bases: base offsets of the segments, ascending. Returns the paths of the
-        files to remove."""
+        base offset (clean stop). bases: base offsets of the segments, ascending. Returns the paths of the files to
+        remove."""
         of_segments = set(bases)
         kept: list[Offset] = []
         strays: list[Offset] = []

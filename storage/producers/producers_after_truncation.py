@@ -1,6 +1,6 @@
 """Producer state of a log at its truncation offset, rebuilt from snapshots and batches on any thread.
 
-Invariants: only files are read, through own handles. The indexes belong to the owner's thread and are used only in the
+Invariants: only files are read, through own handles. The indexes, which belong to the owner, are used in the
 constructor.
 Not here: the truncation (log_truncation.py), the use of the state (log_producers.py).
 """
@@ -52,8 +52,7 @@ class ProducersAfterTruncation:
         self.replayed = Replayed([], [])
 
     def read(self) -> None:
-        """Rebuild the state. Call after the log was truncated to `log_end` and the snapshots above were removed. Raises
-        OSError."""
+        """Rebuild the state. Call once the log ends at `log_end` and has no snapshots above. Raises OSError."""
         self.state = ProducerStateManager(self._files, self._directory, self._expiration_ms)
         try:
             self.replayed = rebuild(

@@ -175,8 +175,7 @@ class AbstractIndex:
             self.remember_last()
 
     def trim(self) -> None:
-        """Truncate the file to its entries and close it: no more entries will be added, or the log is closed. Raises
-        OSError."""
+        """Truncate the file to its entries and close the index: no more entries are added. Raises OSError."""
         self._resize(self.entries)
         self._closed = True
 

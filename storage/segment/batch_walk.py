@@ -51,8 +51,8 @@ class BrokenChain(Exception):
 
 
 class Hole(BrokenChain):
-    """Offsets from `next_offset` to below `end` are in no batch, although they were not removed. `position`: their
-    expected byte position."""
+    """Offsets from `next_offset` to below `end` are in no batch, although they were not removed. `position`: where they
+    should be."""
 
     def __init__(self, position: int, next_offset: int, end: int) -> None:
         super().__init__(position, next_offset, f"offsets {next_offset} to {end - 1} are in no batch")
@@ -186,8 +186,7 @@ def walk_file(file: File, position: int, end: int, next_offset: int, *, now: boo
 def scan_file(file: File, position: int, end: int, next_offset: int) -> Iterator[ScannedBatch]:
     """The batches between the bytes `position` and `end`, each read completely and its checksum checked.
 
-    A view is valid until the next step. Raises BrokenChain; with `header` if only the contents of the batch are
-    corrupt.
+    A view is valid until the next step. Raises BrokenChain; with `header` if only the batch's contents are corrupt.
     """
     window = _Window(file, end, _SCAN_CHUNK_BYTES)
     for header, link in _headers(window, Link(position, end, next_offset)):

@@ -60,8 +60,7 @@ class LeaderEpochCache:
         return NO_LEADER_EPOCH
 
     def end_of(self, epoch: LeaderEpoch, log_start: Offset, log_end: Offset) -> EpochEnd:
-        """The largest epoch at or below `epoch` and its end offset; epoch -1 with the log start offset if there is
-        none."""
+        """The largest epoch at or below `epoch` and its end offset; if there is none, epoch -1 and the log start."""
         position = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if position == 0:
             return EpochEnd(NO_LEADER_EPOCH, log_start)

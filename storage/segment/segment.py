@@ -126,8 +126,7 @@ class LogSegment:
         if self._preallocated:
             self.file.reserve(config.segment_bytes)
         self.first_timestamp: Millis | None = None
-        """Largest timestamp of the first batch, from which the age for rolling counts. None: not read yet, or no
-        batch."""
+        """Largest timestamp of the first batch: start of the age for rolling. None: not read yet, or no batch."""
         self._max: TimestampOffset | None = None
         self._unconfirmed = False
         """True if `_max` comes from the time index and has not been compared with the log."""
@@ -186,7 +185,7 @@ class LogSegment:
                 self._keeper.used(self)
 
     def keep_open_in(self, keeper: OpenSegments | None) -> None:
-        """The segment accepts no appends and is durable: `keeper` decides when it is closed. None: it accepts appends
+        """The segment takes no appends and is durable: `keeper` decides when it is closed. None: it takes appends
         again."""
         if self._keeper is not None:
             self._keeper.forget(self)
@@ -227,8 +226,8 @@ class LogSegment:
     # --- append ---------------------------------------------------------------------------------------------------
 
     def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
-        """True if the next `size` bytes, up to `last_offset`, need a new segment. Source: LogSegment.shouldRoll. Raises
-        BrokenChain, OSError."""
+        """True if a new segment must take the next `size` bytes, up to `last_offset`. Source: LogSegment.shouldRoll.
+        Raises BrokenChain, OSError."""
         index, times = self.ensure_indexes()
         if self.size > config.segment_bytes - size or index.is_full or times.is_full:
             return True
@@ -283,8 +282,7 @@ class LogSegment:
         self.size = position
 
     def become_inactive(self) -> None:
-        """Close the segment for appends: add the last time index entry, trim the file and its indexes. Raises OSError,
-        BrokenChain."""
+        """End appends: add the last time index entry, trim the file and its indexes. Raises OSError, BrokenChain."""
         self.ensure_indexes()
         if self.size:
             largest = self.largest
@@ -345,8 +343,7 @@ class LogSegment:
         return end
 
     def start_for(self, offset: Offset) -> int:
-        """Byte position at which a search for `offset` starts: a batch at or before it, from the index. Raises
-        BrokenChain, OSError."""
+        """Where a search for `offset` starts: a batch at or before it, from the index. Raises BrokenChain, OSError."""
         index, _ = self.ensure_indexes()
         position = index.lookup(offset).position
         if position and not self._ends_below(position, Offset(offset + 1)):
@@ -379,8 +376,7 @@ class LogSegment:
         return True
 
     def check_from(self, offset: Offset) -> BrokenChain | None:
-        """Read everything from the last index entry below `offset` on, with checksums. Returns the first break, or
-        None."""
+        """Read and check everything from the last index entry below `offset` on. Returns the first break, or None."""
         start = self.start_for(Offset(offset - 1))
         try:
             for _ in scan_file(self.file, start, self.size, self.base_offset):
@@ -435,8 +431,7 @@ class LogSegment:
         return self.size if cut is None else cut.position
 
     def was_truncated(self, offset: Offset, position: int) -> None:
-        """Truncate the indexes after the file was truncated to `position` (`truncation_position`). Raises OSError,
-        BrokenChain."""
+        """Truncate the indexes after the file (`truncation_position`). Raises OSError, BrokenChain."""
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.size = position
@@ -449,16 +444,15 @@ class LogSegment:
             self.rebuild_indexes()
 
     def check_tail(self) -> Offset:
-        """Walk from the last index entry to the end of the file, as a start after a clean stop does. Returns the next
-        offset.
+        """Walk from the last index entry to the end of the file; a start after a clean stop reads no more. Returns the
+        next offset.
 
         Raises BrokenChain or CorruptIndex if file and indexes contradict each other.
         """
         return self._measure_tail()
 
     def _measure_tail(self) -> Offset:
-        """Update the largest timestamp with the batches after the last index entry, which no time index entry
-        covers."""
+        """Update the largest timestamp with the batches after the last index entry; the time index lacks them."""
         start = self.index.last.position if self.index.entries else 0
         if start and start >= self.size:
             raise CorruptIndex(f"{self.index.path} points at byte {start}, but the file has {self.size} bytes")
@@ -494,8 +488,7 @@ class LogSegment:
         self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Sync indexes that no flush will sync: a time index entry that a crash left zero looks valid. Raises
-        OSError."""
+        """Sync indexes that no flush syncs: a time index entry zeroed by a crash looks valid. Raises OSError."""
         sync_paths(self._files, [self._path(INDEX_SUFFIX), self._path(TIME_INDEX_SUFFIX)])
 
     def rebuild_indexes(self) -> None:
@@ -553,8 +546,8 @@ class LogSegment:
         """Change the suffix of the segment's files; "" makes them part of the log. Shared handles stay valid; the
         segment reopens its files. Returns the new paths. Raises OSError.
 
-        The .log file is renamed first on the way into the log and last on the way out: a crash leaves a .log file
-        without indexes, never indexes without a .log file.
+        The .log file is renamed first on the way into the log and last on the way out: after a crash there may be a
+        .log file without indexes, never indexes without a .log file.
         """
         self.close()
         renamed = []
@@ -568,8 +561,7 @@ class LogSegment:
         return renamed
 
     def take_indexes(self, other: LogSegment) -> None:
-        """Replace this segment's indexes with those of `other`, which were built from the same bytes under another
-        suffix. Raises OSError."""
+        """Replace the indexes with those of `other`, built from the same bytes under another suffix. Raises OSError."""
         self._index.release()
         self._time_index.release()
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):

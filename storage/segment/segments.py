@@ -178,8 +178,7 @@ class LogSegments:
         """Replace the segments `old` with the cleaned segment built from them, which is durable as `.cleaned`. Returns
         the new paths of the old files. Raises OSError; the next start then finishes or reverts the replacement.
 
-        The directory is synced after each step: in whatever order names survive a crash, the old segments exist until
-        the new one is complete.
+        Each step syncs the directory: whatever names survive a crash, the old segments exist until the new one does.
         """
         first = self._segments.index(old[0])
         assert self._segments[first : first + len(old)] == list(old), "the cleaned segments have left the log"

@@ -102,7 +102,7 @@ def _record_in(
 
 
 def _records(segment: LogSegment, header: BatchHeader) -> Iterator[Record]:
-    """Raises BrokenChain, CorruptRecord, OSError."""
+    """The records of a batch. Raises BrokenChain, CorruptRecord, OSError."""
     batch = batch_at(segment.file.pread(header.size, header.position))
     try:
         yield from batch.records()
@@ -123,8 +123,7 @@ def _whose_fault(batch: RecordBatch, header: BatchHeader, error: TidelogError) -
 
 
 def find_largest_timestamp(segments: Sequence[LogSegment], start: Offset, up_to: Offset) -> TimestampedOffset | None:
-    """The first record with the largest timestamp among those with start <= offset < up_to. Raises BrokenChain,
-    OSError."""
+    """The first record with the largest timestamp and start <= offset < up_to. Raises BrokenChain, OSError."""
     largest = -1
     for i, segment in enumerate(segments):
         if segment.base_offset >= up_to:
@@ -170,7 +169,7 @@ def _largest_in(segment: LogSegment, start: Offset, up_to: Offset) -> int:
             break
         if header.last_offset < start:
             continue
-        # only the first batch can begin below the start; a wrapper of v0 or v1 does not say where it begins
+        # only the first batch can begin below the start; a v0 or v1 wrapper does not contain its first offset
         cut = (first and (header.magic < 2 or header.base_offset < start)) or header.last_offset >= up_to
         first = False
         if not cut:

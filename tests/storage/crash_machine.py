@@ -610,7 +610,8 @@ class CrashMachine(Machine):
         self.returned(whole=True)
         self.model.ghost = None
         assert self.faulty or self.bench.directory.was_clean
-        harmless = ("is not a producer snapshot", "a cleaning was interrupted")  # never synced; under way when it stopped
+        # never synced; under way when it stopped
+        harmless = ("is not a producer snapshot", "a cleaning was interrupted")
         told = [note for note in self.bench.directory.notes if not any(word in note for word in harmless)]
         assert self.faulty or not told, told
 
