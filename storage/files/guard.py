@@ -5,7 +5,7 @@
     search   the last of the sorted entries of a mapping whose field is at most a target
 
 The compiled functions raise OSError (EIO) if the kernel sends SIGBUS: for a page that the disk cannot provide, that
-lies beyond the end of a file truncated by another process, or for which there is no free space. They accept any buffer.
+lies beyond the end of a file truncated while mapped, or for which there is no free space. They accept any buffer.
 The reference functions cannot do that; the mapping then requests the pages from the kernel before each access
 (os_files.py).
 `TIDELOG_PURE_PYTHON=1` in the environment selects the reference functions even if the compiled ones exist.

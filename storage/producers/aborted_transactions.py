@@ -100,7 +100,7 @@ class AbortedTransactions:
         index.begin()
 
     def close(self, base_offset: Offset, open_since: Offset | None) -> None:
-        """The segment is closed. open_since: first offset of the oldest open transaction."""
+        """Record that the segment is closed. open_since: first offset of the oldest open transaction."""
         self._open_behind[base_offset] = open_since
 
     def append(self, base_offset: Offset, transactions: Sequence[AbortedTransaction]) -> None:
@@ -124,7 +124,8 @@ class AbortedTransactions:
         self._believed[base_offset] = index
 
     def truncate_to(self, last_base: Offset, offset: Offset) -> None:
-        """The log was truncated to `offset`, within the segment at `last_base`. Raises OSError."""
+        """Remove entries at and above `offset`, to which the log was truncated in the segment at `last_base`. Raises
+        OSError."""
         for base in [base for base in self._believed if base > last_base]:
             del self._believed[base]
         for base in [base for base in self._open_behind if base >= last_base]:
@@ -132,7 +133,7 @@ class AbortedTransactions:
         (self._believed.get(last_base) or self._index(last_base)).truncate_to(offset)
 
     def forget(self) -> bool:
-        """Segments are being truncated, emptied or replaced: their indexes must be compared again. Returns True if the
+        """Forget all comparisons, because segments are about to be truncated, emptied or replaced. Returns True if the
         directory must be synced before the next append. Raises OSError."""
         self._believed.clear()
         self._open_behind.clear()
@@ -281,8 +282,8 @@ class AbortedTransactions:
         self._open_behind[base_offset] = told.open_since
 
     def replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
-        """A cleaned segment has replaced the segments `old`. Its index was derived from theirs and is trusted if it is
-        readable. Raises OSError."""
+        """Enter a cleaned segment, which has replaced the segments `old`. Its index was derived from theirs and is
+        trusted if it is readable. Raises OSError."""
         index = self._index(base_offset)
         known, open_since = old[-1] in self._open_behind, self._open_behind.get(old[-1])
         for base in old:

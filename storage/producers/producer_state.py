@@ -190,7 +190,7 @@ class ProducerStateManager:
         return ()
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
-        """Completed transactions with their marker below the high watermark become stable."""
+        """Remove completed transactions with their marker below the high watermark: they are stable."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
@@ -200,7 +200,7 @@ class ProducerStateManager:
             self._appended_at[batch.header.producer_id] = now
 
     def loaded(self, now: Millis) -> None:
-        """The state was read from files, which do not contain append times: use `now` for all producers."""
+        """Set the append times after loading to `now`: the files do not contain them."""
         self._appended_at = dict.fromkeys(self._producers, now)
 
     def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:

@@ -185,7 +185,7 @@ class LogSegment:
                 self._keeper.used(self)
 
     def keep_open_in(self, keeper: OpenSegments | None) -> None:
-        """The segment takes no appends and is durable: `keeper` decides when it is closed. None: it takes appends
+        """Let `keeper` decide when the segment is closed: it is durable and takes no appends. None: it takes appends
         again."""
         if self._keeper is not None:
             self._keeper.forget(self)

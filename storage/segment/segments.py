@@ -113,7 +113,7 @@ class LogSegments:
         return segment, notes
 
     def keep_open(self, closed: Iterable[LogSegment]) -> None:
-        """These segments accept no appends and are durable: they may be closed and reopened."""
+        """Let these segments be closed and reopened when needed: they are durable and take no appends."""
         for segment in closed:
             if segment is not self._segments[-1]:
                 segment.keep_open_in(self._keeper)
