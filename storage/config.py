@@ -72,7 +72,7 @@ class LogConfig:
             )
         if self.magic < 2 and self.codec is Codec.ZSTD:
             raise InvalidConfig(
-                f"compression.type is zstd and message.format v{self.magic}, which has no zstd: choose gzip, snappy "
+                f"compression.type is zstd, which message.format v{self.magic} does not support: choose gzip, snappy "
                 "or lz4, or message.format v2"
             )
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
@@ -188,7 +188,7 @@ def _cleanup_policy() -> _Setting:
     def parse(key: str, value: str) -> Mapping[str, object]:
         policies = {word.strip() for word in value.split(",")}
         if not policies <= {"delete", "compact"}:
-            raise InvalidConfig(f"{key} is {value!r}: it must be delete or compact or compact,delete")
+            raise InvalidConfig(f"{key} is {value!r}: it must be delete, compact, or compact,delete")
         return {"delete": "delete" in policies, "compact": "compact" in policies}
 
     def show(config: LogConfig) -> str:

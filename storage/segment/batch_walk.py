@@ -113,7 +113,8 @@ class Link(NamedTuple):
             return f"the batch claims a length of {length} bytes, below the minimum of format v{magic}"
         if self.position + LOG_OVERHEAD + length > self.end:
             return (
-                f"the batch claims to end at byte {self.position + LOG_OVERHEAD + length}, the file ends at {self.end}"
+                f"the batch claims to end at byte {self.position + LOG_OVERHEAD + length}, beyond the end of the file "
+                f"at {self.end}"
             )
         if header.base_offset < self.next_offset:
             return f"the batch starts at offset {header.base_offset}, expected {self.next_offset} or larger"

@@ -78,9 +78,7 @@ class TransactionIndex:
             if version != _VERSION:
                 raise CorruptIndex(f"{self.path} has an entry of version {version}, supported is {_VERSION}")
             if entry.last_offset <= before:
-                raise CorruptIndex(
-                    f"{self.path}: a transaction that ends at {entry.last_offset} follows one at {before}"
-                )
+                raise CorruptIndex(f"{self.path}: last offset {entry.last_offset} of an entry is not above {before}")
             if not 0 <= entry.first_offset <= entry.last_offset:
                 raise CorruptIndex(
                     f"{self.path}: invalid transaction from offset {entry.first_offset} to {entry.last_offset}"
