@@ -17,15 +17,19 @@ Left to others: when to flush (log.py, group_commit.py), what a failure means (l
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Final
 
 from storage.checkpoints.checkpoint_file import PARTITION_METADATA
 from storage.files.file_system import File, Files, directory_of, is_full, sync_all
 from storage.segment.epoch_cache import EpochFile, LeaderEpochCache
 from storage.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment, segment_path
-from tidelog.types import EpochStart, Offset
+from tidelog.types import EpochStart, Millis, Offset
+
+_log: Final = logging.getLogger("storage.log")
 
 
 class SyncOrder:
@@ -64,6 +68,8 @@ class FlushTicket:
     epoch_version: int
     epochs: tuple[EpochStart, ...]
     order: SyncOrder
+    begun_ms: Millis
+    """When it was taken."""
     handles: list[File] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     closed: list[LogSegment] = field(default_factory=list)
@@ -158,13 +164,21 @@ class FlushState:
         self.rolled.append(closed)
         self.new_names = True
 
-    def begin(self, segments: Sequence[LogSegment], up_to: Offset, epochs: LeaderEpochCache) -> FlushTicket | None:
+    def begin(
+        self, segments: Sequence[LogSegment], up_to: Offset, epochs: LeaderEpochCache, now: Millis
+    ) -> FlushTicket | None:
         """A ticket for everything below `up_to`, None where all of it is durable. segments: from the one that holds the
         recovery point to the active one. Raises OSError."""
         if up_to <= self.recovery_point and not self._names_or_epochs(epochs):
             return None
         ticket = FlushTicket(
-            max(up_to, self.recovery_point), self._files, self.epoch_file, epochs.version, epochs.entries, self._order
+            max(up_to, self.recovery_point),
+            self._files,
+            self.epoch_file,
+            epochs.version,
+            epochs.entries,
+            self._order,
+            now,
         )
         try:
             self._fill(ticket, segments, up_to)
@@ -201,10 +215,13 @@ class FlushState:
             ticket.directories = [self._path]
         ticket.new_names, ticket.new_directory = new_names, new_directory
 
-    def finish(self, ticket: FlushTicket) -> bool:
+    def finish(self, ticket: FlushTicket, now: Millis) -> bool:
         """The ticket has run. Returns whether more is durable than before."""
         self.tickets.remove(ticket)
         ticket.release()
+        if _log.isEnabledFor(logging.DEBUG):
+            figures = ticket.up_to, max(0, now - ticket.begun_ms), self.recovery_point
+            _log.debug("%s: flushed up to offset %d in %d ms, recovery point before: %d", self._path, *figures)
         self.rolled = [segment for segment in self.rolled if segment not in ticket.closed]
         self.recovery_point = max(self.recovery_point, ticket.up_to)
         if ticket.up_to <= self.synced:

@@ -266,7 +266,7 @@ class Log:
         self.directory.take_room(self.topic_partition, info.valid_bytes)
         try:
             if self.lost.take_break():
-                self._writer.roll(self.log_end_offset, now)
+                self._writer.roll(self.log_end_offset, now, "the batches of the active segment are damaged")
             self._writer.write(prepared, now, epochs, leader_epoch if assign_offsets else None, batches)
         except BrokenChain as broken:
             self.lost.takes_appends = False
@@ -318,9 +318,9 @@ class Log:
 
     # --- roll -----------------------------------------------------------------------------------------------------
 
-    def roll(self, now: Millis) -> LogSegment:
-        """Begin another segment at the log end. Raises OSError."""
-        return self._writer.roll(self.log_end_offset, now)
+    def roll(self, now: Millis, why: str = "requested") -> LogSegment:
+        """Begin another segment at the log end. why: for the log line. Raises OSError."""
+        return self._writer.roll(self.log_end_offset, now, why)
 
     def rolled(self, notes: Sequence[str]) -> None:
         """For `LogWriter`: another segment was begun."""
@@ -519,19 +519,20 @@ class Log:
         self._ensure_usable()
         assert self.cut is None, "what is being cut is flushed behind the cut"
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
+        segments, now = self._segments.from_offset(self.recovery_point), self.directory.clock.wall_ms()
         try:
-            return self._flush.begin(self._segments.from_offset(self.recovery_point), up_to, self._epochs)
+            return self._flush.begin(segments, up_to, self._epochs, now)
         except OSError as error:
             raise self.directory.fail(f"flushing {self.path}", error) from error
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         """The ticket has run: what it covers, up to any cut made since, is durable."""
-        moved = self._flush.finish(ticket)
+        self.last_flush_ms = self.directory.clock.wall_ms()
+        moved = self._flush.finish(ticket, self.last_flush_ms)
         if self.cut is None:
             self._flush.count(self.log_end_offset, self.config.flush_messages)
         if not self._closed:
             self._segments.keep_open(ticket.closed)
-        self.last_flush_ms = self.directory.clock.wall_ms()
         if moved and self._fsync and not self._closed:
             self.directory.note_durable(self)
 

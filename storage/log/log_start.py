@@ -70,8 +70,8 @@ class OwnLog(Protocol):
         """Segments are no part of the log any more: forget where readers were in them."""
         ...
 
-    def roll(self, now: Millis) -> LogSegment:
-        """Begin another segment at the log end. Raises OSError."""
+    def roll(self, now: Millis, why: str) -> LogSegment:
+        """Begin another segment at the log end. why: for the log line. Raises OSError."""
         ...
 
 
@@ -147,7 +147,7 @@ class LogStart:
             return None
         rolled = count == len(segments)
         if rolled:
-            log.roll(now)
+            log.roll(now, "all segments have expired")
         base = segments.all[count].base_offset
         keep_snapshot, files, path = self._producers.keeping(base), log.files, log.path
 

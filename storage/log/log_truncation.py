@@ -21,6 +21,7 @@ Source: design section 3; Kafka's UnifiedLog.truncateTo and truncateFullyAndStar
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -42,6 +43,7 @@ from storage.segment.segments import LogSegments
 from tidelog.errors import CorruptLog
 from tidelog.types import EpochStart, Millis, Offset, TopicId, TopicPartition
 
+_log: Final = logging.getLogger("storage.log")
 _REMOVAL_ORDER: Final = tuple(reversed(ALL_SUFFIXES))
 """Of one segment's files, the .log last: what is left of it after a crash is then still a segment."""
 
@@ -180,6 +182,7 @@ class LogTruncator:
         if damage is not None and offset > damage.first_offset:
             raise CorruptLog(f"{log.topic_partition} lost {damage}: it must be emptied and refetched, not cut behind")
         if damage is None and offset >= log.log_end_offset:
+            _log.debug("%s: nothing to truncate at offset %d: the log ends at %d", log.path, offset, log.log_end_offset)
             return None
         if offset < max(self._segments.first.base_offset, log.log_start_offset):
             return self.begin_anew(min(offset, log.log_end_offset))
@@ -190,6 +193,8 @@ class LogTruncator:
             self._check_reach(last, position, end, offset)
         if end < log.log_start_offset:  # the log starts within the batch that goes
             return self.begin_anew(log.log_start_offset)
+        figures = offset, log.log_end_offset, last.base_offset, position
+        _log.debug("%s: truncating at offset %d, log end %d: keeps segment %d up to byte %d", log.path, *figures)
         producers = ProducersAfterTruncation(
             log.files,
             log.path,
@@ -236,6 +241,7 @@ class LogTruncator:
         """Empty the log and let it start at `offset`."""
         log = self._log
         assert offset >= 0, f"{log.path} was to start at {offset}"
+        _log.debug("%s: emptying the log, to start at offset %d; log end %d", log.path, offset, log.log_end_offset)
         return Emptying(
             offset,
             log.files,
@@ -295,6 +301,9 @@ class LogTruncator:
 
     def _shorten(self, ticket: Shortening) -> None:
         log, last, end = self._log, ticket.last, ticket.end
+        behind = self._segments.behind(last)
+        figures = log.log_end_offset, end, sum(segment.size for segment in (last, *behind)) - ticket.position
+        _log.info("%s: truncated from log end %d to %d: removed %d bytes, %d segments", log.path, *figures, len(behind))
         self._segments.drop_behind(last)
         self._flush.note_truncation(last)
         last.was_truncated(end, ticket.position)
@@ -305,6 +314,8 @@ class LogTruncator:
 
     def _empty(self, offset: Offset) -> None:
         log = self._log
+        figures = log.log_start_offset, log.log_end_offset, offset
+        _log.info("%s: emptied: had log start %d and log end %d, both are %d now", log.path, *figures)
         self._segments.drop_behind(None)
         self._epochs.clear()
         log.log_start_offset = offset

@@ -12,14 +12,16 @@ Left to others: what may be appended (validation.py, log_producers.py), writing 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from storage.append_info import LogAppendInfo
 from storage.config import INT32_MAX, LogConfig
 from storage.files.file_system import Files
 from storage.log.epoch_notes import note_epochs
 from storage.log.flush import FlushState
+from storage.log.log_host import LogHost
 from storage.log.log_producers import LogProducers
 from storage.log.log_reader import LogReader
 from storage.log.validation import Prepared
@@ -28,6 +30,8 @@ from storage.segment.epoch_cache import LeaderEpochCache, ensure_agreed
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
 from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
+
+_log: Final = logging.getLogger("storage.log")
 
 
 class OwnLog(Protocol):
@@ -38,6 +42,8 @@ class OwnLog(Protocol):
 
     @property
     def files(self) -> Files: ...
+    @property
+    def directory(self) -> LogHost: ...
     @property
     def path(self) -> str: ...
 
@@ -86,16 +92,18 @@ class LogWriter:
             self._write_apart(prepared, now, epochs, batches)
             return
         segment = self._segments.active
-        if segment.must_roll(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config):
-            segment = self.roll(self._next_base(info), now)
+        why = segment.roll_reason(now, info.valid_bytes, info.max_timestamp, info.last_offset, log.config)
+        if why is not None:
+            segment = self.roll(self._next_base(info), now, why)
             if not segment.index.fits(info.last_offset):
                 self._write_apart(prepared, now, epochs, batches)
                 return
+        debug = _log.isEnabledFor(logging.DEBUG)
         before = note_epochs(self._epochs, log.log_end_offset, prepared, epochs, leader_epoch)
         try:
             if self._epochs.version > self._flush.epoch_file.written and any(header.magic < 2 for header in headers):
                 self._flush.epoch_file.write(self._epochs.version, self._epochs.entries)
-            position = segment.size
+            position, entries = segment.size, segment.index_entries if debug else None
             segment.append(prepared.buffers, headers, info.valid_bytes)
         except OSError:
             if before is not None:
@@ -108,6 +116,18 @@ class LogWriter:
         self._flush.count(log.log_end_offset, log.config.flush_messages)
         if batches:
             self._producers.appended(batches, now)
+        if debug:
+            self._report(info, segment, position, entries)
+
+    def _report(self, info: LogAppendInfo, segment: LogSegment, position: int, entries: int | None) -> None:
+        """Log an append at debug. position, entries: the segment's size and its number of index entries before."""
+        path, size = self._log.path, info.valid_bytes
+        first, last, epoch = info.first_offset, info.last_offset, info.last_leader_epoch
+        _log.debug("%s: appended offsets %d..%d, %d bytes, leader epoch %d", path, first, last, size, epoch)
+        _log.debug("%s: inserted %d bytes into segment %d at byte %d", path, size, segment.base_offset, position)
+        if segment.index_entries != entries:
+            count = segment.index_entries
+            _log.debug("%s: segment %d has %s index entries, before %s", path, segment.base_offset, count, entries)
 
     def _next_base(self, info: LogAppendInfo) -> Offset:
         """Where the next segment starts: where this one ends; behind a hole that no segment can hold, at the append's
@@ -143,17 +163,27 @@ class LogWriter:
             self.write(part, now, epochs, None, own)
             position += header.size
 
-    def roll(self, base_offset: Offset, now: Millis) -> LogSegment:
-        """Close the active segment and begin another at `base_offset`, unless that is the active one's.
+    def roll(self, base_offset: Offset, now: Millis, why: str) -> LogSegment:
+        """Close the active segment and begin another at `base_offset`, unless that is the active one's. why: for the
+        log line.
 
         Raises OSError, and then the old one stays active.
         """
-        closed = self._segments.active
+        closed, clock = self._segments.active, self._log.directory.clock
         if closed.base_offset == base_offset:
             return closed
+        began, entries = clock.wall_ms(), closed.index_entries
         self._producers.rolling(base_offset)
         segment, notes = self._segments.add(base_offset, self._log.config, now)
         self._flush.note_roll(closed)
         self._producers.rolled(closed.base_offset, base_offset)
+        if _log.isEnabledFor(logging.INFO):
+            took, path = max(0, clock.wall_ms() - began), self._log.path
+            _log.info(
+                "%s: rolled to a new segment at offset %d in %d ms: %s; closed segment %d with %d bytes",
+                *(path, base_offset, took, why, closed.base_offset, closed.size),
+            )
+            figures = closed.size, self._log.config.segment_bytes, entries, max(0, began - closed.created_ms)
+            _log.debug("%s: closed segment has %d of %d bytes, %s index entries, opened %d ms ago", path, *figures)
         self._log.rolled(notes)
         return segment

@@ -225,17 +225,21 @@ class LogSegment:
 
     # --- append ---------------------------------------------------------------------------------------------------
 
-    def must_roll(self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig) -> bool:
-        """True if a new segment must take the next `size` bytes, up to `last_offset`. Source: LogSegment.shouldRoll.
-        Raises BrokenChain, OSError."""
+    def roll_reason(
+        self, now: Millis, size: int, max_timestamp: Millis, last_offset: Offset, config: LogConfig
+    ) -> str | None:
+        """Why the next `size` bytes, which end with `last_offset`, need a new segment; None if this one takes them.
+        Source: LogSegment.shouldRoll. Raises BrokenChain, OSError."""
         index, times = self.ensure_indexes()
-        if self.size > config.segment_bytes - size or index.is_full or times.is_full:
-            return True
+        if self.size > config.segment_bytes - size:
+            return "segment.bytes is reached"
+        if index.is_full or times.is_full:
+            return "an index is full (segment.index.bytes)"
         if not index.fits(last_offset):
-            return True
-        if self.size == 0:
-            return False
-        return self._age(now, max_timestamp) > config.roll_ms - self.jitter_ms
+            return "the next offset is too far from the base offset"
+        if self.size and self._age(now, max_timestamp) > config.roll_ms - self.jitter_ms:
+            return "segment.ms has passed"
+        return None
 
     def _age(self, now: Millis, max_timestamp: Millis) -> int:
         if self.first_timestamp is None:
