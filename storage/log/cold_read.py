@@ -1,11 +1,11 @@
-"""Reads that the page cache cannot serve: prepared on the owner's thread, run on any, judged on the owner's.
+"""Reads that the page cache cannot serve: prepared on the owner's thread, run on any thread, checked on the owner's.
 
-Kept true:
-  1. A ticket reads through handles of its own, and changes nothing: no index is repaired, no file written. The owner
-     may roll, cut, clean, delete and close the log meanwhile.
-  2. What was read is used only if segments have not been cut, replaced or taken out since (`generation`); bytes that
-     were in the log then are in it still, and the owner alone judges their chain and what of them may be seen.
-Left to others: when to give up trying without a wait (log.py), on which thread (node/), what an error means (log.py).
+Invariants:
+  1. A ticket reads through its own file handles and changes nothing: it repairs no index and writes no file. Meanwhile
+     the owner may roll, truncate, clean, delete and close the log.
+  2. The result is used only if no segment was truncated, replaced or removed since (`generation`). Then the bytes are
+     still part of the log. Only the owner checks their chain of batches and decides what a reader may see.
+Not here: when a read may wait (log.py), on which thread it runs (node/), how errors are handled (log.py).
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ _ENTRY: Final = OffsetIndex.ENTRY
 
 
 class ReadTicket(Protocol):
-    """Something that must be read before a log can answer."""
+    """A read from the disk that a log needs before it can answer."""
 
     def run(self) -> None:
-        """Read. Any thread, once. Raises OSError, BrokenChain, CorruptIndex."""
+        """Read from the disk. Runs once, on any thread. Raises OSError, BrokenChain, CorruptIndex."""
         ...
 
     def release(self) -> None:
-        """Let go of what it holds, once it has run."""
+        """Close the files after the ticket has run."""
         ...
 
 
 class BytesRead:
-    """The bytes of a segment from the batch that holds `offset` on. Once it has run: `segment`, which has that batch,
-    none before it has; `at`, where it begins, None where there is none; `data`."""
+    """The bytes of a segment, starting with the batch that contains `offset`. After `run`: `segment` contains that
+    batch, and no earlier segment does; `at` is where the batch begins, None if there is none; `data` holds the
+    bytes."""
 
     def __init__(
         self,
@@ -52,8 +53,8 @@ class BytesRead:
         max_bytes: int,
         generation: int,
     ) -> None:
-        """at: where the batch begins, None where that is not known. behind: the next segment that has any batches; it
-        begins with that one where compaction has taken all from `offset` on of the first, or is None."""
+        """at: where the batch begins, None if unknown. behind: the next segment with batches, or None. The read starts
+        there if compaction has removed everything from `offset` on from the first segment."""
         self.segment, self.offset, self.at, self.generation = segment, offset, at, generation
         self.file: File | None = segment.shared_file()
         self.data: Buffer = b""
@@ -81,8 +82,8 @@ class BytesRead:
         return place_of(self.offset, walk_file(file, start, self._size, self._base), Offset(0) if start else self._base)
 
     def _start(self, file: File) -> int:
-        """Where to begin the search, by the index. Raises BrokenChain where that says what is not so: the owner puts it
-        right."""
+        """The byte where the search begins, from the index. Raises BrokenChain if the index entry does not point at a
+        matching batch: the owner then repairs the index."""
         index = self._files.open(self._index_path, read_only=True)
         try:
             count = index.size() // _ENTRY.size if self._entries is None else self._entries
@@ -99,37 +100,39 @@ class BytesRead:
         link = Link(position, self._size, self._base)
         header = link.read(file.pread(HEADER_BYTES, position), 0) if 0 < position < self._size else None
         if header is None or header.last_offset > self.offset:
-            raise link.broken(f"{self._index_path} points there for offset {self.offset}, where no such batch is")
+            raise link.broken(
+                f"{self._index_path} points there for offset {self.offset}, but no matching batch begins there"
+            )
         return position
 
     def _read(self, file: File, at: int) -> Buffer:
         rest = self._size - at
         data = file.pread(min(max(self._max_bytes, HEADER_BYTES) + HEADER_BYTES, rest), at)
         first = peek_header(data)
-        if first is not None and first.size <= rest:  # at least one batch, however large, and the header behind it
+        if first is not None and first.size <= rest:  # at least one batch, however large, and the next header
             wanted = min(first.size + HEADER_BYTES, rest)
             data = data if len(data) >= wanted else file.pread(wanted, at)
         return data
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self.file is not None:
             self.file.close()
             self.file = None
 
 
 class TransactionsRead:
-    """What the batches of a segment say of transactions, unless an earlier life has found out and it looks as it did
-    then (`recalled`)."""
+    """The transaction data in the batches of a segment. Not read if an earlier incarnation recorded it and the segment
+    is unchanged (`AbortedTransactions.recall`)."""
 
     def __init__(
         self, files: Files, directory: str, segments: Sequence[LogSegment], segment: LogSegment, generation: int
     ) -> None:
-        """segments: the log's, up to this one."""
+        """segments: the log's segments up to and including this one."""
         self.segment, self.size, self.generation = segment, segment.size, generation
         self.told: Told | None = None
         self.end = segment.base_offset
-        """Behind the last batch of the segment."""
+        """The offset after the last batch of the segment."""
         self._files, self._directory = files, directory
         self._segments = [SegmentBytes(files, each) for each in segments]
 
@@ -144,4 +147,4 @@ class TransactionsRead:
                 segment.close()
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,6 +1,6 @@
-"""What an append tells the leader epoch cache.
+"""Updates of the leader epoch cache by an append.
 
-Left to others: the cache (epoch_cache.py), when its file must be written (log.py, flush.py).
+Not here: the cache (epoch_cache.py), when its file must be written (log.py, flush.py).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def note_epochs(
     epochs: Sequence[EpochStart],
     leader_epoch: LeaderEpoch | None,
 ) -> tuple[EpochStart, ...] | None:
-    """Enter the epochs of an append at `log_end` into the cache. leader_epoch: None for a follower; epochs: what its
-    leader says. Returns the entries before, None where nothing changes.
+    """Add the epochs of an append at `log_end` to the cache. leader_epoch: None on a follower. epochs: the entries that
+    the follower's leader sent. Returns the previous entries, or None if nothing changed.
 
-    A follower believes its leader, or the batches, which agree (`ensure_agreed`): an epoch that it once began itself
-    and that has no records goes.
+    A follower takes the epochs of its leader, or of the batches, which agree (`ensure_agreed`). An epoch that it
+    started as leader itself and that has no records is removed.
     """
     if leader_epoch is not None:
         if leader_epoch == cache.latest:

@@ -1,17 +1,19 @@
-"""What of one log is durable, and the rounds that make more of it so.
+"""The durable state of one log, and the flushes that advance it.
 
-A round is taken on the owner's thread, run anywhere, and finished on the owner's thread.
+A flush ticket is created and finished on the owner's thread. It may run on any thread.
 
-Kept true:
-  1. A ticket syncs everything below `up_to` that was not durable when it was taken: bytes of every segment, indexes of
-     closed segments, names in the directory, epoch entries.
-  2. A truncation lowers `up_to` of the tickets under way: what was cut, and whatever took its place, they do not cover.
+Invariants:
+  1. A ticket syncs everything below `up_to` that was not durable when the ticket was created: bytes of every segment,
+     indexes of closed segments, names in the directory, epoch entries.
+  2. A truncation lowers `up_to` of the tickets in progress: they cover neither truncated nor later bytes at the same
+     offsets.
   3. `recovery_point` and `synced` rise only with a ticket that has run, and fall only with a truncation.
-  4. Of a page-cache log less than `flush.messages` records count that are not flushed: the append that would make it
-     more waits for its flush, and so do those behind it (Kafka flushes within that append).
-  5. Tickets of one log may be under way side by side and end in any order; they sync one after the other, and after one
-     that failed none counts: an error is told once, so a later sync may say that all is well with bytes that are lost.
-Left to others: when to flush (log.py, group_commit.py), what a failure means (log_directory.py).
+  4. On a page-cache log fewer than `flush.messages` unflushed records count as durable. The append that reaches the
+     limit waits for its flush, and so do the appends after it (Kafka flushes within that append).
+  5. Several tickets of one log may be in progress and finish in any order. They sync one after the other. After one has
+     failed, all others fail: the kernel reports an error only once, so a later fsync may succeed although bytes are
+     lost.
+Not here: when to flush (log.py, group_commit.py), how a failure is handled (log_directory.py).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _log: Final = logging.getLogger("storage.log")
 
 
 class SyncOrder:
-    """The syncs of one log, one at a time. For any thread."""
+    """Runs the syncs of one log one at a time. For any thread."""
 
     __slots__ = ("_failure", "_lock")
 
@@ -42,10 +44,11 @@ class SyncOrder:
         self._failure: OSError | None = None
 
     def run(self, work: Callable[[], None]) -> None:
-        """Sync. Raises OSError, and from then on always; a disk that had no room for the epoch file is asked again."""
+        """Run one sync. Raises OSError, and after a failure always. A disk too full for the epoch file does not count
+        as a failure: the next sync tries again."""
         with self._lock:
             if self._failure is not None:
-                raise OSError(errno.EIO, f"an earlier sync failed ({self._failure}), what it was to save may be lost")
+                raise OSError(errno.EIO, f"an earlier sync failed ({self._failure}): unsynced data may be lost")
             try:
                 work()
             except OSError as error:
@@ -56,9 +59,9 @@ class SyncOrder:
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """What to sync, and up to where that makes the log durable.
+    """The files to sync, and the offset up to which the log is then durable.
 
-    handles: files, each with a user more for as long as this ticket lives. directories: whose names to sync, innermost
+    handles: files, shared by this ticket until it is released. directories: directories whose names to sync, innermost
     first.
     """
 
@@ -69,18 +72,18 @@ class FlushTicket:
     epochs: tuple[EpochStart, ...]
     order: SyncOrder
     begun_ms: Millis
-    """When it was taken."""
+    """When the ticket was created."""
     handles: list[File] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     closed: list[LogSegment] = field(default_factory=list)
     """Closed segments whose indexes this ticket syncs."""
     new_names: bool = False
-    """Does it sync names that were new in the log's directory?"""
+    """True if it syncs new names in the log's directory."""
     new_directory: bool = False
-    """Does it sync the name of the directory itself, and its partition.metadata?"""
+    """True if it syncs the name of the directory itself and its partition.metadata."""
 
     def run(self) -> None:
-        """Sync. May run on another thread: touches handles and directory names only. Raises OSError."""
+        """Sync. May run on another thread: uses only handles and directory names. Raises OSError."""
         self.order.run(self._sync)
 
     def _sync(self) -> None:
@@ -90,15 +93,15 @@ class FlushTicket:
         self.epoch_file.write(self.epoch_version, self.epochs)
 
     def release(self) -> None:
-        """Let go of the handles."""
+        """Close the handles."""
         for handle in self.handles:
             handle.close()
         self.handles.clear()
 
 
 class FlushState:
-    """How far one log is durable. `new_names`: files were made or removed in its directory since names were last
-    synced; `new_directory`: the directory itself is new."""
+    """The durable state of one log. `new_names`: files were created or removed in its directory since the last sync of
+    names. `new_directory`: the directory itself is new."""
 
     __slots__ = (
         "_files",
@@ -127,32 +130,33 @@ class FlushState:
         new_names: bool = False,
         rebuilt: Sequence[LogSegment] = (),
     ) -> None:
-        """fresh, new_names, rebuilt: as loading leaves them (loaded.py)."""
+        """fresh, new_names, rebuilt: results of loading (loaded.py)."""
         self._files = files
         self._order = SyncOrder()
         self._path = path
         self.epoch_file = epoch_file
         self.recovery_point = recovery_point
-        """Recovery after a crash reads from here on."""
+        """Recovery after a crash reads from here."""
         self.synced = synced
-        """Everything below is on the disk. Recovery may leave the recovery point of a page-cache log below it."""
+        """Everything below is on the disk. On a page-cache log it may be above the recovery point after a recovery."""
         self.counted = synced
-        """Page-cache logs: everything below counts as held."""
+        """Page-cache logs: everything below counts as durable."""
         self.target = Offset(0)
-        """Page-cache logs: how far a roll, `flush.messages` or `flush.ms` wants a flush to reach."""
+        """Page-cache logs: the offset up to which a roll, `flush.messages` or `flush.ms` requires a flush."""
         self.new_directory = fresh
         self.new_names = fresh or new_names
         self.rolled: list[LogSegment] = list(rebuilt)
         """Closed segments whose trimmed indexes are not durable yet."""
         self.tickets: list[FlushTicket] = []
-        """Under way."""
+        """Tickets in progress."""
 
     def want(self, offset: Offset) -> None:
-        """The next flush of a page-cache log is to reach there."""
+        """Require that the next flush of a page-cache log reaches `offset`."""
         self.target = max(self.target, offset)
 
     def count(self, log_end: Offset, flush_messages: int) -> None:
-        """A page-cache log ends there, or more of it is durable: what counts as held now?"""
+        """Update the offset that counts as durable, after the log end or the recovery point of a page-cache log
+        moved."""
         if log_end - self.recovery_point < flush_messages:
             self.counted = log_end
         else:
@@ -160,15 +164,15 @@ class FlushState:
             self.target = log_end
 
     def note_roll(self, closed: LogSegment) -> None:
-        """A segment was closed and another made."""
+        """Record that a segment was closed and another one created."""
         self.rolled.append(closed)
         self.new_names = True
 
     def begin(
         self, segments: Sequence[LogSegment], up_to: Offset, epochs: LeaderEpochCache, now: Millis
     ) -> FlushTicket | None:
-        """A ticket for everything below `up_to`, None where all of it is durable. segments: from the one that holds the
-        recovery point to the active one. Raises OSError."""
+        """Create a ticket for everything below `up_to`; None if all of it is durable. segments: from the one that
+        contains the recovery point to the active one. Raises OSError."""
         if up_to <= self.recovery_point and not self._names_or_epochs(epochs):
             return None
         ticket = FlushTicket(
@@ -199,11 +203,11 @@ class FlushState:
             ticket.handles.append(segment.file.share())
         for segment in self.rolled:
             if segment.base_offset < segments[0].base_offset:
-                ticket.handles.append(segment.file.share())  # a preallocated one was cut to size
+                ticket.handles.append(segment.file.share())  # a preallocated file was truncated to its size
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 ticket.handles.append(self._files.open(segment_path(self._path, segment.base_offset, suffix)))
         ticket.closed = list(self.rolled)
-        # A ticket relies on no other: what one under way syncs is synced by this one too, which may end before it.
+        # Tickets are independent: this one may finish first, so it also syncs what those in progress sync.
         new_names, new_directory = self.new_names, self.new_directory
         for other in self.tickets:
             new_names |= other.new_names
@@ -216,7 +220,7 @@ class FlushState:
         ticket.new_names, ticket.new_directory = new_names, new_directory
 
     def finish(self, ticket: FlushTicket, now: Millis) -> bool:
-        """The ticket has run. Returns whether more is durable than before."""
+        """Finish a ticket that has run. Returns True if the durable offset rose."""
         self.tickets.remove(ticket)
         ticket.release()
         if _log.isEnabledFor(logging.DEBUG):
@@ -230,14 +234,14 @@ class FlushState:
         return True
 
     def abandon(self, ticket: FlushTicket) -> None:
-        """The ticket failed, or will not run: nothing of it counts."""
+        """Discard a ticket that failed or will not run."""
         self.tickets.remove(ticket)
         ticket.release()
         self.new_names |= ticket.new_names
         self.new_directory |= ticket.new_directory
 
     def lower(self, offset: Offset) -> None:
-        """Nothing at or above `offset` is durable any more, whatever tickets under way have synced."""
+        """Nothing at or above `offset` is durable any more. Tickets in progress no longer cover it."""
         for ticket in self.tickets:
             ticket.up_to = min(ticket.up_to, offset)
         self.recovery_point = min(self.recovery_point, offset)
@@ -246,16 +250,16 @@ class FlushState:
         self.target = min(self.target, offset)
 
     def note_truncation(self, last: LogSegment) -> None:
-        """Segments behind `last` were removed, and that one takes appends again."""
+        """Record that the segments after `last` were removed and that `last` is active again."""
         self.rolled = [segment for segment in self.rolled if segment.base_offset < last.base_offset]
         for ticket in self.tickets:
             ticket.closed = [segment for segment in ticket.closed if segment.base_offset < last.base_offset]
 
     def forget(self, segments: Collection[LogSegment]) -> None:
-        """These are no part of the log any more; tickets under way keep their files."""
+        """Drop segments that left the log. Tickets in progress keep their files."""
         self.rolled = [segment for segment in self.rolled if segment not in segments]
 
     def start_at(self, offset: Offset) -> None:
-        """The log is empty, durably, and starts at `offset`."""
+        """Record that the log is empty, durably, and starts at `offset`."""
         self.rolled.clear()
         self.recovery_point = self.synced = self.counted = offset

@@ -1,12 +1,12 @@
-"""One partition's log: appended to by a leader or a follower, read up to a watermark, made durable, cut back.
+"""The log of one partition: append, read up to a watermark, flush, truncate.
 
-Kept true:
-  1. A refused append leaves no trace; a full disk refuses whole.
-  2. `held` is what this replica holds as durably as the topic promises: with fsync, bytes, names and epoch entries
-     below it are on the disk; with page-cache, the operating system has them. Only a truncation lowers it.
-  3. While it is cut (`cut`, log_truncation.py) it is neither appended to nor flushed.
-  4. Every method is for the owner's thread; only `FlushTicket.run` and `TruncationTicket.run` may run elsewhere.
-Left to others: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
+Invariants:
+  1. A rejected append changes nothing. An append that does not fit on the disk is rejected as a whole.
+  2. Everything below `durable_offset` is as durable as the topic promises: with durability `fsync`, bytes, file names
+     and epoch entries are on the disk; with `page-cache`, the operating system has them. Only a truncation lowers it.
+  3. During a truncation (`cut`, log_truncation.py) the log is neither appended to nor flushed.
+  4. Every method runs on the owner's thread. Only `FlushTicket.run` and `TruncationTicket.run` may run elsewhere.
+Not here: who may append (replication/), when to flush (group_commit.py, the caller), recovery (loading.py).
 Source: Kafka's UnifiedLog and LocalLog; design section 3 for the order of steps.
 """
 
@@ -71,7 +71,7 @@ from tidelog.types import (
 
 T = TypeVar("T")
 _INTERNAL: Final = "__"
-"""How names of internal topics begin, as Kafka's do."""
+"""Prefix of the names of internal topics, as in Kafka."""
 
 
 class Log:
@@ -87,20 +87,20 @@ class Log:
         loaded: LoadedLog,
         high_watermark: Offset = Offset(0),
     ) -> None:
-        """loaded: from LogLoader. high_watermark: as the checkpoint has it. Loads the producers' state: may wait for
-        the disk, and raises OSError."""
+        """loaded: from LogLoader. high_watermark: from the checkpoint. Loads the producer state, which may wait for the
+        disk. Raises OSError."""
         self.directory = directory
         self.path = path
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
         self.rules = append_rules(config)
-        """What the topic asks of its records."""
+        """The topic's requirements for records."""
         self.log_start_offset = loaded.log_start
         self.log_end_offset = loaded.log_end
         self.high_watermark = max(loaded.log_start, min(high_watermark, loaded.log_end))
         self.bytes_rejected = 0
-        """Bytes of appends refused for their size, as they came."""
+        """Bytes of the appends that were rejected for their size, as received."""
         self.last_flush_ms = directory.clock.wall_ms()
         self._segments = LogSegments(directory.files, path, directory.rng, loaded.segments, directory.open_segments)
         self.producers = LogProducers(
@@ -114,7 +114,7 @@ class Log:
         )
         self.notes: tuple[str, ...] = (*loaded.notes, *self.producers.notes)
         self.lost = LogDamage(loaded.damage, self.producers.damage)
-        """What of it is lost, and what that forbids."""
+        """The damage of the log, and which operations it forbids."""
         self._epochs = loaded.epochs
         self._flush = FlushState(
             directory.files,
@@ -131,10 +131,10 @@ class Log:
         self._reader = LogReader(self._segments, self._epochs, holes_below)
         self._writer = LogWriter(self, self._segments, self._epochs, self._flush, self.producers, self._reader)
         self.front = LogStart(self, self._segments, self._epochs, self._flush, self.producers)
-        """Where the log starts; its deleted files, and the cleaning under way."""
+        """The start of the log, its deleted files, and the cleaning in progress."""
         self._truncator = LogTruncator(self, self._segments, self._epochs, self._flush, self.producers)
         self.cut: TruncationTicket | None = None
-        """The cut under way."""
+        """The truncation in progress."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -144,61 +144,62 @@ class Log:
 
     @property
     def files(self) -> Files:
-        """The disk that it lies on."""
+        """The file system of the log directory."""
         return self.directory.files
 
     @property
     def closed(self) -> bool:
-        """Has it been closed, deleted or set aside?"""
+        """True if the log was closed, deleted or set aside."""
         return self._closed
 
     @property
     def damage(self) -> Damage | None:
-        """What of the log is lost."""
+        """The records that the log has lost; None if it has lost none."""
         return self.lost.damage
 
     @property
     def durable_offset(self) -> Offset:
-        """Every offset below this one is held as durably as the topic promises."""
+        """Every offset below it is as durable as the topic promises."""
         return self._flush.synced if self._fsync else min(self._flush.counted, self.log_end_offset)
 
     @property
     def recovery_point(self) -> Offset:
-        """Everything below is on the disk: recovery after a crash reads from here on."""
+        """Everything below it is on the disk. Recovery after a crash reads from here."""
         return self._flush.recovery_point
 
     @property
     def last_epoch(self) -> LeaderEpoch:
-        """Leader epoch of the last record, -1 where there is none."""
+        """Leader epoch of the last record; -1 if there is none."""
         return self._epochs.last_with_data(self.log_end_offset)
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """The largest epoch known here, with records or without; -1 for none."""
+        """The largest known epoch, with or without records; -1 if there is none."""
         return self._epochs.latest
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """By base offset, the active one last. For tools and tests."""
+        """By base offset, the active segment last. For tools and tests."""
         return tuple(self._segments)
 
     @property
     def segment_count(self) -> int:
-        """How many segments it has."""
+        """Number of segments."""
         return len(self._segments)
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is appended to."""
+        """The segment that receives appends."""
         return self._segments.active
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Everything below `offset` is committed. Never back, never beyond the log end. Returns whether it moved."""
+        """Mark everything below `offset` as committed; never lower, never above the log end. Returns True if it
+        moved."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -208,7 +209,7 @@ class Log:
         return True
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Take a topic's changed settings. Its durability is fixed for life; new segments take the index settings."""
+        """Apply changed topic settings. Durability cannot change. Index settings apply to new segments."""
         assert config.durability is self.config.durability, "a topic's durability is fixed when it is created"
         if config.compact or self.config.compact:
             self._reader.holes_below = INT64_MAX if config.compact else self.log_end_offset
@@ -228,21 +229,22 @@ class Log:
         epochs: Sequence[EpochStart] = (),
         inspected: Inspected | None = None,
     ) -> LogAppendInfo:
-        """Append whole batches; a partial one at the end is left out.
+        """Append whole batches. A partial batch at the end is dropped.
 
-        assign_offsets: as the leader, in epoch `leader_epoch`, giving one batch of v2 or messages of v0 or v1 their
-        place, in the topic's format and codec; else as a follower, which takes offsets and epochs as they are in the
-        bytes. epochs: the leader's epoch entries over the batches, which a follower's cache is built from; without them
-        the batches' own epochs serve, and v0 and v1 have none. inspected: what `inspect_sent` said of a client's
-        records by the log's `rules`. The buffer is not kept.
-        Raises, and then nothing was appended: CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
+        assign_offsets: True on the leader, in epoch `leader_epoch`: assigns offsets to one v2 batch, or to messages of
+        v0 or v1, in the topic's format and codec. False on a follower: offsets and epochs stay as they are in the
+        bytes. epochs: the leader's epoch entries over the batches, entered into the follower's cache; without them the
+        batches' own epochs count (v0 and v1 have none). inspected: the result of `inspect_sent` with the log's `rules`.
+        The buffer is not kept.
+
+        If it raises, nothing was appended. Raises CorruptRecord, RecordTooLarge, RecordListTooLarge, InvalidRecord,
         InvalidTimestamp, InvalidTopic, UnsupportedForMessageFormat, UnsupportedCompressionType, UnsupportedVersion,
         OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced,
-        OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (this log is damaged), KafkaStorageError (its
-        directory is offline, or has just gone).
+        OffsetsNotMonotonic, FencedLeaderEpoch, DiskFull, CorruptLog (the log is damaged), KafkaStorageError (its
+        directory is offline or has just failed).
         """
         self._ensure_usable()
-        assert self.cut is None, "what is being cut takes no appends"
+        assert self.cut is None, "no appends during a truncation"
         self.lost.ensure_takes_appends(self.topic_partition)
         now = self.directory.clock.wall_ms()
         try:
@@ -256,12 +258,12 @@ class Log:
         if assign_offsets and info.valid_bytes > self.config.segment_bytes:
             self.bytes_rejected += len(records)
             raise RecordListTooLarge(
-                f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} allows "
+                f"{info.valid_bytes} bytes in one append, segment.bytes of {self.topic_partition.topic} is "
                 f"{self.config.segment_bytes}: send smaller batches"
             )
         batches = self.producers.check(prepared, origin if assign_offsets else Origin.REPLICATION)
         if isinstance(batches, Duplicate):
-            first = first_result(prepared, batches, self.config)  # a batch lies here already: what it was answered
+            first = first_result(prepared, batches, self.config)  # the answer to the first append of the batch
             return first._replace(last_leader_epoch=self._epoch_at(batches.last_offset))
         self.directory.take_room(self.topic_partition, info.valid_bytes)
         try:
@@ -294,12 +296,12 @@ class Log:
             )
         if leader_epoch < self._epochs.latest:
             raise FencedLeaderEpoch(
-                f"{self.topic_partition} was to be appended to in epoch {leader_epoch}, but knows epoch "
+                f"append to {self.topic_partition} in leader epoch {leader_epoch} rejected: the log has epoch "
                 f"{self._epochs.latest}"
             )
         if origin is Origin.CLIENT and self.topic_partition.topic.startswith(_INTERNAL):
             raise InvalidTopic(
-                f"{self.topic_partition.topic} is an internal topic, which only nodes write to: choose another one"
+                f"{self.topic_partition.topic} is an internal topic that only nodes may write to: use another topic"
             )
         prepared = prepare_leader(
             records,
@@ -319,11 +321,11 @@ class Log:
     # --- roll -----------------------------------------------------------------------------------------------------
 
     def roll(self, now: Millis, why: str = "requested") -> LogSegment:
-        """Begin another segment at the log end. why: for the log line. Raises OSError."""
+        """Start a new segment at the log end. why: for the log line. Raises OSError."""
         return self._writer.roll(self.log_end_offset, now, why)
 
     def rolled(self, notes: Sequence[str]) -> None:
-        """For `LogWriter`: another segment was begun."""
+        """Called by `LogWriter` after it started a new segment."""
         self.notes += tuple(notes)
         self._flush.want(self.log_end_offset)
         self.directory.request_flush(self)
@@ -340,18 +342,18 @@ class Log:
         wait: bool = True,
         ready: ReadTicket | None = None,
     ) -> LogRead:
-        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment.
+        """Read whole batches of one segment, starting with the batch that contains `offset`, all below `up_to`.
 
-        max_bytes: at most so many, but with `min_one_batch` always one batch where there is one. The first batch may
-        begin below `offset`. wait, ready: as LogReader's. Raises OffsetOutOfRange outside log start and `up_to`,
-        CorruptLog, KafkaStorageError.
+        max_bytes: upper limit; with `min_one_batch` at least one batch is returned if there is one. The first batch may
+        start below `offset`. wait, ready: see LogReader.read. Raises OffsetOutOfRange if `offset` is not between the
+        log start and `up_to`, CorruptLog, KafkaStorageError.
         """
         self._ensure_usable()
         up_to = min(up_to, end := self.log_end_offset)
         if not self.log_start_offset <= offset <= up_to:
             raise OffsetOutOfRange(
-                f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{up_to}, what can be "
-                "read"
+                f"offset {offset} of {self.topic_partition} is outside the readable range {self.log_start_offset}.."
+                f"{up_to}"
             )
         lost = None if self.damage is None else self.damage.at(offset)
         if lost is not None:
@@ -367,15 +369,15 @@ class Log:
             raise self.directory.fail(f"reading {self.path}", error) from error
 
     def fetch(self, offset: Offset, max_bytes: int, isolation: FetchIsolation) -> LogRead:
-        """As `read`, up to where a reader of this isolation may see; with the last stable offset, the aborted
-        transactions are named. Raises as `read`."""
+        """`read` up to the end that is visible at this isolation. With the last stable offset, the result lists the
+        aborted transactions. Raises like `read`."""
         return self._fetch(offset, max_bytes, isolation)
 
     def try_fetch(
         self, offset: Offset, max_bytes: int, isolation: FetchIsolation, ready: ReadTicket | None = None
     ) -> LogRead | ReadTicket:
-        """As `fetch`, but without waiting for the disk: where it would have to, what is to be run first, on any thread.
-        Then ask again with that (`ready`), and release it. Raises as `read`."""
+        """`fetch` that never waits for the disk. If the disk is needed, returns a ticket: run it on any thread, call
+        again with it as `ready`, release it. Raises like `read`."""
         if isinstance(ready, TransactionsRead) and ready.generation == self._reader.generation:
             self.guard("reading", lambda: self.producers.enter(ready, self._reader.is_hole))
         try:
@@ -404,7 +406,7 @@ class Log:
         return read._replace(aborted=self.aborted_transactions(offset, read.next_offset, wait=wait))
 
     def _damaged(self, broken: BrokenChain, offset: Offset, *, asked: bool = False) -> CorruptLog:
-        """A break in the chain of batches was met: note it for a report. asked: `offset` itself cannot be read."""
+        """Record a break in the chain of batches, and return its error. asked: `offset` itself cannot be read."""
         log_start, log_end = self.log_start_offset, self.log_end_offset
         damage = self.lost.met(self._segments, broken, offset, log_start, log_end, asked=asked)
         return CorruptLog(f"{self.topic_partition} lost {damage}; read it from another replica")
@@ -413,17 +415,17 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """Where the oldest transaction begins that is open, or has its marker not below the high watermark."""
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
         return self.producers.first_unstable(self.log_start_offset)
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Everything below is committed, and every transaction that has records there is decided."""
+        """Everything below it is committed, and every transaction with records there is decided."""
         unstable = self.first_unstable_offset
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def end_for(self, isolation: FetchIsolation) -> Offset:
-        """Where the log ends for a reader of this isolation."""
+        """The log end that a reader of this isolation sees."""
         match isolation:
             case FetchIsolation.LOG_END:
                 return self.log_end_offset
@@ -433,27 +435,27 @@ class Log:
                 return self.last_stable_offset
 
     def aborted_transactions(self, start: Offset, end: Offset, *, wait: bool = True) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that have records in [start, end), by their first offsets. wait: for the disk; else
-        raises Unbelieved where it would have to. Raises CorruptLog, KafkaStorageError."""
+        """The aborted transactions with records in [start, end), by first offset. wait: wait for the disk; if False,
+        raises Unbelieved instead. Raises CorruptLog, KafkaStorageError."""
         return self.guard("reading", lambda: self.producers.aborted(start, end, self._reader.is_hole, wait=wait))
 
     def is_duplicate(self, records: Buffer) -> bool:
-        """Would `append` say, of what a client sends, that it lies here already? Raises CorruptRecord."""
+        """True if `append` would treat a client's records as a duplicate. Raises CorruptRecord."""
         return self.producers.is_duplicate(records)
 
     def active_producers(self) -> tuple[ProducerState, ...]:
-        """Every producer that is known: its epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
+        """Every known producer: epoch, last sequences, open transaction (Kafka's DescribeProducers)."""
         return self.producers.active()
 
     # --- lookups --------------------------------------------------------------------------------------------------
 
     def fetch_offset_by_timestamp(self, timestamp: int, *, up_to: Offset) -> TimestampedOffset | None:
-        """What ListOffsets asks: the log start for EARLIEST, `up_to` for LATEST (neither has a timestamp), the first
-        record with the largest timestamp for MAX_TIMESTAMP, else the first one at or after that time; all below
-        `up_to`. None where there is no such record.
+        """The result of ListOffsets: the log start for EARLIEST, `up_to` for LATEST (both without a timestamp), the
+        first record with the largest timestamp for MAX_TIMESTAMP, else the first record at or after the timestamp; all
+        below `up_to`. None if there is no such record.
 
-        Raises InvalidRequest for another negative number, UnsupportedForMessageFormat for a time on a topic of format
-        v0, which has none; CorruptLog, KafkaStorageError.
+        Raises InvalidRequest for any other negative number, UnsupportedForMessageFormat for a timestamp on a topic of
+        format v0, which has none; CorruptLog, KafkaStorageError.
         """
         self._ensure_usable()
         if timestamp == EARLIEST:
@@ -466,7 +468,7 @@ class Log:
         return self.offset_for_timestamp(timestamp, up_to=up_to)
 
     def _epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch in force at an offset; at the log end the largest one known; -1 for none."""
+        """The epoch at an offset; at the log end the largest known epoch; -1 if there is none."""
         entries = self._epochs.over(offset, Offset(offset + 1))
         return entries[0].epoch if entries else NO_LEADER_EPOCH
 
@@ -476,11 +478,11 @@ class Log:
         return self.guard("reading", lambda: find_timestamp(self._segments.all, timestamp, start, up_to))
 
     def largest_timestamp(self, *, up_to: Offset) -> TimestampedOffset | None:
-        """The first record with the largest timestamp below `up_to`, None where there is none (KIP-734)."""
+        """The first record with the largest timestamp below `up_to`; None if there is none (KIP-734)."""
         return self.guard("reading", lambda: find_largest_timestamp(self._segments.all, self.log_start_offset, up_to))
 
     def guard(self, doing: str, work: Callable[[], T]) -> T:
-        """Do what may find the disk or the log broken. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        """Run `work` and translate its errors. Raises CorruptLog, KafkaStorageError, DiskFull."""
         self._ensure_usable()
         try:
             return work()
@@ -492,16 +494,14 @@ class Log:
     # --- epochs ---------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
-        """This replica leads from here on: the epoch begins at the log end. Raises FencedLeaderEpoch for an older
-        one."""
-        assert self.cut is None, "what is being cut is nobody's yet"
+        """Start leader epoch `epoch` at the log end. Raises FencedLeaderEpoch for an older epoch."""
+        assert self.cut is None, "no new epoch during a truncation"
         if epoch < self._epochs.latest:
-            raise FencedLeaderEpoch(f"{self.topic_partition} knows epoch {self._epochs.latest}, epoch {epoch} is over")
+            raise FencedLeaderEpoch(f"{self.topic_partition} is in epoch {self._epochs.latest}: epoch {epoch} is stale")
         self._epochs.assign(epoch, self.log_end_offset)
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above `epoch`, and where it ends here; epoch -1 and the log start where there is
-        none."""
+        """The largest epoch not above `epoch` and its end offset here; epoch -1 and the log start if there is none."""
         return self._epochs.end_of(epoch, self.log_start_offset, self.log_end_offset)
 
     def epoch_entries(self) -> tuple[EpochStart, ...]:
@@ -511,13 +511,14 @@ class Log:
     # --- flush ----------------------------------------------------------------------------------------------------
 
     def begin_flush(self, *, everything: bool = False) -> FlushTicket | None:
-        """What to sync now: all that the log has, on page-cache topics only what a roll or `flush.messages` asked for.
+        """A ticket for what must be synced now: the whole log; on page-cache topics only up to what a roll or
+        `flush.messages` requested.
 
-        everything: on any topic, all. Returns None where there is nothing to do. Each ticket must come back through
+        everything: the whole log on any topic. Returns None if there is nothing to do. Every ticket must be passed to
         `finish_flush` or `abandon_flush`. Raises KafkaStorageError.
         """
         self._ensure_usable()
-        assert self.cut is None, "what is being cut is flushed behind the cut"
+        assert self.cut is None, "no flush during a truncation"
         up_to = self.log_end_offset if self._fsync or everything else min(self._flush.target, self.log_end_offset)
         segments, now = self._segments.from_offset(self.recovery_point), self.directory.clock.wall_ms()
         try:
@@ -526,7 +527,7 @@ class Log:
             raise self.directory.fail(f"flushing {self.path}", error) from error
 
     def finish_flush(self, ticket: FlushTicket) -> None:
-        """The ticket has run: what it covers, up to any cut made since, is durable."""
+        """Mark what the ticket covers, up to any truncation since, as durable. The ticket has run."""
         self.last_flush_ms = self.directory.clock.wall_ms()
         moved = self._flush.finish(ticket, self.last_flush_ms)
         if self.cut is None:
@@ -537,12 +538,11 @@ class Log:
             self.directory.note_durable(self)
 
     def abandon_flush(self, ticket: FlushTicket) -> None:
-        """The ticket failed, or will not run: nothing of it counts."""
+        """Discard a ticket that failed or will not run."""
         self._flush.abandon(ticket)
 
     def flush(self) -> None:
-        """Make everything durable before returning: for closing, recovery, tools. Raises KafkaStorageError,
-        DiskFull."""
+        """Make everything durable. For closing, recovery, tools. Raises KafkaStorageError, DiskFull."""
         ticket = self.begin_flush(everything=True)
         if ticket is None:
             return
@@ -554,7 +554,7 @@ class Log:
         self.finish_flush(ticket)
 
     def flush_overdue(self, now: Millis) -> bool:
-        """Has it unflushed records older than `flush.ms`? Then a flush of all of it is what the next ticket does."""
+        """True if the log has unflushed records older than `flush.ms`. The next ticket then covers the whole log."""
         if self.log_end_offset <= self.recovery_point or now - self.last_flush_ms < self.config.flush_ms:
             return False
         self._flush.want(self.log_end_offset)
@@ -563,40 +563,40 @@ class Log:
     # --- truncation -----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cut everything at and above `offset`, durably, before returning. At or above the log end nothing happens.
+        """Remove everything at and above `offset`, durably, before returning. Does nothing at or above the log end.
 
-        The log then ends behind its last batch, which may be below `offset`: a batch that holds `offset` inside goes
-        whole, and where a hole lies before it, the bytes left could not tell of it. Raises KafkaStorageError, DiskFull
-        (then nothing was cut: a disk that is full later takes the directory offline), CorruptLog.
+        The new log end is the end of the last remaining batch. It may be below `offset`: a batch that contains `offset`
+        is removed whole, and the remaining bytes do not record a hole before `offset`. Raises KafkaStorageError,
+        CorruptLog, and DiskFull if nothing was removed yet; a disk that gets full later takes the directory offline.
         """
         run_here(self, self.begin_truncation(offset))
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Empty the log and let it start at `offset`, durably, before returning. Raises KafkaStorageError, DiskFull
-        (nothing was done).
+        """Empty the log and set its start to `offset`, durably, before returning. Raises KafkaStorageError, and
+        DiskFull if nothing was removed yet.
 
-        Once segments are gone there is no way back: a disk that is full by then takes the directory offline like a
-        broken one, and the next start finds an empty log.
+        Removed segments cannot be restored. If the disk gets full after the first removal, the directory goes offline
+        as after any disk failure, and the next start finds an empty log.
         """
         run_here(self, self.begin_truncation(offset, anew=True))
 
     def begin_truncation(self, offset: Offset, *, anew: bool = False) -> TruncationTicket | None:
-        """Begin to do what `truncate_to` does, or `truncate_fully_and_start_at` (`anew`): the ticket is to be run, on
-        any thread, and then `truncation_ran` told, until that returns True. Until then the log must not be appended to,
-        flushed, read or closed. Returns None where there is nothing to do. Raises as those two."""
+        """Begin `truncate_to`, or `truncate_fully_and_start_at` if `anew`. Run the ticket on any thread, then call
+        `truncation_ran`, until that returns True. Until then the log must not be appended to, flushed, read or closed.
+        Returns None if there is nothing to do. Raises like those two."""
         self._ensure_usable()
         try:
             self.cut = self._truncator.begin_anew(offset) if anew else self._truncator.begin(offset)
         except BrokenChain as broken:
             raise self._damaged(broken, offset) from broken
         except OSError as error:
-            raise self.directory.fail(f"cutting {self.path} at offset {offset}", error) from error
+            raise self.directory.fail(f"truncating {self.path} at offset {offset}", error) from error
         return self.cut
 
     def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool:
-        """The ticket has run, or raised that. Returns whether it has ended; else it is to be run again. Raises as
-        `truncate_to`; then it has ended too."""
-        assert ticket is self.cut, "one cut at a time"
+        """Continue after the ticket has run or raised `error`. Returns True if the truncation has ended; if False, run
+        the ticket again. Raises like `truncate_to`, which ends the truncation too."""
+        assert ticket is self.cut, "one truncation at a time"
         ended = True
         try:
             if error is not None:
@@ -608,7 +608,7 @@ class Log:
             raise self._damaged(broken, ticket.end) from broken
         except OSError as failed:
             raise self.directory.fail(
-                f"cutting {self.path} at offset {ticket.end}", as_judged(ticket, failed)
+                f"truncating {self.path} at offset {ticket.end}", as_judged(ticket, failed)
             ) from failed
         finally:
             if ended:
@@ -621,8 +621,7 @@ class Log:
         return ended
 
     def lowered(self, offset: Offset) -> None:
-        """For `LogTruncator`: nothing at or above `offset` is durable any more, here and in tickets under way, and
-        readers look everything up again."""
+        """Called by `LogTruncator`: nothing at or above `offset` is durable or cached for reads any more."""
         self.directory.stirred(self)
         self._flush.lower(offset)
         self._reader.forget()
@@ -631,45 +630,45 @@ class Log:
     # --- log start ------------------------------------------------------------------------------------------------
 
     def delete_records(self, offset: Offset) -> None:
-        """Let the log start at `offset`, durably; at or below its start nothing happens. The files go later, with
-        `delete_old_segments`. Raises OffsetOutOfRange above the high watermark, KafkaStorageError, DiskFull."""
+        """Set the log start to `offset`, durably. Does nothing at or below the log start. `delete_old_segments` removes
+        the files later. Raises OffsetOutOfRange above the high watermark, KafkaStorageError, DiskFull."""
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
-                f"records of {self.topic_partition} below {offset} were to be deleted, but it is committed only up to "
+                f"cannot delete records of {self.topic_partition} below offset {offset}: the high watermark is "
                 f"{self.high_watermark}"
             )
         self.guard("moving the start of", lambda: self.front.advance(offset))
 
     def advance_log_start_offset(self, offset: Offset) -> bool:
-        """Follow the leader's log start, as far as this replica knows records to be committed. Returns whether the
-        start moved. Raises KafkaStorageError, DiskFull."""
+        """Follow the leader's log start up to this replica's high watermark. Returns True if the start moved. Raises
+        KafkaStorageError, DiskFull."""
         return self.guard("moving the start of", lambda: self.front.advance(min(offset, self.high_watermark)))
 
     def delete_old_segments(self, now: Millis) -> int:
-        """Take the segments out of the log that `retention.ms`, `retention.bytes` or the log's start let go: committed,
-        durable, and undamaged ones. Returns how many. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        """Remove the segments that `retention.ms`, `retention.bytes` or the log start allow: committed, durable and
+        undamaged ones. Returns their number. Raises CorruptLog, KafkaStorageError, DiskFull."""
         return self.guard("deleting old segments of", lambda: self.front.delete_old(now))
 
     def take_deleted(self, now: Millis) -> list[str]:
-        """Files that have been out of the log for `file.delete.delay.ms`: the caller removes them (`remove_files`)."""
+        """The files that left the log at least `file.delete.delay.ms` ago. The caller removes them (`remove_files`)."""
         return self.front.take_deleted(now)
 
     def log_start_moved(self) -> None:
-        """For `LogStart`: make durable where the log starts now. Raises OSError."""
+        """Called by `LogStart`: make the log start durable. Raises OSError."""
         self.directory.note_log_start(self)
 
     def allow_holes(self, end: Offset) -> None:
-        """For `LogStart`: make durable that segments below `end` may be emptied. Raises OSError."""
+        """Called by `LogStart`: record durably that segments below `end` may be emptied. Raises OSError."""
         self.directory.allow_holes(self, end)
 
     def segments_went(self) -> None:
-        """For `LogStart`: segments are no part of the log any more, so forget where readers were in them."""
+        """Called by `LogStart`: segments left the log, so cached read positions are invalid."""
         self._reader.forget()
 
     # --- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Make everything durable, cut the indexes to size, let go of the files. Raises KafkaStorageError, DiskFull."""
+        """Make everything durable, trim the indexes, close the files. Raises KafkaStorageError, DiskFull."""
         if self._closed:
             return
         if self.directory.offline is None:
@@ -685,7 +684,7 @@ class Log:
         sync_paths(self.files, [segment_path(self.path, base, kind) for kind in kinds])
 
     def release(self) -> None:
-        """Let go of the files as they are, as after a failure."""
+        """Close the files as they are, for example after a failure."""
         self._closed = True
         self.front.stop_cleaning()
         self._flush.epoch_file.retire()
@@ -695,4 +694,4 @@ class Log:
         if self.directory.offline is not None:
             raise KafkaStorageError(f"{self.topic_partition}: its log directory is offline: {self.directory.offline}")
         if self._closed:
-            raise KafkaStorageError(f"{self.topic_partition} is closed: look up which node holds it now")
+            raise KafkaStorageError(f"{self.topic_partition} is closed: look up its current node")

@@ -1,8 +1,8 @@
-"""What one log has lost, and what that forbids.
+"""The damage of one log, and which operations it forbids.
 
-Kept true: damage found when the log was opened, or at its end, refuses appends: what is missing may be the end itself.
-Damage met later lies below an end that is known: it refuses reads of what is lost, and where it breaks the chain of the
-active segment the next append begins another one.
+Invariants: damage found when the log was opened, or at its end, rejects appends, because the end itself may be missing.
+Damage found later lies below a known log end: reads of the lost offsets are rejected. If it breaks the chain of batches
+in the active segment, the next append starts a new segment.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tidelog.types import Offset, TopicPartition
 
 
 class LogDamage:
-    """See the module's words."""
+    """The lost records of one log. `takes_appends`: False if appends are rejected."""
 
     __slots__ = ("_chain_is_broken", "damage", "takes_appends")
 
     def __init__(self, *found: Damage | None) -> None:
-        """found: when the log was opened."""
+        """found: damage detected when the log was opened."""
         self.reset(None)
         for damage in found:
             if damage is not None:
@@ -28,13 +28,13 @@ class LogDamage:
                 self.takes_appends = False
 
     def reset(self, damage: Damage | None) -> None:
-        """The log was cut, or emptied: this is what is lost of the rest."""
+        """The log was truncated or emptied: `damage` is what remains lost."""
         self.damage = damage
         self.takes_appends = damage is None
         self._chain_is_broken = False
 
     def note(self, damage: Damage) -> None:
-        """Records that had been durable are lost."""
+        """Record that records which had been durable are lost."""
         self.damage = damage if self.damage is None else self.damage.joined(damage)
 
     def met(
@@ -47,8 +47,8 @@ class LogDamage:
         *,
         asked: bool,
     ) -> Damage:
-        """A break in the chain of batches was met at `offset`: find where the damage begins, and note it. asked:
-        `offset` itself cannot be read. Raises OSError."""
+        """A break in the chain of batches was found at `offset`: determine where the damage begins, and record it.
+        asked: `offset` itself cannot be read. Raises OSError."""
         segment, *behind = segments.from_offset(offset)
         exact = broken if isinstance(broken, Hole) else segment.check_from(offset) or broken
         first = Offset(max(min(exact.next_offset, offset) if asked else exact.next_offset, log_start))
@@ -59,12 +59,12 @@ class LogDamage:
         return damage
 
     def ensure_takes_appends(self, name: TopicPartition) -> None:
-        """Raises CorruptLog where the end is not sound."""
+        """Raises CorruptLog if the end of the log may be damaged."""
         if not self.takes_appends:
             raise CorruptLog(f"{name} takes no appends: it lost {self.damage}; it must be refetched first")
 
     def take_break(self) -> bool:
-        """Is the chain of the active segment broken, so that nothing behind could be found but through its indexes? The
-        caller begins another segment."""
+        """True, once, if the chain of batches of the active segment is broken. Later batches would be reachable only
+        through its indexes, so the caller starts a new segment."""
         broken, self._chain_is_broken = self._chain_is_broken, False
         return broken

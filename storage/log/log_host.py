@@ -1,4 +1,4 @@
-"""What a log needs of the log directory that it lies in."""
+"""The operations of a log directory that its logs use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TruncateLog(Protocol):
-    """Whose claims fall."""
+    """A log whose recorded offsets are lowered."""
 
     log_start_offset: Offset
 
@@ -29,7 +29,7 @@ class TruncateLog(Protocol):
 
 
 class LogHost(Protocol):
-    """The directory, as its logs see it."""
+    """A log directory as its logs see it."""
 
     @property
     def files(self) -> Files: ...
@@ -39,62 +39,62 @@ class LogHost(Protocol):
     def rng(self) -> random.Random: ...
     @property
     def open_segments(self) -> OpenSegments:
-        """Which closed segments of its logs are open."""
+        """Tracks which closed segments of its logs are open."""
         ...
 
     @property
     def reader(self) -> Executor:
-        """Where reads run that must wait for the disk."""
+        """The executor for reads that wait for the disk."""
         ...
 
     @property
     def offline(self) -> str | None:
-        """Why the directory is out of use, None while it is in use."""
+        """The reason why the directory is offline; None while it is online."""
         ...
 
     def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Take the directory offline, unless it is merely full. Returns the error to raise."""
+        """Take the directory offline, unless its disk is only full. Returns the error to raise."""
         ...
 
     def stirred(self, log: Log) -> None:
-        """Something about the log is another than before: look after it."""
+        """The state of the log changed: maintenance must look at it."""
         ...
 
     def note_durable(self, log: Log) -> None:
-        """What the log holds has moved up: write the mark."""
+        """The log's durable offset rose: write its mark."""
         ...
 
     def take_room(self, tp: TopicPartition, size: int) -> None:
-        """So many bytes are about to be appended to one of its logs. Raises DiskFull below the reserve."""
+        """Reserve free space for an append of `size` bytes to one of its logs. Raises DiskFull below the reserve."""
         ...
 
     def lowering_marks(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
-        """The directory's files are to claim nothing at or above `offset` any more. Returns what makes that durable,
-        for any thread, which raises OSError. Raises OSError."""
+        """Lower the directory's recorded offsets of the log to at most `offset`. Returns a function that makes this
+        durable; it may run on any thread and raises OSError. Raises OSError."""
         ...
 
     def moving_log_start(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
-        """The log, of which nothing is left, starts at `offset` now. Returns what makes that durable, as above."""
+        """Set the start of a log that was emptied to `offset`. Returns a function that makes this durable, as above."""
         ...
 
     def note_log_start(self, log: Log) -> None:
-        """The log starts elsewhere now: make that durable. Raises OSError."""
+        """Make a changed log start durable. Raises OSError."""
         ...
 
     def drop_before(self, log: Log, offset: Offset, done: Callable[[TidelogError | None], None]) -> None:
-        """Let the log start at `offset`, and take the segments before that out of it, in the background."""
+        """Set the log start to `offset` and remove the segments before it, in the background."""
         ...
 
     def allow_holes(self, log: Log, end: Offset) -> None:
-        """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
+        """Record durably that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
         ...
 
     def cleaned(self, log: Log) -> Offset | None:
-        """Up to where the log was compacted, None where it never was."""
+        """The offset up to which the log was compacted; None if it never was."""
         ...
 
     def note_cleaned(self, log: Log, offset: Offset) -> None:
-        """The log is compacted up to `offset`: make that durable. Raises OSError."""
+        """Record durably that the log is compacted up to `offset`. Raises OSError."""
         ...
 
     def request_flush(self, log: Log) -> None:

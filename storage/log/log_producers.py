@@ -1,13 +1,13 @@
-"""The producers' part in what a log does: duplicates and refusals before an append, state behind it, and what rolls,
-cuts and a moving log start mean for the state.
+"""The producer state of one log: duplicate detection and checks before an append, updates after it, and the effects of
+rolls, truncations and a moving log start.
 
-Kept true:
-  1. Nothing changes before the batches are in the log; a duplicate changes nothing at all.
-  2. A snapshot at a segment's base holds exactly what lies below it: it is taken before the segment is begun.
-  3. Behind a cut, snapshots above it are removed before the directory is synced, and the state is what the log now
-     says, before anything is appended or answered: no state outlives a cut.
-Left to others: the state itself (producer_state.py), how it is rebuilt (producer_recovery.py), the order of the steps
-of an append or a cut (log.py).
+Invariants:
+  1. The state does not change before the batches are in the log. A duplicate changes nothing.
+  2. A snapshot at a segment's base offset contains exactly what lies below it: it is taken before the segment starts.
+  3. A truncation removes the snapshots above it before the directory is synced. The state is rebuilt from the remaining
+     log before the next append or answer: no state above a truncation survives.
+Not here: the state itself (producer_state.py), how it is rebuilt (producer_recovery.py), the order of the steps of an
+append or a truncation (log.py).
 Source: Kafka's UnifiedLog.analyzeAndValidateProducerState, LocalLog.roll, UnifiedLog.truncateTo.
 """
 
@@ -35,12 +35,13 @@ from tidelog.records.v2.header import walk_headers
 from tidelog.types import NO_PRODUCER_ID, NO_TIMESTAMP, Millis, Offset, ProducerId, TimestampType
 
 _ROLLS_SHARE: Final = 8
-"""The note of what agrees names every segment: it is written when an eighth of them are new, so that the rolls of a log
-of thousands do not cost more and more."""
+"""The file of agreed transaction indexes lists every segment. It is written when an eighth of the segments are new, so
+that the cost of a roll does not grow with the number of segments.
+"""
 
 
 class LogProducers:
-    """The producers of one log. Methods that touch the disk raise OSError."""
+    """The producers of one log. Methods that access the disk raise OSError."""
 
     __slots__ = ("_aborted", "_checked", "_rolls", "_segments", "_state", "damage", "notes")
 
@@ -55,12 +56,12 @@ class LogProducers:
         high_watermark: Offset,
         now: Millis,
     ) -> None:
-        """Reads the newest snapshot and what came after it. high_watermark: as the checkpoint has it."""
+        """Loads the newest snapshot and replays the batches after it. high_watermark: from the checkpoint."""
         self._segments = segments
         self._rolls = 0
-        """Since it was last noted which transaction indexes agree."""
+        """Rolls since the agreed transaction indexes were last recorded."""
         self._checked: tuple[Sequence[ProducerBatch], ProducerChanges] | None = None
-        """What was checked last, and what it changes: to be entered when it is in the log."""
+        """The batches checked last and the changes they cause; applied once the batches are in the log."""
         self._state, self._aborted, replayed = load_producers(
             files,
             path,
@@ -74,7 +75,7 @@ class LogProducers:
         )
         self.notes = tuple(replayed.notes)
         self.damage = _damage(replayed, loaded.log_end)
-        """What could not be read again; None for nothing."""
+        """What could not be replayed; None for nothing."""
         if loaded.read_from is not None:
             self._aborted.recovered(loaded.read_from)
         elif loaded.fresh:
@@ -82,14 +83,15 @@ class LogProducers:
         else:
             self._aborted.recall(segments.active)
 
-    # --- questions ------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     def active(self) -> tuple[ProducerState, ...]:
-        """Every producer that is known."""
+        """Every known producer."""
         return self._state.active_producers()
 
     def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
-        """Of each producer without an open transaction: when it appended last, that batch's timestamp, its id."""
+        """For each producer without an open transaction: time of its last append, timestamp of that batch, producer
+        id."""
         return self._state.expirable()
 
     @property
@@ -98,24 +100,24 @@ class LogProducers:
         return self._state.snapshots
 
     def first_unstable(self, log_start: Offset) -> Offset | None:
-        """Where the oldest transaction begins that is open, or not replicated to its end; None for none."""
+        """First offset of the oldest transaction that is open or not fully replicated; None if there is none."""
         first = self._state.first_unstable_offset
         return None if first is None else max(first, log_start)
 
     def decided_below(self, offset: Offset) -> Offset:
-        """Every transaction that began below what is returned has its marker below `offset`; up to a snapshot, as a
-        rule where a segment begins."""
+        """Every transaction that began below the returned offset has its marker below `offset`. The result is the
+        offset of a snapshot, usually the base offset of a segment."""
         return self._state.decided_below(offset)
 
     def aborted(
         self, start: Offset, end: Offset, is_hole: HoleRule, *, wait: bool = True
     ) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with records in [start, end). is_hole: as LogReader's. wait: for the disk; else
-        raises Unbelieved where it would have to. Raises BrokenChain too."""
+        """The aborted transactions with records in [start, end). is_hole: LogReader.is_hole. wait: wait for the disk;
+        if False, raises Unbelieved instead. Also raises BrokenChain."""
         return self._aborted.collect(self._segments, start, end, is_hole, wait=wait)
 
     def enter(self, read: TransactionsRead, is_hole: HoleRule) -> None:
-        """Take over what was read of the log's segments, unless that one has grown since."""
+        """Store the transaction data that was read of a segment, unless the segment has grown since."""
         if read.segment.size == read.size:
             self._aborted.enter(read.segment, self._segments, is_hole, read.told, read.end)
 
@@ -125,23 +127,24 @@ class LogProducers:
         return self._aborted.unbelieved(closed)
 
     def believe(self, segment: LogSegment, told: Told) -> None:
-        """The batches of a closed segment say this of transactions, if it is the log's still."""
+        """Store the transaction data of a closed segment, if the segment still belongs to the log."""
         if segment in self._segments.all[:-1]:
             self._aborted.believe(segment.base_offset, told)
 
     # --- appends --------------------------------------------------------------------------------------------------
 
     def is_duplicate(self, records: Buffer) -> bool:
-        """Does the first batch look, by its header, like one that lies here already?"""
+        """True if the header of the first batch matches a batch that is already in the log."""
         for header in walk_headers(records):
             return header.producer_id > NO_PRODUCER_ID and self._state.is_duplicate(ProducerBatch(header))
         return False
 
     def check(self, prepared: Prepared, origin: Origin) -> Sequence[ProducerBatch] | Duplicate:
-        """The batches with a producer id, where they may be appended; where the first of them lies already, that.
+        """The batches with a producer id, if they may be appended; a Duplicate if the first batch is already in the
+        log.
 
         Raises OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, and
-        CorruptRecord for a marker that cannot be read; in replication only the last.
+        CorruptRecord for a marker that cannot be read; in replication only CorruptRecord.
         """
         batches = []
         for i, header in enumerate(prepared.headers):
@@ -156,7 +159,7 @@ class LogProducers:
         return batches
 
     def appended(self, batches: Sequence[ProducerBatch], now: Millis) -> None:
-        """These, which were checked, lie in the active segment now."""
+        """Apply checked batches that are now in the active segment."""
         aborted: list[AbortedTransaction] = []
         checked, self._checked = self._checked, None
         if checked is not None and checked[0] is batches:
@@ -169,25 +172,25 @@ class LogProducers:
             self._aborted.append(self._segments.active.base_offset, aborted)
 
     def high_watermark_moved(self, high_watermark: Offset) -> None:
-        """Transactions that are completed below it are stable."""
+        """Mark transactions that are completed below the high watermark as stable."""
         self._state.high_watermark_moved(high_watermark)
 
     def expire(self, now: Millis) -> int:
-        """Forget producers that have been idle for `producer.id.expiration.ms`. Returns how many."""
+        """Remove producers that have been idle for `producer.id.expiration.ms`. Returns their number."""
         return self._state.expire(now)
 
     def forget(self, producer_ids: Iterable[ProducerId]) -> None:
-        """Forget these, of which none has an open transaction."""
+        """Remove these producers, none of which has an open transaction."""
         self._state.forget(producer_ids)
 
     # --- segments -------------------------------------------------------------------------------------------------
 
     def rolling(self, offset: Offset) -> None:
-        """The next segment is to begin at `offset`, the log end or behind it."""
+        """Prepare for a new segment at `offset`, which is at or after the log end."""
         self._state.take_snapshot(offset)
 
     def rolled(self, closed: Offset, base_offset: Offset) -> None:
-        """The segment at `closed` takes no more, the one at `base_offset` is new."""
+        """The segment at `closed` is closed, the segment at `base_offset` is new."""
         self._aborted.close(closed, self._open_since)
         self._aborted.begin(base_offset)
         self._rolls += 1
@@ -200,37 +203,37 @@ class LogProducers:
         return next(iter(self._state.open_transactions), None)
 
     def closing(self, log_end: Offset) -> None:
-        """A clean stop: nothing is appended any more. The snapshot of an earlier stop goes, where no segment begins
-        there: the next start would ask what has become of that one."""
+        """Prepare for a clean stop after the last append. Removes the snapshot of an earlier stop that has no segment:
+        the next start would treat that segment as lost."""
         self._state.take_snapshot(log_end)
         self._state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.note_agreements(self._segments, self._open_since)
 
     def keeping(self, base: Offset) -> Callable[[], None]:
-        """The log is to begin with the segment at `base`: its snapshot is all that will be known of what went. Returns
-        what makes that durable, for any thread."""
+        """The log will start with the segment at `base`, and the snapshot there is the only record of the removed
+        producers. Returns a function that makes it durable; it may run on any thread."""
         return self._state.keeping(base)
 
     def segments_went(self, log_start: Offset) -> list[str]:
-        """Segments below the one that holds `log_start` are out of the log. Returns the paths of their snapshots, which
-        are to be removed."""
+        """The segments below the one that contains `log_start` left the log. Returns the paths of their snapshots, to
+        be removed."""
         return self._state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
 
     def segments_replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
-        """A cleaned segment took the place of those: the snapshots at their bases go too."""
+        """A cleaned segment replaced the segments at `old`: removes the snapshots at their base offsets."""
         self._state.remove_strays([segment.base_offset for segment in self._segments])
         self._aborted.replaced(old, base_offset)
 
-    # --- cuts -----------------------------------------------------------------------------------------------------
+    # --- truncation -----------------------------------------------------------------------------------------------
 
     def truncating(self, log_end: Offset) -> bool:
-        """The log is to end at `log_end`. Returns whether the directory must be synced before anything is appended."""
+        """Prepare for a truncation to `log_end`. Returns True if the directory must be synced before the next
+        append."""
         stale = self._state.remove_snapshots_above(log_end)
         return self._aborted.truncating() or stale
 
     def cut(self, after: ProducersAfterTruncation) -> Damage | None:
-        """The log was cut, and this is what producers had done by there. Returns what of it cannot be read, None for
-        nothing."""
+        """Take the producer state after a truncation. Returns what could not be read; None for nothing."""
         assert after.state is not None, "it has been read"
         self._state, self._checked = after.state, None
         self._aborted.truncating()
@@ -238,7 +241,7 @@ class LogProducers:
         return _damage(after.replayed, after.log_end)
 
     def emptied(self) -> None:
-        """The log is empty, and its only segment new."""
+        """The log is empty and its only segment is new."""
         self._state.clear()
         self._state.remove_snapshots_above(Offset(-1))
         self._aborted.forget()
@@ -248,14 +251,14 @@ class LogProducers:
 def _damage(replayed: Replayed, log_end: Offset) -> Damage | None:
     damage: Damage | None = None
     for segment, broken in replayed.broken:
-        first = Offset(min(broken.next_offset, log_end))  # of a damaged batch, it may be beyond
+        first = Offset(min(broken.next_offset, log_end))  # a damaged batch may claim an offset beyond the log end
         found = Damage(segment.path, broken.position, first, max(log_end, Offset(first + 1)), broken.reason)
         damage = found if damage is None else damage.joined(found)
     return damage
 
 
 def first_result(prepared: Prepared, duplicate: Duplicate, config: LogConfig) -> LogAppendInfo:
-    """What the first append of a batch was answered with. prepared: its copy."""
+    """The answer to the first append of a duplicate batch. prepared: the duplicate."""
     stamped = config.timestamp_type is TimestampType.LOG_APPEND_TIME
     return prepared.info._replace(
         first_offset=duplicate.first_offset,

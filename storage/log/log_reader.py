@@ -1,7 +1,7 @@
-"""Reading along a log, segment by segment; where readers go on and what was appended last is remembered, so that most
-reads look nothing up.
+"""Reads along a log, segment by segment. The reader caches the positions of current readers and of recent appends, so
+that most reads need no index lookup.
 
-Left to others: what may be read (log.py), reading within a segment (segment.py), and what waits for a disk
+Not here: which offsets may be read (log.py), reading within a segment (segment.py), reads that wait for the disk
 (cold_read.py).
 """
 
@@ -21,15 +21,16 @@ from tidelog.records.v2.header import BatchHeader
 from tidelog.types import EpochStart, Offset
 
 _HINTS_MAX: Final = 64
-"""Positions that are remembered: more than replicas and busy consumers of one partition, and than appends of which one
-has not been fetched by all."""
+"""Number of cached positions: more than the replicas and active consumers of one partition plus the appends that some
+replica has not fetched yet.
+"""
 
 
 class LogRead(NamedTuple):
-    """What a read gives: whole batches, the first of which may begin below the offset asked for.
+    """The result of a read: whole batches, the first of which may begin below the requested offset.
 
-    next_offset: where to read on. epochs: the epoch entries over the batches' range. aborted: the aborted transactions
-    that have records in it, where only decided records are read.
+    next_offset: where to continue. epochs: the epoch entries over the range of the batches. aborted: the aborted
+    transactions with records in the range, if only decided records are read.
     """
 
     records: Buffer
@@ -44,27 +45,28 @@ class LogReader:
     __slots__ = ("_epochs", "_hints", "_segments", "generation", "holes_below")
 
     def __init__(self, segments: LogSegments, epochs: LeaderEpochCache, holes_below: int) -> None:
-        """holes_below: compaction may have taken the last batches of segments that end below it."""
+        """holes_below: compaction may have removed the last batches of segments that end below it."""
         self._segments, self._epochs = segments, epochs
         self.holes_below = holes_below
         self._hints: dict[Offset, tuple[LogSegment, Place]] = {}
         self.generation = 0
-        """Grows whenever bytes or segments go: what was read before may be none of the log's."""
+        """Incremented whenever bytes or segments are removed: earlier reads may no longer be part of the log."""
 
     def forget(self) -> None:
-        """Bytes or segments went: look everything up again."""
+        """Drop all cached positions, because bytes or segments were removed."""
         self._hints.clear()
         self.generation += 1
 
     def note(self, offset: Offset, segment: LogSegment, position: int) -> None:
-        """What is at or behind `offset` begins at byte `position` of the segment, or will with the next append."""
+        """Cache that the batch at or after `offset` begins at byte `position` of the segment, or will begin there with
+        the next append."""
         hints = self._hints
         if len(hints) >= _HINTS_MAX and offset not in hints:
             del hints[next(iter(hints))]
         hints[offset] = (segment, Place(position, offset))
 
     def begin(self, files: Files, offset: Offset, max_bytes: int) -> BytesRead:
-        """What has to be read first, where `read` would have to wait."""
+        """The ticket for a read that would have to wait for the disk."""
         segment, at = self._hints.get(offset) or (self._segments.from_offset(offset)[0], None)
         if at is not None and at.position >= segment.size:
             segment, at = self._segments.from_offset(offset)[0], None
@@ -84,9 +86,9 @@ class LogReader:
         ready: BytesRead | None = None,
         end: Offset,
     ) -> LogRead:
-        """Whole batches from the one that holds `offset` on, all of them below `up_to`, out of one segment. wait: for
-        the disk; else raises WouldBlock where it would have to. ready: what has been read for that. end: of the log.
-        Raises BrokenChain, OSError."""
+        """Read whole batches of one segment, starting with the batch that contains `offset`, all below `up_to`. wait:
+        wait for the disk; if False, raises WouldBlock instead. ready: a ticket from `begin` that has run. end: the log
+        end. Raises BrokenChain, OSError."""
         hint = self._hints.get(offset)
         if ready is not None and ready.generation == self.generation and ready.file is not None:
             ready.segment.take_file(ready.file)
@@ -99,12 +101,12 @@ class LogReader:
             found = segment.read(offset, max_bytes, bound, min_one=min_one_batch, at=at, wait=wait)
             if found is not None:
                 return self._found(segment, found, offset, end)
-            del self._hints[offset]  # the next segment has it
+            del self._hints[offset]  # continue in the next segment
         holder, *behind = self._segments.from_offset(offset)
         for segment in (holder, *behind):
             found, bound = None, min(up_to, self._segments.end_of(segment, up_to))
             if ready is not None and segment.base_offset < ready.segment.base_offset:
-                pass  # it has been looked through
+                pass  # the ticket has searched it
             elif ready is None or segment is not ready.segment:
                 found = segment.read(offset, max_bytes, bound, min_one=min_one_batch, at=None, wait=wait)
             elif ready.at is not None:
@@ -124,8 +126,8 @@ class LogReader:
         return LogRead(b"", offset, ())
 
     def is_hole(self, last: LogSegment, base_offset: Offset) -> bool:
-        """Is it wrong that offsets are missing before a segment that begins at `base_offset`? A roll leaves none, but
-        for what no segment can hold; compaction does."""
+        """True if offsets missing before a segment that begins at `base_offset` are damage. A roll leaves a hole only
+        if no segment can span it; compaction leaves holes."""
         return self.holes_below < base_offset <= last.base_offset + INT32_MAX
 
     def _found(self, segment: LogSegment, found: SegmentRead, offset: Offset, end: Offset) -> LogRead:
@@ -136,8 +138,8 @@ class LogReader:
         return LogRead(found.records, found.next_offset, self._epochs.over(offset, found.next_offset))
 
     def _check_reach(self, segment: LogSegment, position: int, left: BatchHeader, offset: Offset, end: Offset) -> None:
-        """The batch at `position` reaches beyond what may be read. Into the next segment or beyond the log's end none
-        does, and who waited for that would wait for ever. Raises BrokenChain."""
+        """Check a batch at `position` that ends beyond the readable range. No batch reaches into the next segment or
+        beyond the log end: a reader would wait for it forever. Raises BrokenChain."""
         bound = self._segments.end_of(segment, end)
         if left.last_offset >= bound:
             raise BrokenChain(position, offset, f"the batch claims offsets up to {left.last_offset}, not below {bound}")

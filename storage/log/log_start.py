@@ -1,14 +1,15 @@
-"""The front end of a log: where it starts, the segments that go there, and those that cleaned ones take the place of.
+"""The start of a log: its log start offset, the removal of its first segments, and the replacement of cleaned segments.
 
-Kept true:
-  1. The log's start is durable before a file goes, and never above the high watermark.
-  2. What goes is committed, durable and undamaged; a segment that readers or flushes still use keeps its file for them.
-  3. Before segments are replaced it is durable that offsets may be missing between them, below the recovery point:
-     recovery takes what is missing elsewhere for lost. While a cleaning is under way no segment is deleted; a cut ends
+Invariants:
+  1. The log start is durable before a file is removed, and never above the high watermark.
+  2. Only committed, durable and undamaged segments are removed. Their files stay for the readers and flushes that still
+     use them.
+  3. Before segments are replaced, it is durable that offsets may be missing between them, below the recovery point:
+     anywhere else recovery treats missing offsets as lost. During a cleaning no segment is deleted. A truncation ends
      the cleaning.
-  4. A log is never without a segment: where all have expired, another one begins at the log end first, and its name is
-     durable before theirs are gone.
-Left to others: which segments may go (retention.py), the removal of their files (deleted_files.py, log_directory.py).
+  4. A log always has a segment. If all have expired, a new one is started at the log end first, and its name is durable
+     before the others are removed.
+Not here: which segments may be removed (retention.py), the removal of their files (deleted_files.py, log_directory.py).
 Source: Kafka's UnifiedLog.deleteOldSegments and maybeIncrementLogStartOffset.
 """
 
@@ -34,15 +35,15 @@ from tidelog.types import Millis, Offset
 
 
 class Expired(NamedTuple):
-    """Segments below `base` may go, once `keep` has made durable what is to be known of them: for any thread, raises
-    OSError."""
+    """The segments below `base` may be removed after `keep` has run. `keep` makes durable what must remain known of
+    them; it may run on any thread and raises OSError."""
 
     base: Offset
     keep: Callable[[], None]
 
 
 class OwnLog(Protocol):
-    """What its log does for the front end."""
+    """The operations of the log that LogStart uses."""
 
     config: LogConfig
     log_start_offset: Offset
@@ -59,24 +60,24 @@ class OwnLog(Protocol):
     def recovery_point(self) -> Offset: ...
 
     def log_start_moved(self) -> None:
-        """Make durable where the log starts now. Raises OSError."""
+        """Make the log start durable. Raises OSError."""
         ...
 
     def allow_holes(self, end: Offset) -> None:
-        """Make durable that segments below `end` may be emptied. Raises OSError."""
+        """Record durably that segments below `end` may be emptied. Raises OSError."""
         ...
 
     def segments_went(self) -> None:
-        """Segments are no part of the log any more: forget where readers were in them."""
+        """Segments left the log: drop cached read positions."""
         ...
 
     def roll(self, now: Millis, why: str) -> LogSegment:
-        """Begin another segment at the log end. why: for the log line. Raises OSError."""
+        """Start a new segment at the log end. why: for the log line. Raises OSError."""
         ...
 
 
 class LogStart:
-    """The front end of one log. Its methods raise OSError. `cleaning`: the round under way."""
+    """The start of one log. Its methods raise OSError. `cleaning`: the cleaning in progress."""
 
     __slots__ = ("_deleted", "_epochs", "_flush", "_log", "_producers", "_segments", "cleaning", "leaving")
 
@@ -93,10 +94,10 @@ class LogStart:
         self._deleted = DeletedFiles()
         self.cleaning: Cleaning | None = None
         self.leaving: Leaving | None = None
-        """Segments that are out of the log, and whose files are being renamed."""
+        """Segments that left the log and whose files are being renamed."""
 
     def advance(self, offset: Offset) -> bool:
-        """Let the log start at `offset`, which is not above the high watermark. Returns whether that is new."""
+        """Set the log start to `offset`, which must not be above the high watermark. Returns True if it moved."""
         log, before = self._log, self._log.log_start_offset
         if offset <= before:
             return False
@@ -110,13 +111,13 @@ class LogStart:
         return True
 
     def started_at(self, offset: Offset) -> None:
-        """It is durable that the log starts at `offset`."""
+        """Set the log start to `offset`, which is durable already."""
         if offset > self._log.log_start_offset:
             self._log.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
 
     def delete_old(self, now: Millis) -> int:
-        """Take out the segments that may go, before returning. Returns how many. Raises BrokenChain too."""
+        """Remove the expired segments before returning. Returns their number. Also raises BrokenChain."""
         expired = self.expired(now)
         if expired is None:
             return 0
@@ -130,8 +131,8 @@ class LogStart:
         return before - len(self._segments)
 
     def expired(self, now: Millis) -> Expired | None:
-        """Which segments `retention.ms`, `retention.bytes` and the log's start let go; None for none. Where all have
-        expired, another one is begun. Raises BrokenChain too."""
+        """The segments that `retention.ms`, `retention.bytes` and the log start allow to remove; None if there are
+        none. If all have expired, starts a new segment. Also raises BrokenChain."""
         log, segments = self._log, self._segments
         if self.cleaning is not None or self.leaving is not None:
             return None
@@ -159,14 +160,14 @@ class LogStart:
         return Expired(base, keep)
 
     def _limit(self) -> Offset:
-        """No segment that reaches beyond may go."""
+        """No segment that ends above this offset may be removed."""
         log = self._log
         limit = min(log.high_watermark, log.recovery_point)
         return limit if log.damage is None else min(limit, log.damage.first_offset)
 
     def take_out(self) -> Leaving | None:
-        """Take the segments below the log's start, which is durable, out of the log. Returns what is to be run, on any
-        thread, and then given to `left`; None where there is none, or another cleaning or removal is under way."""
+        """Remove the segments below the log start, which is durable, from the log. Returns the work to run on any
+        thread and then to pass to `left`; None if there is none, or if a cleaning or another removal is in progress."""
         log, segments = self._log, self._segments
         if self.cleaning is not None or self.leaving is not None:
             return None
@@ -187,52 +188,51 @@ class LogStart:
         return self.leaving
 
     def free_names(self) -> None:
-        """Rename what is out of the log, unless that has been done. Any thread. Raises OSError."""
+        """Rename the files of removed segments, unless that was done. Any thread. Raises OSError."""
         leaving = self.leaving
         if leaving is not None:
             leaving.run()
 
     def left(self, leaving: Leaving, now: Millis) -> None:
-        """It has run."""
+        """Finish a removal that has run."""
         if self.leaving is leaving:
             self.leaving = None
             self._put_aside(leaving.deleted, now)
 
     def replace(self, old: Sequence[LogSegment], cleaned: LogSegment, now: Millis) -> None:
-        """Let a cleaned segment, durable as `.cleaned`, take the place of those that it was made of. A disk that
-        is full in the middle of it is no better than a broken one."""
+        """Replace segments by the cleaned segment that was made of them and is durable as `.cleaned`. A disk that is
+        full halfway is treated as failed."""
         log = self._log
         assert self.cleaning is not None, "no cleaning is under way"
         end = self.cleaning.plan.sources[-1].end
-        assert end <= log.recovery_point, "what is not durable must not be cleaned"
+        assert end <= log.recovery_point, "only durable segments may be cleaned"
         log.allow_holes(end)
         try:
             dropped = self._segments.replace(old, cleaned)
-        except (
-            OSError
-        ) as error:  # the next start finishes it: until then nothing may come that it would replace as well
-            raise OSError(errno.EIO, f"half swapped when {error}") from error
+        except OSError as error:  # the next start finishes it; segments added before that would be replaced too
+            raise OSError(errno.EIO, f"replacing segments failed halfway: {error}") from error
         log.segments_went()
         self._producers.segments_replaced([segment.base_offset for segment in old], cleaned.base_offset)
         self._flush.forget(old)
         self._put_aside(dropped, now)
 
     def durably_decided(self) -> Offset:
-        """A cleaning may go by the ends of all transactions that began below: their markers will not be lost again."""
+        """A cleaning may rely on the end of every transaction that began below this offset: the marker is durable and
+        cannot be truncated."""
         log = self._log
         point = log.recovery_point
         return point if point >= log.high_watermark else min(point, self._producers.decided_below(point))
 
     def unbelieved(self, end: Offset) -> list[LogSegment]:
-        """The closed segments below `end` of which a cleaning must know what their batches say of transactions."""
+        """The closed segments below `end` whose transaction data a cleaning must read first."""
         return self._producers.unbelieved(end)
 
     def believe(self, segment: LogSegment, told: Told) -> None:
-        """What `tell` said of such a segment."""
+        """Store the transaction data that `tell` read from such a segment."""
         self._producers.believe(segment, told)
 
     def stop_cleaning(self) -> None:
-        """The log's segments change: what a cleaning has made of them is of no use."""
+        """Cancel the cleaning, because the segments of the log change."""
         if self.cleaning is not None:
             self.cleaning.cancelled = True
             self.cleaning = None
@@ -242,9 +242,9 @@ class LogStart:
 
     @property
     def has_deleted(self) -> bool:
-        """Do files wait to be removed?"""
+        """True if files wait to be removed."""
         return len(self._deleted) > 0
 
     def take_deleted(self, now: Millis) -> list[str]:
-        """The files whose time has come."""
+        """The files whose delay has passed."""
         return self._deleted.take(now)

@@ -1,19 +1,20 @@
-"""Cutting a log back, or emptying it, so that no fsync of it keeps the owner's thread waiting.
+"""Truncating or emptying a log without an fsync on the owner's thread.
 
-    begin    on the owner's thread: where the log will end; nothing at or above that counts as durable any more
-    run      anywhere: what files claim falls, durably; files go, the last one is cut, fsync; the epochs over what is
-             gone go, fsync; what producers had done by then is read anew
-    go_on    on the owner's thread: the log ends there. One that is emptied has another piece to run first: where it
-             starts now is claimed only when nothing of it is left
+    begin    on the owner's thread: determine the new log end; nothing at or above it counts as durable any more
+    run      on any thread: lower the recorded offsets, durably; remove files, truncate the last segment, fsync; remove
+             epoch entries above the new end, fsync; read the producer state at the new end
+    go_on    on the owner's thread: the log now ends there. Emptying has a second `run`: the new log start is recorded
+             only after everything else is removed
 
-Kept true:
-  1. From its beginning to its end a cut has the log for itself (`Log.cut`): nothing is appended, no flush begins, no
-     segment comes or goes but by the cut. Flushes that had begun may end beside it: they count only up to the cut.
-  2. `run` touches files only, by handles and objects of its own: what the owner has in memory is as it was until the
-     end. Bytes below the new end are not touched at all.
-  3. What files claim falls before anything goes, and bytes go before epochs (design section 3). A disk that was full
-     when the claims were to fall has cut nothing; any failure after that takes the directory offline.
-Left to others: where to cut (replication/), keeping everybody else away meanwhile (node/replicas/partition.py,
+Invariants:
+  1. A truncation has the log for itself from begin to end (`Log.cut`): no append, no new flush, and no change of
+     segments except its own. Flushes that began before may finish; they count only up to the new end.
+  2. `run` accesses only files, through its own handles and objects: the owner's state in memory does not change until
+     the end. Bytes below the new end are not touched.
+  3. Recorded offsets are lowered before anything is removed, and bytes are removed before epochs (design section 3). If
+     the disk is full while the offsets are lowered, nothing was truncated; any later failure takes the directory
+     offline.
+Not here: where to truncate (replication/), keeping other work away meanwhile (node/replicas/partition.py,
 group_commit.py).
 Source: design section 3; Kafka's UnifiedLog.truncateTo and truncateFullyAndStartAt.
 """
@@ -45,11 +46,11 @@ from tidelog.types import EpochStart, Millis, Offset, TopicId, TopicPartition
 
 _log: Final = logging.getLogger("storage.log")
 _REMOVAL_ORDER: Final = tuple(reversed(ALL_SUFFIXES))
-"""Of one segment's files, the .log last: what is left of it after a crash is then still a segment."""
+"""Order in which a segment's files are removed. The .log file is last: after a crash, the rest is still a segment."""
 
 
 class OwnLog(Protocol):
-    """What its log does for a cut."""
+    """The operations of the log that LogTruncator uses."""
 
     config: LogConfig
     log_start_offset: Offset
@@ -70,33 +71,33 @@ class OwnLog(Protocol):
     def path(self) -> str: ...
 
     def lowered(self, offset: Offset) -> None:
-        """Nothing at or above `offset` is durable any more, nor to be read where it was."""
+        """Nothing at or above `offset` is durable any more, and cached read positions are invalid."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class TruncationTicket:
-    """A cut under way. `end`: where the log will end."""
+    """A truncation in progress. `end`: the new log end."""
 
     end: Offset
     files: Files
     directory: str
     lower_claims: Callable[[], None]
     doomed: list[str]
-    """Files that go, in this order, where they are there."""
+    """Files to remove, in this order, if they exist."""
     leftovers_but: frozenset[str] | None
-    """Segment files with other names go too: what loading left behind damage. None: there are none."""
+    """Segment files with other names are removed too: loading left them behind damage. None: there are none."""
     epoch_file: EpochFile
     epoch_version: int
     epochs: tuple[EpochStart, ...] | None
-    """None: those over the rest are there already."""
+    """The remaining epoch entries. None: the file has them already."""
     free_names: Callable[[], None]
-    """Renames the files of old segments that are out of the log, unless that has been done."""
+    """Renames the files of old segments that left the log, unless that was done."""
     begun: bool = False
-    """May something be gone?"""
+    """True once something may have been removed."""
 
     def run(self) -> None:
-        """The next piece of work. Any thread. Raises OSError."""
+        """Run the next step. Any thread. Raises OSError."""
         self.free_names()
         self.lower_claims()
         self.begun = True
@@ -119,12 +120,12 @@ class TruncationTicket:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Let go of what it holds."""
+        """Close the handles."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Shortening(TruncationTicket):
-    """The log goes on behind `last`, cut at byte `position`; `handle`: of its file, with one user more."""
+    """A truncation after which `last` is the last segment, truncated at byte `position`. `handle`: its file, shared."""
 
     last: LogSegment
     position: int
@@ -144,7 +145,8 @@ class Shortening(TruncationTicket):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Emptying(TruncationTicket):
-    """The log is emptied, and starts and ends at `end`. move_start: makes that durable, once nothing is left."""
+    """A truncation that empties the log: it then starts and ends at `end`. move_start: makes the new start durable
+    after everything is removed."""
 
     move_start: Callable[[], None] | None = None
 
@@ -161,7 +163,7 @@ class Emptying(TruncationTicket):
 
 
 class LogTruncator:
-    """Cuts of one log. For the owner's thread; methods raise OSError and BrokenChain."""
+    """Truncations of one log. For the owner's thread. Methods raise OSError and BrokenChain."""
 
     __slots__ = ("_epochs", "_flush", "_log", "_producers", "_segments")
 
@@ -177,10 +179,12 @@ class LogTruncator:
         self._flush, self._producers = flush, producers
 
     def begin(self, offset: Offset) -> TruncationTicket | None:
-        """Cut everything at and above `offset`; None where there is nothing. Raises CorruptLog."""
+        """Begin to remove everything at and above `offset`; None if there is nothing to remove. Raises CorruptLog."""
         log, damage = self._log, self._log.lost.damage
         if damage is not None and offset > damage.first_offset:
-            raise CorruptLog(f"{log.topic_partition} lost {damage}: it must be emptied and refetched, not cut behind")
+            raise CorruptLog(
+                f"{log.topic_partition} lost {damage}: it cannot be truncated after the damage; empty and refetch it"
+            )
         if damage is None and offset >= log.log_end_offset:
             _log.debug("%s: nothing to truncate at offset %d: the log ends at %d", log.path, offset, log.log_end_offset)
             return None
@@ -191,7 +195,7 @@ class LogTruncator:
         kept, position = self._epochs.below(end), last.truncation_position(end)
         if end < offset and damage is None:
             self._check_reach(last, position, end, offset)
-        if end < log.log_start_offset:  # the log starts within the batch that goes
+        if end < log.log_start_offset:  # the log starts within the batch to remove
             return self.begin_anew(log.log_start_offset)
         figures = offset, log.log_end_offset, last.base_offset, position
         _log.debug("%s: truncating at offset %d, log end %d: keeps segment %d up to byte %d", log.path, *figures)
@@ -225,9 +229,9 @@ class LogTruncator:
         )
 
     def _check_reach(self, last: LogSegment, position: int, end: Offset, offset: Offset) -> None:
-        """More goes than was asked for: a batch that holds `offset`, or a hole lies before it; or a batch below it says
-        that it were above, since its base offset has rotted, which no checksum covers. That one is not to go unnoticed:
-        it may be committed. Raises Hole, OSError."""
+        """Check a truncation that removes more than requested. Expected causes: a batch that contains `offset`, or a
+        hole before it. Otherwise a batch below `offset` claims a higher one, because its base offset, which no checksum
+        covers, is corrupt. Such a batch may be committed and must not be removed silently. Raises Hole, OSError."""
         behind = self._segments.behind(last)
         bound = behind[0].base_offset if behind else self._log.log_end_offset
         try:
@@ -238,9 +242,9 @@ class LogTruncator:
             raise Hole(position, end, offset)
 
     def begin_anew(self, offset: Offset) -> TruncationTicket:
-        """Empty the log and let it start at `offset`."""
+        """Begin to empty the log and set its start to `offset`."""
         log = self._log
-        assert offset >= 0, f"{log.path} was to start at {offset}"
+        assert offset >= 0, f"{log.path} cannot start at offset {offset}"
         _log.debug("%s: emptying the log, to start at offset %d; log end %d", log.path, offset, log.log_end_offset)
         return Emptying(
             offset,
@@ -256,13 +260,13 @@ class LogTruncator:
         )
 
     def _lower(self, claimed: Offset, durable_offset: Offset) -> Callable[[], None]:
-        """Nothing at or above `held` is durable any more: here, and in tickets under way. Returns what makes the
-        directory's files claim nothing at or above `claimed`."""
+        """Nothing at or above `durable_offset` is durable any more, also in tickets in progress. Returns a function
+        that lowers the offsets recorded in the directory's files to at most `claimed`."""
         self._log.lowered(durable_offset)
         return self._log.directory.lowering_marks(self._log, claimed)
 
     def _files_behind(self, last: LogSegment | None) -> list[str]:
-        """The files of the segments behind this one, the youngest first; of all of them for None."""
+        """The files of the segments after `last`, newest segment first; of all segments for None."""
         behind = self._segments.all if last is None else self._segments.behind(last)
         return [
             segment_path(self._log.path, segment.base_offset, kind)
@@ -286,10 +290,11 @@ class LogTruncator:
     def _now(self) -> Millis:
         return self._log.directory.clock.wall_ms()
 
-    # --- the end --------------------------------------------------------------------------------------------------
+    # --- completion -----------------------------------------------------------------------------------------------
 
     def go_on(self, ticket: TruncationTicket) -> bool:
-        """The ticket has run. Returns whether that was all, and the log is what is left; else it has more to run."""
+        """Continue after the ticket has run. Returns True if the truncation is complete; if False, run the ticket
+        again."""
         if isinstance(ticket, Shortening):
             self._shorten(ticket)
         elif isinstance(ticket, Emptying) and ticket.move_start is None:
@@ -333,13 +338,13 @@ class LogTruncator:
 
 
 class TruncateLog(Protocol):
-    """A log of which a cut has begun."""
+    """A log with a truncation in progress."""
 
     def truncation_ran(self, ticket: TruncationTicket, error: BaseException | None) -> bool: ...
 
 
 def run_here(log: TruncateLog, ticket: TruncationTicket | None) -> None:
-    """Run a cut to its end on the owner's thread. Raises as `Log.truncate_to`."""
+    """Run a truncation to its end on the owner's thread. Raises like `Log.truncate_to`."""
     ended = ticket is None
     while ticket is not None and not ended:
         try:
@@ -351,8 +356,8 @@ def run_here(log: TruncateLog, ticket: TruncationTicket | None) -> None:
 
 
 def as_judged(ticket: TruncationTicket, error: OSError) -> OSError:
-    """How an error of `run` or `go_on` is to be judged: a disk that is full once something may be gone is no better
-    than a broken one."""
+    """The error to report for an error of `run` or `go_on`. Once something may have been removed, a full disk counts as
+    a failed one."""
     if not ticket.begun:
         return error
-    return OSError(errno.EIO, f"half {'emptied' if isinstance(ticket, Emptying) else 'cut'} when {error}")
+    return OSError(errno.EIO, f"{'emptying' if isinstance(ticket, Emptying) else 'truncating'} failed halfway: {error}")

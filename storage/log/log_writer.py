@@ -1,13 +1,14 @@
-"""The back end of a log: batches into the active segment, and the next segment when that can take no more.
+"""The end of a log: writes batches into the active segment and starts a new segment when necessary.
 
-Kept true:
-  1. What fails leaves nothing behind: no bytes, no epoch, the log end where it was. Only what a follower fetched at
-     once and no single segment can hold goes in batch by batch, each by this rule.
-  2. v0 and v1 bytes hold no leader epoch, so the epoch over them is in its file, fsynced, before the first of them is
+Invariants:
+  1. A failed append leaves no bytes, no epoch and no change of the log end. Only a follower's fetch that no single
+     segment can hold is written batch by batch; each batch follows this rule.
+  2. v0 and v1 bytes contain no leader epoch: their epoch is in the epoch file, fsynced, before the first byte is
      written.
-  3. A segment begins where the log ends, so that recovery can tell lost offsets from a hole.
-Left to others: what may be appended (validation.py, log_producers.py), writing into a segment (segment.py), syncing
-(flush.py). Source: Kafka's LocalLog.append and UnifiedLog.maybeRoll; design section 3 for the order of steps.
+  3. A segment begins at the log end, so that recovery can tell lost offsets from a hole.
+Not here: which batches may be appended (validation.py, log_producers.py), writing into a segment (segment.py), syncing
+(flush.py).
+Source: Kafka's LocalLog.append and UnifiedLog.maybeRoll; design section 3 for the order of steps.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _log: Final = logging.getLogger("storage.log")
 
 
 class OwnLog(Protocol):
-    """What its log does for the back end."""
+    """The operations of the log that LogWriter uses."""
 
     config: LogConfig
     log_end_offset: Offset
@@ -48,13 +49,13 @@ class OwnLog(Protocol):
     def path(self) -> str: ...
 
     def rolled(self, notes: Sequence[str]) -> None:
-        """Another segment takes the appends: flush up to it in the background. notes: what was in its way."""
+        """A new segment was started: flush up to it in the background. notes: files that were in its way."""
         ...
 
 
 class LogWriter:
-    """The back end of one log. Its methods raise OSError, and BrokenChain where the active segment's index had to be
-    rebuilt and its batches break off."""
+    """The end of one log. Its methods raise OSError, and BrokenChain if the active segment's index had to be rebuilt
+    and its chain of batches is broken."""
 
     __slots__ = ("_epochs", "_flush", "_log", "_producers", "_reader", "_segments")
 
@@ -67,7 +68,7 @@ class LogWriter:
         producers: LogProducers,
         reader: LogReader,
     ) -> None:
-        """reader: told where each append begins, since all replicas and most consumers read there next."""
+        """reader: receives the position of each append, where all replicas and most consumers read next."""
         self._reader = reader
         self._log, self._segments, self._epochs = log, segments, epochs
         self._flush, self._producers = flush, producers
@@ -80,10 +81,10 @@ class LogWriter:
         leader_epoch: LeaderEpoch | None,
         batches: Sequence[ProducerBatch],
     ) -> None:
-        """Roll where it is due, note epochs, write, move the log end, enter what producers did.
+        """Roll if necessary, add the epochs, write, advance the log end, update the producers.
 
-        epochs: what a follower's leader says. leader_epoch: None for a follower. batches: those with a producer. Raises
-        CorruptRecord, and then nothing has changed, where a follower's batches have other epochs than these.
+        epochs: the entries of the follower's leader. leader_epoch: None on a follower. batches: those with a producer.
+        Raises CorruptRecord, without any change, if a follower's batches contradict `epochs`.
         """
         if leader_epoch is None:
             ensure_agreed(prepared.headers, epochs)
@@ -120,7 +121,8 @@ class LogWriter:
             self._report(info, segment, position, entries)
 
     def _report(self, info: LogAppendInfo, segment: LogSegment, position: int, entries: int | None) -> None:
-        """Log an append at debug. position, entries: the segment's size and its number of index entries before."""
+        """Log an append at debug. position, entries: size and number of index entries of the segment before the
+        append."""
         path, size = self._log.path, info.valid_bytes
         first, last, epoch = info.first_offset, info.last_offset, info.last_leader_epoch
         _log.debug("%s: appended offsets %d..%d, %d bytes, leader epoch %d", path, first, last, size, epoch)
@@ -130,14 +132,14 @@ class LogWriter:
             _log.debug("%s: segment %d has %s index entries, before %s", path, segment.base_offset, count, entries)
 
     def _next_base(self, info: LogAppendInfo) -> Offset:
-        """Where the next segment starts: where this one ends; behind a hole that no segment can hold, at the append's
-        first offset."""
+        """Base offset of the next segment: the log end; after a hole that no segment can span, the first offset of the
+        append."""
         log_end = self._log.log_end_offset
         return log_end if info.last_offset - log_end <= INT32_MAX else max(info.first_offset, log_end)
 
     def _take_back(self, segment: LogSegment) -> None:
-        """A segment was begun behind a hole, and nothing could be written to it: the log goes on where it ended, or the
-        next segment would begin below this one. Raises OSError."""
+        """Remove a segment that was started after a hole and could not be written to. The log continues at its end;
+        otherwise the next segment would begin below this one. Raises OSError."""
         log, before = self._log, self._segments.last_below(segment.base_offset)
         self._producers.truncating(log.log_end_offset)
         self._segments.remove_behind(before)
@@ -147,8 +149,8 @@ class LogWriter:
     def _write_apart(
         self, prepared: Prepared, now: Millis, epochs: Sequence[EpochStart], batches: Sequence[ProducerBatch]
     ) -> None:
-        """What a follower appends at once spans more than a segment can: write it batch by batch. Where the disk is
-        full after some of them, those stay, as if they had been fetched alone."""
+        """Write a follower's append that spans more than one segment batch by batch. If the disk gets full, the batches
+        written so far stay, as if they had been fetched alone."""
         data = memoryview(b"".join(prepared.buffers))
         position = 0
         for header in prepared.headers:
@@ -164,10 +166,10 @@ class LogWriter:
             position += header.size
 
     def roll(self, base_offset: Offset, now: Millis, why: str) -> LogSegment:
-        """Close the active segment and begin another at `base_offset`, unless that is the active one's. why: for the
-        log line.
+        """Close the active segment and start a new one at `base_offset`. Returns the active one if it starts there
+        already. why: for the log line.
 
-        Raises OSError, and then the old one stays active.
+        Raises OSError; the old segment then stays active.
         """
         closed, clock = self._segments.active, self._log.directory.clock
         if closed.base_offset == base_offset:

@@ -1,12 +1,13 @@
-"""How many of a log's oldest segments may go: by `retention.ms`, by `retention.bytes`, or below the log's start.
+"""Which of a log's oldest segments may be removed: by `retention.ms`, by `retention.bytes`, or below the log start.
 
-Kept true:
-  1. Nothing at or above the limit goes, however old it says it is: the limit is the high watermark, so what is not
-     replicated yet stays (scenario 10), and nothing goes that a restart would look for.
-  2. Age is that of the youngest record in a segment, by its timestamp. Only where no record has one does the clock
-     count, from the moment on when the segment was made or loaded: the file's own time says nothing about records.
-  3. The active segment goes only if it has data, all of it expired; the caller rolls first.
-Left to others: the removal (log.py). Source: Kafka's UnifiedLog.deleteOldSegments.
+Invariants:
+  1. Nothing at or above the limit is removed, whatever its age. The limit is at most the high watermark and the
+     recovery point: records that are not replicated yet stay (scenario 10), and so does what a restart needs.
+  2. The age of a segment is that of its youngest record, by timestamp. Only if no record has one, the age counts from
+     when the segment was created or loaded: the file's modification time says nothing about records.
+  3. The active segment is removed only if it has data and all of it has expired. The caller rolls first.
+Not here: the removal (log_start.py).
+Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def count_deletable(
     log_end: Offset,
     limit: Offset,
 ) -> int:
-    """How many segments may go, from the oldest on. limit: no offset at or above it may. Raises BrokenChain, OSError
-    where an index has to be rebuilt to tell and cannot be."""
+    """The number of segments that may be removed, from the oldest on. limit: no offset at or above it may be removed.
+    Raises BrokenChain or OSError if an index has to be rebuilt and cannot be."""
     too_much = -1
     if config.delete and config.retention_bytes >= 0:
         too_much = sum(segment.size for segment in segments) - config.retention_bytes
@@ -49,18 +50,18 @@ def _expired(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
     if not (config.delete and 0 <= config.retention_ms < _age(segment, now)):
         return False
     if segment.size:
-        segment.confirm_largest()  # what a damaged time index says must not delete records
+        segment.confirm_largest()  # a damaged time index must not delete records
     return config.retention_ms < _age(segment, now)
 
 
 def _age(segment: LogSegment, now: Millis) -> float:
-    """Milliseconds since the segment's youngest record; one that compaction has left empty is as old as can be."""
+    """Milliseconds since the segment's youngest record; infinite for a segment that compaction has emptied."""
     return now - youngest_ms(segment) if segment.size else float("inf")
 
 
 def youngest_ms(segment: LogSegment) -> Millis:
-    """The time of a segment's youngest record; where none has one, that from which on the segment is known here. Opens
-    the time index at most once. Raises BrokenChain, OSError."""
+    """Timestamp of a segment's youngest record; if no record has one, the time at which the segment was created or
+    loaded. Opens the time index at most once. Raises BrokenChain, OSError."""
     try:
         youngest = segment.largest.timestamp
     except CorruptIndex:

@@ -1,13 +1,13 @@
-"""What may be appended: the checks of leader and follower, and the leader's stamping. Pure: bytes in, bytes out.
+"""Validation of appends on leader and follower, and the assignment of offsets on the leader. Pure: bytes in, bytes out.
 
-Kept true:
-  1. What passes is whole batches whose checksums agree; a partial batch at the end is left out, everything else is
-     refused.
-  2. A leader's records leave in the format and codec of their topic, with the offsets, epoch and timestamps of its
-     log; where nothing else must change, only a header is copied.
-  3. A follower's batches leave as they came; their offsets grow and start at or above the log end. Holes are fine.
-Left to others: how records are checked and rewritten (tidelog.records), sizes of segments, producers' sequences, and
-everything that changes a log (log.py).
+Invariants:
+  1. The result contains only whole batches with correct checksums. A partial batch at the end is dropped; any other
+     invalid input is rejected.
+  2. On a leader, records leave in the topic's format and codec, with the offsets, epoch and timestamps of the log. If
+     nothing else must change, only a header is copied.
+  3. On a follower, batches leave unchanged. Their offsets grow and start at or above the log end; holes are allowed.
+Not here: how records are checked and rewritten (tidelog.records), segment sizes, producer sequences, changes of a log
+(log.py).
 Source: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
 """
 
@@ -29,25 +29,25 @@ from tidelog.records.v2.header import ATTRIBUTES_AT, MAGIC_AT, BatchHeader
 from tidelog.types import NO_LEADER_EPOCH, NO_TIMESTAMP, LeaderEpoch, Millis, Offset
 
 _QUICK_BYTES: Final = 8 << 10
-"""Records in so few bytes are decompressed in less time than a change of threads takes."""
+"""Decompressing at most this many bytes takes less time than a switch of threads."""
 
 
 class Prepared(NamedTuple):
-    """Batches ready to be written: the buffers to write one behind the other, the batches' headers as they are stored,
-    and the result so far."""
+    """Batches ready to be written: the buffers in order, the headers of the batches as stored, and the result so
+    far."""
 
     buffers: Sequence[Buffer]
     headers: Sequence[BatchHeader]
     info: LogAppendInfo
 
     def batch(self, index: int) -> RecordBatch:
-        """One of the batches, to look into; a copy where it lies in several buffers."""
+        """One of the batches for inspection; a copy if there are several buffers."""
         data = self.buffers[0] if len(self.buffers) == 1 else b"".join(self.buffers)
         return batch_at(data, sum(header.size for header in self.headers[:index]))
 
 
 def append_rules(config: LogConfig) -> AppendRules:
-    """What a topic's settings ask of records."""
+    """The requirements for records that follow from a topic's settings."""
     before, after = config.timestamp_before_ms_max, config.timestamp_after_ms_max
     return AppendRules(
         magic=config.magic,
@@ -62,16 +62,17 @@ def append_rules(config: LogConfig) -> AppendRules:
 
 
 def takes_time(records: Buffer, rules: AppendRules) -> bool:
-    """Must so much be decompressed or compressed to append what a client sends that it is better inspected first?"""
+    """True if a client's records need so much decompression or compression that they should be inspected on another
+    thread first."""
     if len(records) < _QUICK_BYTES or records[MAGIC_AT] != rules.magic or rules.magic < 2:
         return False
     return bool(records[ATTRIBUTES_AT + 1] & CODEC_BITS or rules.codec)
 
 
 def inspect_sent(records: Buffer, rules: AppendRules, now: Millis) -> Inspected | None:
-    """What of an append needs no log: for any thread, of what a client sends. None where nothing does.
+    """The part of an append that needs no log: for a client's records, on any thread. None if there is no whole batch.
 
-    rules: the log's. Raises as `prepare_leader`.
+    rules: the rules of the log. Raises like `prepare_leader`.
     """
     records = memoryview(records).toreadonly()
     analysis = analyze(records, batch_bytes_max=rules.batch_bytes_max)
@@ -89,14 +90,14 @@ def prepare_leader(
     origin: Origin,
     inspected: Inspected | None = None,
 ) -> Prepared | None:
-    """Check records in depth and give them their place in the log. None where there is no whole batch.
+    """Validate records in depth and assign their offsets. None if there is no whole batch.
 
-    inspected: what `inspect_sent` said of them; worth nothing where the rules are others now.
+    inspected: the result of `inspect_sent`; ignored if the rules have changed since.
 
     Raises CorruptRecord, RecordTooLarge, InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat,
     UnsupportedCompressionType.
     """
-    records = memoryview(records).toreadonly()  # the sender's bytes are left alone
+    records = memoryview(records).toreadonly()  # the sender's bytes stay unchanged
     if inspected is not None and inspected.rules is rules:
         analysis = inspected.analysis
     else:
@@ -136,7 +137,7 @@ _NO_STATS = RecordValidationStats()
 
 
 def _stats(assigned: Assigned, size: int) -> RecordValidationStats:
-    """What checking and rewriting took; how long, only the log's clock tells."""
+    """The cost of validation and rewriting in bytes. The log adds the duration from its clock."""
     if not (assigned.rewritten or assigned.decompressed_bytes):
         return _NO_STATS
     rebuilt = size if assigned.rewritten else 0
@@ -146,8 +147,8 @@ def _stats(assigned: Assigned, size: int) -> RecordValidationStats:
 def prepare_follower(
     records: Buffer, *, log_start: Offset, log_end: Offset, last_epoch: LeaderEpoch
 ) -> Prepared | None:
-    """Check batches that a leader has stamped. last_epoch: of the log's last record. None where there is no whole
-    batch.
+    """Validate batches that a leader has stamped. last_epoch: leader epoch of the last record in the log. None if there
+    is no whole batch.
 
     Raises CorruptRecord, OffsetsNotMonotonic, UnsupportedCompressionType.
     """
@@ -178,8 +179,8 @@ def prepare_follower(
 
 
 def _last_epoch(headers: Sequence[BatchHeader], epoch: LeaderEpoch) -> LeaderEpoch:
-    """Epoch of the last batch that has one, -1 where none has. Raises CorruptRecord for one that goes back from
-    `epoch`, or from one batch to the next: no checksum covers it."""
+    """Leader epoch of the last batch that has one; -1 if none has. Raises CorruptRecord if an epoch is lower than
+    `epoch` or than that of an earlier batch: no checksum covers it."""
     last = NO_LEADER_EPOCH
     for header in headers:
         if header.magic < 2:
@@ -187,7 +188,7 @@ def _last_epoch(headers: Sequence[BatchHeader], epoch: LeaderEpoch) -> LeaderEpo
         last = header.leader_epoch
         if last < epoch:
             raise CorruptRecord(
-                f"the batch at offset {header.base_offset} has leader epoch {last}, but epoch {epoch} came before it: "
+                f"the batch at offset {header.base_offset} has leader epoch {last}, below epoch {epoch} before it: "
                 "fetch it again"
             )
         epoch = last
@@ -203,7 +204,7 @@ def _not_growing(headers: Sequence[BatchHeader], log_end: Offset) -> OffsetsNotM
     for before, header in pairwise(headers):
         if header.base_offset <= before.last_offset:
             return OffsetsNotMonotonic(
-                f"a batch starts at offset {header.base_offset}, the one before it reaches to {before.last_offset}: "
+                f"a batch starts at offset {header.base_offset}, but the previous one ends at {before.last_offset}: "
                 "fetch it again"
             )
     raise AssertionError("their offsets grow")

@@ -56,7 +56,7 @@ def test_a_hole_is_fine() -> None:
 
 
 def test_decreasing_inside_one_append_is_refused_whole() -> None:
-    refused(with_ten(), stamped(10, b"a"), stamped(12, b"b"), stamped(11, b"c"), match="reaches to 12")
+    refused(with_ten(), stamped(10, b"a"), stamped(12, b"b"), stamped(11, b"c"), match="ends at 12")
 
 
 def test_the_same_offset_twice_inside_one_append_is_refused() -> None:

@@ -80,7 +80,7 @@ def test_nothing_at_or_above_the_watermark_is_read() -> None:
 @pytest.mark.parametrize("offset", [-1, 7])
 def test_outside_the_log_is_out_of_range(offset: int) -> None:
     bench = filled(10)
-    with pytest.raises(OffsetOutOfRange, match=r"outside 0\.\.6"):
+    with pytest.raises(OffsetOutOfRange, match=r"range 0\.\.6"):
         bench.log.read(Offset(offset), 100, up_to=Offset(6))
 
 

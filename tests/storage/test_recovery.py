@@ -274,7 +274,7 @@ def test_a_damaged_log_is_emptied_and_refetched() -> None:
     bench.reopen()
     found = bench.log.damage
     assert found is not None
-    with pytest.raises(CorruptLog, match="refetched"):
+    with pytest.raises(CorruptLog, match="refetch it"):
         bench.log.truncate_to(Offset(30))
     bench.log.truncate_fully_and_start_at(Offset(0))
     assert bench.log.damage is None

@@ -325,7 +325,7 @@ def test_a_log_that_is_half_emptied_when_the_disk_is_full_is_used_no_more() -> N
     bench = filled(10)
     for call in ("open", "reserve"):
         bench.disk.fail(call, ".index", error=errno.ENOSPC)
-    with pytest.raises(KafkaStorageError, match="half emptied"):
+    with pytest.raises(KafkaStorageError, match="emptying failed halfway"):
         bench.log.truncate_fully_and_start_at(Offset(50))
     with pytest.raises(KafkaStorageError, match="offline"):
         bench.follow(stamped(50, b"new", epoch=2))
