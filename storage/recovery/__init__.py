@@ -1,1 +1,1 @@
-"""Opening a log: after a clean stop by a look at its end, else by reading what the disk has."""
+"""Loading a log: after a clean stop by checking its end, else by reading the data on the disk."""

@@ -1,11 +1,11 @@
-"""A log as a clean stop left it: believed after a look at the end of its last segment.
+"""Loading a log after a clean stop: only the end of its last segment is checked.
 
-Kept true: the marker is believed only where the last segment's headers, its indexes, the epoch file, the recovery
-point, the held mark and the names of the producer snapshots tell the same story; a marker over a torn log, over one
-that ends in zeros, or over one that lacks a segment, is not.
-Left to others: what to do where it is not believed (recovery.py); closed segments, which are looked at when they are
-used (segment.py) and by the scrub.
-Source: design section 3; Kafka's LogLoader believes the marker whatever it finds.
+Invariants: the clean-shutdown marker is accepted only if the headers of the last segment, its indexes, the epoch file,
+the recovery point, the durable-offset mark and the names of the producer snapshots agree. It is rejected for a torn
+log, a log that ends in zeros, and a log that lacks a segment.
+Not here: recovery if the marker is rejected (recovery.py); closed segments, which are checked at first use (segment.py)
+and by the scrub.
+Source: design section 3; Kafka's LogLoader accepts the marker unconditionally.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.types import EpochStart, Offset
 
 
 def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLog | None:
-    """The log as a clean stop left it, None where its files contradict the marker. Raises OSError."""
+    """The log as a clean stop left it; None if its files contradict the marker. Raises OSError."""
     known, active = site.known, segments[-1]
     try:
         log_end = active.check_tail()
@@ -34,21 +34,20 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
         entries = _epochs(site, active)
         problem = _snapshot_problem(site, segments, log_end)
     except (BrokenChain, CorruptIndex, CorruptLog) as error:
-        site.note(f"{site.directory}: the clean-shutdown marker is not believed: {error}")
+        site.note(f"{site.directory}: clean-shutdown marker rejected: {error}")
         return None
     if problem is not None:
-        site.note(f"{site.directory}: the clean-shutdown marker is not believed: {problem}")
+        site.note(f"{site.directory}: clean-shutdown marker rejected: {problem}")
         return None
     if log_end != known.recovery_point or log_end < site.protected or log_end < known.log_start or entries is None:
         site.note(
-            f"{site.directory}: the clean-shutdown marker is not believed: the log ends at {log_end}, the "
-            f"recovery point "
-            f"is {known.recovery_point}, the held mark {known.durable_offset}, leader epochs "
-            f"{'are not' if entries is None else 'are'} there"
+            f"{site.directory}: clean-shutdown marker rejected: log end {log_end}, recovery point "
+            f"{known.recovery_point}, durable-offset mark {known.durable_offset}, "
+            f"leader epochs {'missing' if entries is None else 'present'}"
         )
         return None
     if site.lost_front(segments[0].base_offset, entries) is not None:
-        site.note(f"{site.directory}: the clean-shutdown marker is not believed: the first segment is missing")
+        site.note(f"{site.directory}: clean-shutdown marker rejected: the first segment is missing")
         return None
     for segment in segments[:-1]:
         site.ensure_indexes(segment)
@@ -61,9 +60,9 @@ def believe_clean(site: LoadingSite, segments: Sequence[LogSegment]) -> LoadedLo
 
 
 def _snapshot_problem(site: LoadingSite, segments: Sequence[LogSegment], log_end: Offset) -> str | None:
-    """What the names of the producer snapshots say against the marker, None where nothing: a clean stop leaves one at
-    the log end, and each other one stands where a segment begins, or where a recovery has found the log's end. Raises
-    BrokenChain, CorruptIndex, OSError."""
+    """How the names of the producer snapshots contradict the marker; None if they do not. A clean stop leaves a
+    snapshot at the log end. Every other one is at the base offset of a segment, or where a recovery found the log end.
+    Raises BrokenChain, CorruptIndex, OSError."""
     names = site.files.list(site.directory)
     found = {offset for name in names if (offset := snapshot_offset(name)) is not None}
     if log_end > 0 and log_end not in found:
@@ -74,13 +73,13 @@ def _snapshot_problem(site: LoadingSite, segments: Sequence[LogSegment], log_end
         if not 0 <= holder < len(segments) - 1 or site.may_lack(bases[holder + 1]):
             continue
         if segments[holder].check_tail() <= offset:
-            return f"the snapshot at offset {offset} has no segment"
+            return f"the producer snapshot at offset {offset} has no segment"
     return None
 
 
 def _epochs(site: LoadingSite, active: LogSegment) -> tuple[EpochStart, ...] | None:
-    """The entries of the epoch file, None where it is missing. A log of v0 or v1 that Kafka wrote has none, and gets an
-    empty one. Raises CorruptLog, BrokenChain, OSError."""
+    """The entries of the epoch file; None if it is missing. A log of v0 or v1 written by Kafka has no such file and
+    gets an empty one. Raises CorruptLog, BrokenChain, OSError."""
     entries = read_epochs(site.files, site.epoch_path)
     if entries is None and site.known.foreign:
         first = next(active.walk(), None)

@@ -1,11 +1,11 @@
-"""The leader epochs of a log that is loaded: from their file, and from the batches where the file does not reach.
+"""The leader epochs of a log during recovery: from the epoch file, and from the batches that the file does not cover.
 
-Kept true:
-  1. A file that is missing or damaged is rebuilt from the batches of format v2. Messages of v0 and v1 hold no epoch:
-     where such a log lost its file, that is damage (design section 4, rule 2), and no epoch is made up for it.
-  2. Kafka keeps no such file for a log of v0 or v1 until the format is raised: a directory of Kafka's gets an empty
-  one.
-Left to others: which batches there are (recovery.py).
+Invariants:
+  1. If the file is missing or damaged, it is rebuilt from the batches of format v2. Messages of v0 and v1 contain no
+     epoch: if such a log lost its file, that is damage (design section 4, rule 2), and no epoch is invented.
+  2. Kafka keeps no epoch file for a log of v0 or v1 until the format is raised: a directory that comes from Kafka gets
+     an empty one.
+Not here: which batches exist (recovery.py).
 Source: Kafka's LeaderEpochFileCache and LogLoader; KIP-101.
 """
 
@@ -29,10 +29,10 @@ _V2 = 2
 
 
 class EpochRecovery:
-    """The epochs of one log while it recovers. `cache` grows as batches are met."""
+    """The epochs of one log during recovery. `cache` is filled from the batches."""
 
     def __init__(self, site: LoadingSite) -> None:
-        """Reads the file. Raises OSError."""
+        """Reads the epoch file. Raises OSError."""
         self._site = site
         try:
             entries = read_epochs(site.files, site.epoch_path)
@@ -40,20 +40,20 @@ class EpochRecovery:
             site.note(error.message)
             entries = None
         self.found = entries
-        """What the file says; None where there is none that can be read."""
+        """The entries of the file; None if there is no readable file."""
         self.lost = entries is None
         self._complete_below = 0 if entries is None else INT64_MAX if site.known.foreign else site.protected
-        """All epochs of lower offsets are in the file."""
+        """The file contains all epochs of lower offsets."""
         self.cache = LeaderEpochCache(entries or ())
         self.file = EpochFile(site.files, site.epoch_path, -1)
         self._has_messages = False
         self._below: list[EpochStart] = []
-        """Of batches below the first entry."""
+        """Epochs of batches below the first entry."""
 
     def begin(self, below: Sequence[LogSegment]) -> None:
-        """Know the epochs of these segments, of which no batch is met otherwise. Raises OSError."""
+        """Read the epochs of segments that are not recovered otherwise. Raises OSError."""
         if self.lost and below:
-            self._site.note(f"{self._site.epoch_path} is rebuilt from the batches")
+            self._site.note(f"{self._site.epoch_path} is missing or damaged: it is rebuilt from the batches")
             for segment in below:
                 try:
                     for header in segment.walk():
@@ -64,29 +64,29 @@ class EpochRecovery:
                 segment.close()
 
     def before(self, offset: Offset) -> int:
-        """The epoch that a batch at `offset` may not go back from; -1 for none."""
+        """The lowest epoch allowed for a batch at `offset`; -1 if there is no limit."""
         return int(self.cache.last_with_data(offset))
 
     @staticmethod
     def ensure_grows(header: BatchHeader, before: int) -> None:
-        """Raises BrokenChain for a v2 batch whose leader epoch is below the one before it."""
+        """Raises BrokenChain for a v2 batch whose leader epoch is below that of the previous batch."""
         if header.magic == _V2 and header.leader_epoch < before:
-            reason = f"the batch has leader epoch {header.leader_epoch}, but epoch {before} came before it"
+            reason = f"the batch has leader epoch {header.leader_epoch}, below epoch {before} before it"
             raise BrokenChain(header.position, header.base_offset, reason)
 
     def due(self, header: BatchHeader) -> LeaderEpoch:
-        """The leader epoch that a batch must have, which no checksum covers: the one that the file has for its offset,
-        where the file is complete, and its own where nothing is known of it."""
+        """The leader epoch that a batch must have. No checksum covers it: this is the entry of the file for its offset
+        if the file is complete, else the epoch of the batch itself."""
         entries, offset = self.found or (), header.base_offset
         if header.magic < _V2 or offset >= self._complete_below:
             return header.leader_epoch
         at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         if at == 0 and (not entries or header.leader_epoch <= entries[0].epoch):
-            return header.leader_epoch  # below the log start: its entries went when that moved, the batch may be left
+            return header.leader_epoch  # below the log start: the entries are gone, the batch may remain
         return entries[at - 1].epoch if at else NO_LEADER_EPOCH
 
     def take(self, header: BatchHeader) -> None:
-        """A batch of the log, in order: what the file says stays, unless batches contradict it."""
+        """Add a batch, in log order. The entries of the file stay unless a batch contradicts them."""
         if header.magic < _V2:
             self._has_messages = True
             return
@@ -98,8 +98,8 @@ class EpochRecovery:
         self.cache.assign(epoch, offset)
 
     def _agrees(self, epoch: LeaderEpoch, offset: Offset) -> bool:
-        """Is that the epoch in force there? Where a log was cut from its beginning, the first entry says where it
-        starts now, and a batch may begin below it."""
+        """True if `epoch` is the epoch at `offset`. After the log start moved, the first entry is at the new start and
+        a batch may begin below it."""
         entries = self.cache.entries
         if not entries:
             return False
@@ -109,10 +109,10 @@ class EpochRecovery:
         return self.cache.last_with_data(Offset(offset + 1)) == epoch
 
     def finish(self, log_start: Offset, log_end: Offset) -> None:
-        """All batches were met. Raises OSError."""
+        """Finish after all batches were added. Raises OSError."""
         self.cache.truncate_from_end(Offset(log_end + 1))
         entries = self.cache.entries
-        if self._below and (not entries or entries[0].start_offset >= log_end):  # of a log that was here before
+        if self._below and (not entries or entries[0].start_offset >= log_end):  # of an earlier log here
             self.cache.clear()
             for entry in [*self._below, *entries]:
                 self.cache.assign(entry.epoch, entry.start_offset)
@@ -123,8 +123,8 @@ class EpochRecovery:
         if known.foreign:
             self.file.write(self.cache.version, ())
         elif max(known.recovery_point, known.durable_offset) > 0:
-            reason = "the leader epochs of its records of format v0 or v1 are gone, nothing else holds them"
-            self.file.written = self.cache.version  # a file that says "none" would be believed at the next start
+            reason = "the leader epochs of records of format v0 or v1 are lost; no other file contains them"
+            self.file.written = self.cache.version  # an empty file would be accepted at the next start
             self._site.join(
                 Damage(self._site.epoch_path, 0, log_start, max(log_end, Offset(log_start + 1)), reason, readable=True)
             )

@@ -1,14 +1,14 @@
-"""What a stop in the middle of a cleaning or a deletion has left in a log's directory: finished, or undone.
+"""Completion or rollback of an interrupted cleaning or deletion, by the files in a log's directory.
 
-    .cleaned    a segment that cleaning was writing: nothing depends on it, it goes
-    .swap       a cleaned segment, whole and durable, on its way into the log: what it replaces goes, it takes its name
-    .deleted    a segment that is out of the log already: it goes
+    .cleaned    a segment that a cleaning was writing: nothing depends on it; it is removed
+    .swap       a complete, durable cleaned segment: the segments that it replaces are removed, and it takes their place
+    .deleted    a segment that already left the log: it is removed
 
-A cleaned segment's `.log` becomes `.swap` last and takes its final name first, so a `.log.swap` says that everything of
-it is there; an index's `.swap` without one is dropped, and rebuilt where it is missed. A `.swap` at or behind a
-`.cleaned` is half of an older Kafka's splitting of a segment, whose source is still there: it goes as well.
-Kept true: a stop in the middle of this changes nothing but how much is left to do; no offset that a reader could have
-seen is lost, none is there twice.
+Of a cleaned segment's files, the `.log` becomes `.swap` last and takes its final name first. So a `.log.swap` shows
+that all its files exist. An index `.swap` without it is removed, and rebuilt if it is missing. A `.swap` at or after a
+`.cleaned` is part of a segment split by an older Kafka, whose source still exists: it is removed as well.
+Invariants: if this step is interrupted too, the next start completes it. No offset that a reader could have seen is
+lost, and none appears twice.
 Source: Kafka's LogLoader; KAFKA-6264 for the splitting.
 """
 
@@ -29,8 +29,8 @@ _NAME: Final = re.compile(r"(?P<base>\d{20})(?P<kind>\.[a-z]+)(?P<state>\.[a-z]+
 
 
 def finish_interrupted(files: Files, directory: str) -> list[str]:
-    """Finish or undo what was interrupted, before the directory's segments are looked for. Returns what was done, in
-    sentences. Raises OSError."""
+    """Complete or roll back interrupted work, before the directory's segments are listed. Returns sentences that
+    describe it. Raises OSError."""
     names = files.list(directory)
     if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)) for name in names):
         return []
@@ -51,13 +51,13 @@ def finish_interrupted(files: Files, directory: str) -> list[str]:
         notes.append(_swap_in(files, directory, whole))
     if cleaned:
         _remove(files, directory, (match[0] for match in cleaned))
-        notes.append(f"{directory}: a cleaning was interrupted; {len(cleaned)} files that it was writing are removed")
+        notes.append(f"{directory}: a cleaning was interrupted: its {len(cleaned)} unfinished files were removed")
     _remove(files, directory, dead)
     return notes
 
 
 def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
-    """Let cleaned segments take the place of those that they were made of."""
+    """Replace segments by the cleaned segments made of them."""
     end = max(_next_offset(files, f"{directory}/{_name(base, LOG_SUFFIX)}{SWAP_SUFFIX}", base) for base in bases)
     replaced = range(bases[0], max(end, bases[-1] + 1))
     old = []
@@ -74,13 +74,13 @@ def _swap_in(files: Files, directory: str, bases: list[int]) -> str:
                 files.rename(path + SWAP_SUFFIX, path)
     files.sync_directory(directory)
     return (
-        f"{directory}: an interrupted cleaning is finished: offsets {replaced.start} to {replaced.stop - 1} "
-        f"are replaced"
+        f"{directory}: an interrupted cleaning was completed: offsets {replaced.start}..{replaced.stop - 1} "
+        f"were replaced"
     )
 
 
 def _next_offset(files: Files, path: str, base: int) -> int:
-    """Behind the last batch of a segment; as far as it can be read."""
+    """The offset after the last readable batch of a segment."""
     file = files.open(path, read_only=True)
     end = base
     try:

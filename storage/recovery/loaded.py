@@ -1,6 +1,6 @@
-"""What is known of a log before it is loaded, what loading leaves, and what it found to be lost.
+"""The inputs and results of loading a log, and the damage found.
 
-Left to others: the loading (loading.py, clean_start.py, recovery.py).
+Not here: the loading (loading.py, clean_start.py, recovery.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tidelog.types import Offset
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Records that had been durable and cannot be read: offsets from `first_offset` to below `end_offset` may be gone.
+    """Records that had been durable and cannot be read: offsets from `first_offset` to below `end_offset` may be lost.
 
-    path, position: the file and the byte where the first of it was met.
+    path, position: the file, and the byte where the first damage was found.
     """
 
     path: str
@@ -26,9 +26,9 @@ class Damage:
     end_offset: Offset
     reason: str
     readable: bool = False
-    """The records are there: what is lost is what belongs to them."""
+    """True if the records themselves can be read and only data that belongs to them is lost."""
     parts: tuple[Damage, ...] = ()
-    """Where this tells of several: each of them, by first offset. What lies between them is sound."""
+    """If there are several ranges: each of them, by first offset. Offsets between them are sound."""
 
     def __str__(self) -> str:
         first = self.parts[0] if self.parts else self
@@ -38,7 +38,7 @@ class Damage:
         return told + more
 
     def joined(self, other: Damage) -> Damage:
-        """Both, told as the range that spans them and the cause of the first."""
+        """The union of both: the range that spans them, with the cause of the first."""
         parts = sorted(
             {*(self.parts or (self,)), *(other.parts or (other,))},
             key=lambda part: (part.first_offset, part.end_offset),
@@ -50,7 +50,7 @@ class Damage:
         return replace(parts[0], end_offset=end, readable=readable, parts=tuple(parts))
 
     def at(self, offset: Offset) -> Damage | None:
-        """What of it keeps `offset` from being read, None where nothing does."""
+        """The part of the damage that makes `offset` unreadable; None if it is readable."""
         for part in self.parts or (self,):
             if not part.readable and part.first_offset <= offset < part.end_offset:
                 return part
@@ -59,28 +59,29 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a log before its files are looked at: from the checkpoints, the held marks and the clean
-    marker."""
+    """The state of a log as recorded in the checkpoints, the durable-offset marks and the clean-shutdown marker, before
+    its files are read."""
 
     recovery_point: Offset = Offset(0)
     durable_offset: Offset = Offset(0)
     log_start: Offset = Offset(0)
     clean: bool = False
     cleaned: Offset = Offset(0)
-    """Below it the cleaner has been: offsets may be missing between two segments."""
+    """The cleaner has worked below this offset: offsets may be missing between two segments."""
     foreign: bool = False
-    """The directory comes from Kafka and is opened here for the first time."""
+    """True if the directory comes from Kafka and is opened here for the first time."""
 
 
 class Progress(Protocol):
-    """Told after each segment of a log that is loaded: segments done and in all, bytes read of that segment."""
+    """Called after each segment of a log during loading: segments done, segments in total, bytes read of this
+    segment."""
 
     def __call__(self, done: int, total: int, size: int) -> None: ...
 
 
 @dataclass(slots=True)
 class LoadedLog:
-    """A log as loading leaves it."""
+    """The result of loading a log."""
 
     segments: list[LogSegment]
     epochs: LeaderEpochCache
@@ -91,14 +92,15 @@ class LoadedLog:
     durable_offset: Offset
     damage: Damage | None = None
     notes: list[str] = field(default_factory=list)
-    """What was cut, rebuilt or set aside, in sentences for the node's log."""
+    """What was truncated, rebuilt or set aside, in sentences for the node's log."""
     fresh: bool = False
-    """The directory may have been made just now: neither its names nor its own need be durable yet."""
+    """True if the directory may be new: neither its name nor the names in it are durable yet."""
     new_names: bool = False
-    """Names in it may be neither durable nor durably gone."""
+    """True if creations or removals of names in it may not be durable."""
     rebuilt: list[LogSegment] = field(default_factory=list)
-    """Closed segments whose indexes were built anew and are not durable yet."""
+    """Closed segments whose indexes were rebuilt and are not durable yet."""
     holes_below: Offset = Offset(0)
-    """Below it the cleaner has been."""
+    """The cleaner has worked below this offset."""
     read_from: Offset | None = None
-    """Recovery read the batches from here on: producer snapshots above are written anew. None after a clean stop."""
+    """Recovery read the batches from this offset on: producer snapshots above it are rewritten. None after a clean
+    stop."""

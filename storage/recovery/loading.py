@@ -1,12 +1,12 @@
-"""Opening a partition's directory: believe a clean stop after a look, else recover what the disk has.
+"""Loads a partition directory: checks the end after a clean stop, otherwise recovers the data on the disk.
 
-In this order: interrupted cleanings and deletions are finished, segments are found, a clean stop is believed or the log
-is recovered, with indexes and epochs.
+Steps: finish interrupted cleanings and deletions; find the segments; accept the clean stop, or recover the log with its
+indexes and epochs.
 
-Kept true: nothing is removed here but what a truncation, a roll, a cleaning or a deletion had not finished; files that
-fit nowhere are set aside.
-Left to others: which directories are logs, and which marks there are (log_directory.py); how much of a clean stop is
-believed (clean_start.py); what is torn and what is damage (recovery.py); producer state (log_producers.py).
+Invariants: only files of an unfinished truncation, roll, cleaning or deletion are removed. Files that fit nowhere are
+set aside.
+Not here: which directories are logs and which marks exist (log_directory.py), the checks after a clean stop
+(clean_start.py), torn writes and damage (recovery.py), producer state (log_producers.py).
 Source: Kafka's LogLoader; design section 3.
 """
 
@@ -35,7 +35,7 @@ _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txninde
 
 
 class LogLoader:
-    """Loads one partition directory; used once. Runs where it may wait for the disk."""
+    """Loads one partition directory. Used once, on a thread that may wait for the disk."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class LogLoader:
         known: Known,
         progress: Progress | None = None,
     ) -> None:
-        """progress: told after each segment."""
+        """progress: called after each segment."""
         self._site = LoadingSite(files, directory, config, known, progress)
         self._clock, self._rng = clock, rng
 
     def load(self) -> LoadedLog:
-        """Raises OSError where the disk fails, and nothing else."""
+        """Load the log. Raises only OSError, if the disk fails."""
         site = self._site
         site.notes.extend(finish_interrupted(site.files, site.directory))
         segments = self._find_segments()
@@ -77,15 +77,15 @@ class LogLoader:
                 found.setdefault(int(match[1]), set()).add(match[2])
         for base, suffixes in found.items():
             if LOG_SUFFIX not in suffixes:
-                self._site.set_aside(base, sorted(suffixes), "it is an index without a segment")
+                self._site.set_aside(base, sorted(suffixes), "it is an index without a .log file")
         return [self._segment(Offset(base)) for base in sorted(found) if LOG_SUFFIX in found[base]]
 
     def _empty(self) -> LoadedLog:
-        """No segment: a log that was just made, was being emptied, or was lost."""
+        """A log without segments: new, interrupted while it was emptied, or lost."""
         site, start = self._site, self._site.known.log_start
         segment = self._segment(start, fresh=True)
         if site.protected > start:
-            site.lose(segment.path, 0, start, site.protected, "the log's files are gone")
+            site.lose(segment.path, 0, start, site.protected, "the files of the log are missing")
         epochs = EpochRecovery(site)
         epochs.cache.truncate_from_end(start)
         return LoadedLog([segment], epochs.cache, epochs.file, start, start, start, start, site.damage, fresh=True)

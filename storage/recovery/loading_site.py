@@ -1,6 +1,6 @@
-"""What every step of loading a log works with: its directory, what was known before, and what has been found so far.
+"""The shared state of the steps that load a log: its directory, what is recorded about it, and the findings so far.
 
-Left to others: the steps (loading.py, clean_start.py, recovery.py).
+Not here: the steps (loading.py, clean_start.py, recovery.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tidelog.types import Durability, EpochStart, Offset
 
 
 def _silent(done: int, total: int, size: int) -> None:
-    """Progress that nobody wants to see."""
+    """The default for `progress`."""
 
 
 class LoadingSite:
-    """One partition's directory while it is loaded.
+    """One partition directory during loading.
 
-    notes: what was cut, rebuilt or set aside, in sentences. damage: what is lost, so far. changed: was anything cut,
-    set aside or put right?
+    notes: what was truncated, rebuilt or set aside, in sentences. damage: the lost records found so far. changed: True
+    if anything was truncated, set aside or repaired.
     """
 
     def __init__(
@@ -40,25 +40,26 @@ class LoadingSite:
 
     @property
     def protected(self) -> Offset:
-        """Every offset below this one had been durable: what is wrong there is damage."""
+        """Every offset below this one had been durable: an error there is damage."""
         if self.config.durability is Durability.FSYNC:
             return max(self.known.recovery_point, self.known.durable_offset)
         return self.known.recovery_point
 
     def may_lack(self, end: Offset) -> bool:
-        """May offsets that end at `end`, where a segment begins, be in no batch at all?
+        """True if offsets may be missing before a segment that begins at `end`.
 
-        The cleaner empties segments, and says how far it came. A follower of Kafka's begins a segment where its leader
-        has a batch, so what the leader's cleaner took is missing before it: a compacted log from Kafka is believed.
+        The cleaner empties segments and records how far it came. A follower in Kafka starts a segment at a batch of its
+        leader, so offsets that the leader's cleaner removed are missing before it: a compacted log that comes from
+        Kafka is accepted.
         """
         return end <= self.known.cleaned or (self.known.foreign and self.config.compact)
 
     def lost_front(self, first: Offset, epochs: Sequence[EpochStart] | None) -> Offset | None:
-        """Where the log must begin though its first segment begins at `first`, None where that is well. epochs: of
-        their file, None where it is lost.
+        """The offset at which the log must begin, if its first segment begins later at `first`; None if nothing is
+        missing. epochs: the entries of the epoch file, None if it is lost.
 
-        Deletion says where the log starts before it takes a segment, and epochs begin there: it is only believed to
-        have forgotten both where nothing was durable. Kafka says it later, and of retention nothing.
+        A deletion records the log start before it removes a segment, and the epochs begin there. Both records may be
+        missing only if nothing was durable. Kafka records the start later, and not at all for retention.
         """
         if self.known.foreign or epochs is None:
             return None
@@ -68,33 +69,33 @@ class LoadingSite:
         return start if start < first else None
 
     def note(self, sentence: str) -> None:
-        """Say what was done."""
+        """Add a sentence to the notes."""
         self.notes.append(sentence)
 
     def lose(self, path: str, position: int, first: Offset, end: Offset | None, reason: str) -> None:
-        """Offsets from `first` to below `end` are lost; None for all that had been durable."""
+        """Record that offsets from `first` to below `end` are lost; `end` None: all that had been durable."""
         self.join(Damage(path, position, first, max(end or self.protected, Offset(first + 1)), reason))
 
     def join(self, damage: Damage) -> None:
-        """That is lost, too."""
+        """Add damage to that found so far."""
         self.damage = damage if self.damage is None else self.damage.joined(damage)
 
     def set_aside(self, base: int, suffixes: Iterable[str], why: str) -> None:
-        """Give the files of a segment names under which nothing looks for them. Raises OSError."""
+        """Rename a segment's files so that they are not loaded, with suffix `.stray`. Raises OSError."""
         for suffix in suffixes:
             path = segment_path(self.directory, base, suffix)
             if self.files.size(path) is not None:
                 self.note(f"{path} was set aside as {set_aside(self.files, path)}: {why}")
 
     def drop(self, segments: Sequence[LogSegment], why: str) -> None:
-        """Set segments aside that are no part of the log. Raises OSError."""
+        """Set aside segments that are not part of the log. Raises OSError."""
         self.changed |= bool(segments)
         for segment in segments:
             segment.close()
             self.set_aside(segment.base_offset, ALL_SUFFIXES, why)
 
     def ensure_indexes(self, segment: LogSegment) -> None:
-        """Rebuild the indexes of a closed segment where one is missing; a wrong one is found when it is used. Raises
+        """Rebuild the indexes of a closed segment if one is missing. A wrong index is found at its first use. Raises
         OSError."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = segment_path(self.directory, segment.base_offset, suffix)
@@ -103,8 +104,8 @@ class LoadingSite:
                 return
 
     def rebuild_indexes(self, segment: LogSegment, why: str) -> None:
-        """Write the indexes of a closed segment anew. Raises OSError."""
-        self.note(f"{why}: both indexes of that segment are rebuilt")
+        """Rebuild the indexes of a closed segment. Raises OSError."""
+        self.note(f"{why}: both indexes of the segment are rebuilt")
         try:
             segment.rebuild_indexes()
         except BrokenChain as error:

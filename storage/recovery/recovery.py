@@ -1,17 +1,17 @@
-"""Recovery of a log after a stop that was not clean: what the disk has is checked, and what was torn is cut.
+"""Recovery of a log after an unclean stop: checks the data on the disk and truncates torn writes.
 
-Kept true:
-  1. Damage below what was durable (the recovery point, or the held mark) is never cut away: it is reported, with file,
-     byte and offsets, and the bytes stay; what lies behind it stays readable. Above it, a batch that is not whole is a
-     torn write, and is cut.
-     So is what lies behind offsets that are missing between two segments: a closed segment may have lost its last
-     batches whole, and a roll leaves no hole there (log.py); the cleaner does, and says how far it came.
-  2. What recovery keeps above the recovery point of an fsync log is written again in place and fsynced before it
-     counts as held: after a failed fsync the kernel calls such pages clean without their being on the disk.
-  3. Magic, base offset and leader epoch, which no checksum covers, are compared with the batches around and with the
-     epoch file. What contradicts those is damage or a torn write like any other: no byte is repaired.
-Left to others: whether to recover (loading.py).
-Source: Kafka's LogLoader and LogSegment.recover, less what the vectors' README calls fragile.
+Invariants:
+  1. Damage below what was durable (the recovery point, or the durable-offset mark) is never truncated: it is reported
+     with file, byte and offsets, its bytes stay, and the batches after it stay readable. Above it, an incomplete batch
+     is a torn write and is truncated.
+     The same holds for offsets that are missing between two segments: a closed segment may have lost its last batches
+     completely. A roll leaves no hole there (log.py). The cleaner does, and records how far it came.
+  2. Bytes that recovery keeps above the recovery point of an fsync log are rewritten in place and fsynced before they
+     count as durable: after a failed fsync the kernel reports such pages as clean although they are not on the disk.
+  3. Magic, base offset and leader epoch, which no checksum covers, are compared with the neighboring batches and the
+     epoch file. A contradiction is damage or a torn write like any other. No byte is repaired.
+Not here: whether to recover (loading.py).
+Source: Kafka's LogLoader and LogSegment.recover, without the parts that the vectors' README lists as fragile.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _REWRITE_BYTES: Final = 1 << 20
 
 
 class WrongEpoch(BrokenChain):
-    """A batch whose checksum agrees has a leader epoch that cannot be: its records can be read, followers refuse it.
-    `header` has the epoch that is due."""
+    """A batch with a correct checksum and a wrong leader epoch: its records can be read, but followers reject it.
+    `header` has the expected epoch."""
 
     def __init__(self, link: Link, header: BatchHeader, due: LeaderEpoch) -> None:
         reason = f"the batch has leader epoch {header.leader_epoch}, the epoch file has {due} for its offset"
@@ -46,33 +46,32 @@ class WrongEpoch(BrokenChain):
 
 
 class Recovery:
-    """The recovery of one log; used once."""
+    """The recovery of one log. Used once."""
 
     def __init__(self, site: LoadingSite) -> None:
         """Raises OSError."""
         self._site, self._known = site, site.known
         self._epochs = EpochRecovery(site)
         self._trimmed: list[LogSegment] = []
-        """Closed segments whose preallocated zeros were cut."""
+        """Closed segments whose preallocated zeros were truncated."""
 
     def run(self, segments: Sequence[LogSegment]) -> LoadedLog | None:
-        """Recover the log that lies in these segments, of which there is one at least. Returns None where none of it
-        can stay: all of it lies below where the log starts, or what came before it was lost in the making; it is set
-        aside then. Raises OSError."""
+        """Recover the log from its segments, at least one. Returns None if no segment can stay: all end below the log
+        start, or data before them was lost while the log was being created. They are set aside then. Raises OSError."""
         known, site = self._known, self._site
         front = site.lost_front(segments[0].base_offset, self._epochs.found)
         if front is not None and front >= site.protected:
-            site.drop(segments, f"offsets {front} to {segments[0].base_offset - 1} before it are lost")
+            site.drop(segments, f"offsets {front}..{segments[0].base_offset - 1} before it are lost")
             return None
         if front is not None:
             first_file = segments[0].path
             site.lose(first_file, 0, front, segments[0].base_offset, "the segments before this one are lost")
-        # A segment that ends at the recovery point was closed just then: its indexes need not be durable.
+        # A segment that ends at the recovery point may have been closed by that flush: its indexes may not be durable.
         first = max((i for i, segment in enumerate(segments) if segment.base_offset < known.recovery_point), default=0)
         self._check_closed(segments, first)
         self._epochs.begin(segments[:first])
         kept, log_end, rewrite_from = self._recover_from(segments, first)
-        lost_from = max(log_end, known.log_start)  # what lies below the start was deleted
+        lost_from = max(log_end, known.log_start)  # offsets below the log start were deleted
         if lost_from < site.protected:
             last = kept[-1]
             site.lose(last.path, last.size, lost_from, site.protected, f"the log ends at offset {log_end}")
@@ -98,7 +97,7 @@ class Recovery:
         )
         as_flushed = log_end == known.recovery_point and site.damage is None and not site.changed
         if as_flushed:
-            loaded.read_from = None  # nothing was lost: snapshots say what they said
+            loaded.read_from = None  # nothing was lost: the snapshots are valid
         elif site.config.durability is Durability.FSYNC:
             self._make_durable(loaded, first, rewrite_from)
             return loaded
@@ -110,8 +109,8 @@ class Recovery:
     # --- below the recovery point ---------------------------------------------------------------------------------
 
     def _check_closed(self, segments: Sequence[LogSegment], first: int) -> None:
-        """Segments below `first`, the one that holds the recovery point: they were durable. Is one missing between
-        them? Only the headers behind their last index entries are read."""
+        """Check the segments below `first`, the one that contains the recovery point. They were durable: report missing
+        offsets between them. Reads only the headers after their last index entries."""
         site = self._site
         for done, (segment, behind) in enumerate(pairwise(segments[: first + 1])):
             site.ensure_indexes(segment)
@@ -128,7 +127,7 @@ class Recovery:
             site.progress(done + 1, len(segments), 0)
 
     def _end_of(self, segment: LogSegment) -> Offset:
-        """One past the last offset of a closed segment. Raises BrokenChain."""
+        """The offset after the last one of a closed segment. Raises BrokenChain."""
         try:
             return segment.check_tail()
         except CorruptIndex as error:
@@ -138,8 +137,8 @@ class Recovery:
     # --- from the recovery point on -------------------------------------------------------------------------------
 
     def _recover_from(self, segments: Sequence[LogSegment], first: int) -> tuple[list[LogSegment], Offset, int]:
-        """Recover the segments from `first` on. Returns those that stay, where the log ends, and the byte in the first
-        recovered one where offsets at or above the recovery point begin."""
+        """Recover the segments from `first` on. Returns the remaining segments, the log end, and the byte in segment
+        `first` where offsets at or above the recovery point begin."""
         site, protected = self._site, self._site.protected
         next_offset = segments[first].base_offset
         kept, rewrite_from = list(segments[:first]), 0
@@ -150,7 +149,7 @@ class Recovery:
                 break
             if i > first and self._is_hole(kept[-1], next_offset, segment.base_offset):
                 if next_offset >= protected:
-                    site.drop(segments[i:], f"offsets {next_offset} to {segment.base_offset - 1} before it are lost")
+                    site.drop(segments[i:], f"offsets {next_offset}..{segment.base_offset - 1} before it are lost")
                     break
                 reason = "the offsets before the next segment are lost"
                 site.lose(kept[-1].path, kept[-1].size, next_offset, segment.base_offset, reason)
@@ -162,31 +161,31 @@ class Recovery:
             if i == first:
                 rewrite_from = from_byte
             if cut:
-                site.drop(segments[i + 1 :], f"the log was cut at offset {next_offset}, before it")
+                site.drop(segments[i + 1 :], f"the log was truncated before it, at offset {next_offset}")
                 break
             if i < len(segments) - 1:
                 segment.become_inactive()
         return kept, next_offset, rewrite_from
 
     def _is_hole(self, last: LogSegment, log_end: Offset, base_offset: Offset) -> bool:
-        """Are offsets missing before a segment that begins at `base_offset`? Neither the cleaner's holes are, nor those
-        that no segment can hold."""
+        """True if offsets that are missing before a segment at `base_offset` are lost. Holes of the cleaner are no
+        loss, nor holes that no segment can span."""
         return log_end < base_offset <= last.base_offset + INT32_MAX and not self._site.may_lack(base_offset)
 
     def _recover_segment(
         self, segment: LogSegment, next_offset: Offset, behind: Offset | None
     ) -> tuple[Offset, int, bool]:
-        """Check a segment from the recovery point on, rebuild its indexes and epoch entries. behind: where the next one
-        starts.
+        """Check a segment from the recovery point on, and rebuild its indexes and epoch entries. behind: base offset of
+        the next segment.
 
-        Returns the offset behind it, the byte where offsets at or above the recovery point begin, and whether it was
-        cut.
+        Returns the offset after the segment, the byte where offsets at or above the recovery point begin, and True if
+        it was truncated.
         """
         site, began, epochs_before = self._site, next_offset, self._epochs.cache.entries
         position, next_offset = self._walk_below(segment, next_offset)
         rewrite_from = end = segment.size
-        leap: Link | None = None  # the chain before the last batch, where that leaves a hole or begins an epoch,
-        without: Link | None = None  # and what it would come to without that hole or epoch
+        leap: Link | None = None  # the chain before the last batch, if that leaves a hole or begins an epoch,
+        without: Link | None = None  # and the same chain without that hole or epoch
         while position < end:
             try:
                 began_at = Link(position, end, next_offset, self._epochs.before(next_offset))
@@ -210,11 +209,11 @@ class Recovery:
                 if next_offset >= site.protected and not isinstance(broken, WrongEpoch):
                     if sound_end < site.protected:
                         site.lose(segment.path, sound.position, sound_end, next_offset, reason)
-                    if site.damage is not None:  # lengths may be wrong: nothing is appended, nothing else is destroyed
+                    if site.damage is not None:  # lengths may be wrong: do not append or destroy anything
                         segment.size = position
                         return next_offset, min(rewrite_from, position), True
                     self._cut(segment, sound.position, sound_end, reason)
-                    if sound.position < position:  # indexes and epochs without the batch that is cut
+                    if sound.position < position:  # indexes and epochs without the truncated batch
                         self._epochs.cache.restore(epochs_before)
                         sound_end, from_byte, _ = self._recover_segment(segment, began, behind)
                         rewrite_from = min(rewrite_from, from_byte)
@@ -232,8 +231,8 @@ class Recovery:
         return next_offset, rewrite_from, False
 
     def _contradicts_last(self, segment: LogSegment, link: Link, without: Link) -> bool:
-        """Does a whole batch at `link` go back from there, and would it go on from `without`? Then it is the batch
-        before it whose base offset or leader epoch is wrong."""
+        """True if a complete batch at `link` goes back from there but would follow `without`: then the base offset or
+        leader epoch of the batch before it is wrong."""
         header = self._header_at(segment, without._replace(position=link.position))
         if header is None or header.leader_epoch < without.epoch:
             return False
@@ -241,25 +240,26 @@ class Recovery:
         return goes_back and self._is_whole(segment, header)
 
     def _end_of_damaged(self, segment: LogSegment, header: BatchHeader, behind: Offset | None) -> Offset:
-        """One past the last offset of a batch whose checksum is wrong, so that what it says of it may be wrong too: at
-        most where the next batch or segment begins."""
+        """The offset after a batch with a wrong checksum. Its own claim may be wrong too, so at most where the next
+        batch or segment begins."""
         following = self._header_at(segment, Link(header.end, segment.size, header.base_offset + 1))
         ends = [header.last_offset + 1, behind, None if following is None else following.base_offset]
         return Offset(max(min(end for end in ends if end is not None), header.base_offset + 1))
 
     @staticmethod
     def _header_at(segment: LogSegment, link: Link) -> BatchHeader | None:
-        """The header with which the chain may go on, None where there is none."""
+        """The header that continues the chain at `link`; None if there is none."""
         with suppress(BrokenChain):
             return link.read(segment.file.pread(HEADER_BYTES, link.position), 0)
         return None
 
     def _walk_below(self, segment: LogSegment, next_offset: Offset) -> tuple[int, Offset]:
-        """Enter the batches below the recovery point by their headers alone: their bytes were durable.
+        """Add the batches below the recovery point by their headers alone: their bytes were durable.
 
-        Returns the byte and the offset to go on with. A chain that does not lead there, has an epoch that is none, or
-        ends before the file does with a batch whose checksum is wrong or behind a hole, which a wrong base offset may
-        be, is left to the scan, which finds where it broke.
+        Returns the byte and the offset where the scan continues. The scan starts at the beginning of the segment, to
+        find where the chain breaks, in these cases: the chain does not reach the recovery point; a batch has a wrong
+        epoch; the chain ends before the file does, with a batch whose checksum is wrong or after a hole, which may be a
+        wrong base offset.
         """
         segment.start_rebuild()
         epochs, start, before = self._epochs, next_offset, self._epochs.cache.entries
@@ -285,7 +285,8 @@ class Recovery:
 
     @staticmethod
     def _is_whole(segment: LogSegment, header: BatchHeader) -> bool:
-        """Is its checksum right? If not, its length may be wrong, and what lies behind it no torn tail."""
+        """True if the checksum of the batch is correct. Otherwise its length may be wrong too, and the bytes after it
+        are not a torn tail."""
         try:
             for _ in scan_file(segment.file, header.position, header.end, header.base_offset):
                 pass
@@ -294,8 +295,8 @@ class Recovery:
         return True
 
     def _scan(self, segment: LogSegment, link: Link, behind: Offset | None) -> Iterator[tuple[BatchHeader, Link]]:
-        """The batches of a segment from `link` on, checked, their `position` being that in the file, each with the
-        chain before it. Raises BrokenChain."""
+        """The batches of a segment from `link` on, validated, with their `position` in the file and the chain before
+        each. Raises BrokenChain."""
         for batch, position in scan_file(segment.file, link.position, link.end, link.next_offset):
             header = batch.header._replace(position=position)
             self._check_offset(segment, header, link, behind)
@@ -307,17 +308,15 @@ class Recovery:
             link = link.behind(header)
 
     def _check_offset(self, segment: LogSegment, header: BatchHeader, link: Link, behind: Offset | None) -> None:
-        """Raises BrokenChain where the offset cannot be right: too far for this segment; behind a hole, in the next
-        segment; or beyond what was durable behind a hole that reaches below: a log has always ended where a batch
-        did."""
+        """Raises BrokenChain if the offset of a batch is wrong: too far from the base offset; after a hole and in the
+        next segment; or above what was durable after a hole that begins below it, since a log has always ended at the
+        end of a batch."""
         if header.last_offset - segment.base_offset > INT32_MAX:
             raise link.broken(f"offset {header.last_offset} is too far from the base offset {segment.base_offset}")
         if behind is not None and link.next_offset < header.base_offset and header.last_offset >= behind:
-            raise link.broken(f"the batch reaches to offset {header.last_offset}, the next segment begins at {behind}")
+            raise link.broken(f"the batch ends at offset {header.last_offset}, but the next segment begins at {behind}")
         if link.next_offset < self._site.protected <= header.base_offset and not self._site.config.compact:
-            raise link.broken(
-                f"the batch starts at offset {header.base_offset}, the log went on from {link.next_offset}"
-            )
+            raise link.broken(f"the batch starts at offset {header.base_offset}, expected {link.next_offset}")
 
     def _take(self, segment: LogSegment, header: BatchHeader) -> None:
         segment.index_batch(header, header.position)
@@ -325,26 +324,25 @@ class Recovery:
 
     def _cut(self, segment: LogSegment, position: int, log_end: Offset, reason: str) -> None:
         self._site.note(
-            f"{segment.path} was cut from {segment.size} to {position} bytes, the log ends at offset "
-            f"{log_end}: {reason}"
+            f"{segment.path} was truncated from {segment.size} to {position} bytes, new log end {log_end}: {reason}"
         )
         segment.file.truncate(position)
         segment.size = position
         self._site.changed = True
 
     def _ends_before(self, segment: LogSegment, position: int, behind: Offset) -> bool:
-        """The offsets of a closed segment are all there, and bytes behind them. Returns whether that is settled: they
-        are zeros, preallocated, whose cut was lost, which is no loss; or the last batch is not whole, and its length
-        what is wrong."""
+        """Check the bytes after the last offset of a closed segment. Returns True if they are explained: preallocated
+        zeros that an unfinished truncation left, which is no loss; or the last batch is damaged and its length is
+        wrong."""
         left = segment.file.pread(segment.size - position, position)
         last = self._last_before(segment, position)
         if last is not None and not self._is_whole(segment, last):
-            reason = f"its checksum is wrong, and so may be its length: {len(left)} bytes behind it are of no batch"
+            reason = f"its checksum is wrong, and its length may be: the {len(left)} bytes after it are no batch"
             self._site.lose(segment.path, last.position, last.base_offset, behind, reason)
         elif any(left):
             return False
         else:
-            self._site.note(f"{segment.path}: {len(left)} zeros behind its last batch, preallocated for more, were cut")
+            self._site.note(f"{segment.path}: {len(left)} preallocated zeros after its last batch were truncated")
             segment.file.truncate(position)
             self._trimmed.append(segment)
         segment.size = position
@@ -363,7 +361,7 @@ class Recovery:
     # --- durable again --------------------------------------------------------------------------------------------
 
     def _make_durable(self, loaded: LoadedLog, first: int, rewrite_from: int) -> None:
-        """Write what was kept above the recovery point again, and sync it, its names and its epochs."""
+        """Rewrite what was kept above the recovery point, and sync it, its names and its epochs."""
         files, directory = self._site.files, self._site.directory
         self._rewrite(loaded.segments[first:], rewrite_from)
         for segment in loaded.segments[first:]:
@@ -382,8 +380,8 @@ class Recovery:
 
     @staticmethod
     def _rewrite(segments: Sequence[LogSegment], rewrite_from: int) -> None:
-        """Write the bytes of these again, of the first one from `rewrite_from` on: a sync that failed may have left
-        them in the page cache alone, and called clean."""
+        """Rewrite the bytes of these segments, of the first one from `rewrite_from` on: a failed sync may have left
+        them only in the page cache, marked as clean."""
         for i, segment in enumerate(segments):
             position = rewrite_from if i == 0 else 0
             while position < segment.size:
@@ -392,10 +390,10 @@ class Recovery:
                 position += len(data)
 
     def _leave_to_flush(self, loaded: LoadedLog, first: int) -> None:
-        """The next flush makes durable what recovery has seen and done: a cut, a roll or a new log that the stop before
-        came in the middle of may have changed names that are not durable, however far the log was.
+        """Let the next flush make the result durable. The stop may have interrupted a truncation, a roll or the
+        creation of the log, and left names that are not durable, whatever the recovery point.
 
-        Epochs of v0 and v1 are written before their first byte: what is cut must not come back under them.
+        Epochs of v0 and v1 are written before their first byte: truncated bytes must not reappear under these epochs.
         """
         loaded.rebuilt = loaded.segments[first:-1]
         loaded.new_names = True
@@ -405,7 +403,8 @@ class Recovery:
             self._site.files.sync_directory(self._site.directory)
 
     def _rewrite_metadata(self) -> None:
-        """No flush of this log may ever have ended: neither its metadata nor its directory's name need be durable."""
+        """Rewrite the log's metadata: if no flush of this log ever finished, neither the metadata nor the name of the
+        directory is durable."""
         files, directory = self._site.files, self._site.directory
         path = f"{directory}/{PARTITION_METADATA}"
         data = read_file(files, path)

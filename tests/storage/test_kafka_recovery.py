@@ -294,7 +294,7 @@ def test_a_false_clean_marker_over_zeros_is_no_reason_to_stop(opened: Opened) ->
         assert log.last_stable_offset == said["running"]["lastStableOffset"]
         assert ranges(consume(log, READ_COMMITTED).offsets) == said["running"]["visible"]["read_committed"]
         assert _known_to_kafka(log, starts()["unclean", "as-killed"].clock) == said["running"]["producerStates"]
-    assert any("prealloc-0" in note and "not believed" in note for note in directory.notes)
+    assert any("prealloc-0" in note and "marker rejected" in note for note in directory.notes)
 
 
 @pytest.mark.parametrize(("archive", "name"), list(starts()))

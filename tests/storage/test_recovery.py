@@ -55,7 +55,7 @@ def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch() -> None:
         assert bench.contents() == kept[:-1]
         assert bench.log.damage is None
         assert bench.disk.size(path) == len(whole) - last
-        assert "was cut" in bench.directory.notes[0]
+        assert "was truncated" in bench.directory.notes[0]
         bench.disk.heal()
         bench.disk.kill()
         write_file(bench.disk, "/data/held-offset-marks", b"")  # each torn file stands for a crash of its own
@@ -177,7 +177,7 @@ def test_a_false_clean_marker_is_not_believed() -> None:
     write_file(bench.disk, "/data/.kafka_cleanshutdown", b'{"version":0,"brokerEpoch":-1}')
     bench.reopen()
     assert bench.directory.was_clean
-    assert "not believed" in bench.directory.notes[0]
+    assert "marker rejected" in bench.directory.notes[0]
     assert bench.contents() == kept
 
 
@@ -189,7 +189,7 @@ def test_a_clean_marker_over_records_that_were_not_flushed_is_not_believed() -> 
     bench.disk.kill()
     write_file(bench.disk, "/data/.kafka_cleanshutdown", b"{}")
     bench.reopen()
-    assert "not believed" in bench.directory.notes[0]
+    assert "marker rejected" in bench.directory.notes[0]
     assert bench.log.durable_offset == 31
     for seed in range(5):
         bench.crash(seed)
