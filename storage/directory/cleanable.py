@@ -1,13 +1,13 @@
-"""How much of a log compaction could clean, and whether it is worth it.
+"""How much of a log compaction can clean, and whether that is worth a cleaning.
 
     log start ........ first dirty ........ end ........ log end
-        clean already      dirty, to be cleaned   too young, undecided, not durable, or being appended to
+        already clean      dirty, cleanable        too young, undecided, not durable, or active
 
-Kept true: nothing at or above the last stable offset, what is durable, or the active segment is ever cleaned, nor by
-a transaction whose marker is not durable: lost and then aborted, it would have taken the key's last record; whole
-segments are cleaned or none; what lies within `min.compaction.lag.ms` stays as it is; what is older than
-`max.compaction.lag.ms` is cleaned however little it is.
-Left to others: which of many logs comes first (log_cleaner.py), the cleaning (cleaning.py).
+Invariants: nothing at or above the last stable offset or the durable offset is cleaned, nor the active segment. No
+cleaning relies on a transaction whose marker is not durable: if the marker were lost and the transaction aborted, the
+last record of a key would be gone. Segments are cleaned whole. Records younger than `min.compaction.lag.ms` stay.
+Records older than `max.compaction.lag.ms` are cleaned at any dirty ratio.
+Not here: which log is cleaned first (log_cleaner.py), the cleaning (cleaning.py).
 Source: Kafka's LogCleanerManager.cleanableOffsets and LogToClean; KIP-354.
 """
 
@@ -24,8 +24,8 @@ from tidelog.types import Millis, Offset
 
 
 class Cleanable(NamedTuple):
-    """What could be cleaned: the segments from the log's first one to the last one below `end`, by the keys from
-    `first_dirty` on. overdue: some of it is older than `max.compaction.lag.ms`."""
+    """What can be cleaned: the segments from the log's first one to the last one below `end`, by the keys from
+    `first_dirty` on. overdue: part of it is older than `max.compaction.lag.ms`."""
 
     first_dirty: Offset
     end: Offset
@@ -35,12 +35,12 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share of what would be read that is dirty, 0 where there is nothing."""
+        """The dirty share of the bytes that a cleaning would read; 0 if there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     def is_worth_it(self, config: LogConfig) -> bool:
-        """By `min.cleanable.dirty.ratio`, or because it is overdue."""
+        """True if it exceeds `min.cleanable.dirty.ratio` or is overdue."""
         return self.dirty_bytes > 0 and (self.overdue or self.ratio > config.min_cleanable_ratio)
 
 
@@ -54,9 +54,9 @@ def measure(
     cleaned: Offset | None,
     limit: Offset,
 ) -> Cleanable:
-    """What could be cleaned of a log now. cleaned: up to where it was, as written down. limit: the last stable offset,
-    or up to where the log and the ends of its transactions are durable. Raises BrokenChain, OSError where an index
-    cannot be read."""
+    """What can be cleaned of a log now. cleaned: the recorded offset up to which the log is clean. limit: the last
+    stable offset, or the offset up to which the log and the ends of its transactions are durable. Raises BrokenChain or
+    OSError if an index cannot be read."""
     believed = cleaned is not None and log_start <= cleaned <= log_end
     first_dirty = cleaned if cleaned is not None and believed else log_start
     end, clean, dirty = log_start, 0, 0
@@ -80,7 +80,7 @@ def _is_too_young(segment: LogSegment, config: LogConfig, now: Millis) -> bool:
 
 
 def _is_overdue(segments: Sequence[LogSegment], config: LogConfig, now: Millis) -> bool:
-    """By the first batches, which are the oldest as a rule."""
+    """Judged by the first batch of each segment, which is usually the oldest."""
     if config.max_compaction_lag_ms == INT64_MAX:
         return False
     latest = now - config.max_compaction_lag_ms

@@ -1,21 +1,23 @@
-"""Logs of one log directory that are deleted, set aside, or start elsewhere: many at a time, on the directory's
+"""Logs of one log directory that are deleted, set aside, or get a new log start: in batches, on the directory's
 executor.
 
-    one batch    claims of all its logs fall, durably: one sync of the marks, one write of each checkpoint that changes
-                 then the directories get their new names; one sync of all, before any file in them goes
-                 then each log that starts elsewhere is told, on the owner's thread
+    one batch    lowers the recorded offsets of all its logs, durably: one sync of the marks, one write of each
+                 checkpoint that changes
+                 then renames the directories, with one sync before any file in them is removed
+                 then moves the log starts in memory, on the owner's thread
 
-What comes while a batch runs goes into the next one, so that 1,000 deletions of one image cost a few batches and not
-1,000 times their fsyncs. A batch begins only when the executor has been free once since it was asked for.
+Changes that arrive during a batch go into the next one, so that deleting 1,000 logs of one metadata image takes a few
+batches instead of 1,000 times their fsyncs. A batch begins after the executor has been free once.
 
-Kept true:
-  1. A log's directory gets another name only when no file claims anything about it any more.
-  2. A log starts at a higher offset, in memory, only when that is durable; a cut that begins meanwhile wins.
-  3. What a full disk refused is tried again with `retry`; any other error takes the log directory offline.
-  4. A log that is being deleted is whole or gone after a crash: its files go only when its new name is durable.
-  5. Work that is given to the executor after `hand_over` finds all directories renamed that were deleted before, or is
-     told by `ensure_free` which are not.
-Left to others: which logs (node/), removing files of a deleted log (log_directory.py), what claims are
+Invariants:
+  1. A partition directory is renamed only when no checkpoint or mark records anything about its log.
+  2. A log start rises in memory only after it is durable. A truncation that begins meanwhile takes precedence.
+  3. Changes that a full disk rejected are repeated by `retry`. Any other error takes the log directory offline.
+  4. After a crash a log that was being deleted is either whole or gone: its files are removed only after its new name
+     is durable.
+  5. Work submitted to the executor after `hand_over` runs after all earlier deletions were renamed. `ensure_free`
+     raises for those that were not.
+Not here: which logs (node/), removing the files of a deleted log (log_directory.py), the recorded offsets
 (directory_claims.py).
 """
 
@@ -34,15 +36,15 @@ from tidelog.errors import DiskFull, TidelogError
 from tidelog.types import Offset, PartitionKey, TopicPartition
 
 RETIRED_AT_ONCE: Final = 250
-"""Logs in one batch: each has a mark, which the owner's thread writes into the page cache."""
+"""Logs in one batch. Each has a mark, which the owner's thread writes into the page cache."""
 
 Started = Callable[[TidelogError | None], None]
-"""Told that the log starts there, or why not."""
+"""Called with None when the log starts at the new offset, or with the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A log that is in use no more. aside: keep what is in its directory, under the new name."""
+    """A closed log to delete or set aside. aside: keep the files in its directory under the new name."""
 
     tp: TopicPartition
     key: PartitionKey
@@ -64,7 +66,7 @@ class _Batch:
 
 
 class DirectoryChanges:
-    """The changes of one log directory. For the owner's thread."""
+    """The pending changes of one log directory. For the owner's thread."""
 
     def __init__(
         self,
@@ -78,41 +80,41 @@ class DirectoryChanges:
         report: Callable[[BaseException], None],
         renamed: Callable[[Retired], None],
     ) -> None:
-        """ensure_online: raises why the directory is out of use. failed: judges an error of the disk. report: told what
-        failed. renamed: the log's directory has its new name."""
+        """ensure_online: raises the reason if the directory is offline. failed: translates an error of the disk.
+        report: called with each failure. renamed: called after the log's directory was renamed."""
         self._path, self._files, self._claims, self._executor = path, files, claims, executor
         self._ensure_online, self._failed, self._report, self._renamed = ensure_online, failed, report, renamed
         self._next = _Batch()
         self._waits = False
-        """Has the executor been asked to say when it is free?"""
+        """True while a request for a free executor is pending."""
         self._running = 0
         self._named: set[str] = set()
-        """Paths of retired logs that have not got their new names yet."""
+        """Paths of retired logs that have not been renamed yet."""
         self.batches = 0
         """Batches begun."""
 
     @property
     def busy(self) -> bool:
-        """Is a change under way, or does one wait?"""
+        """True if a change is in progress or pending."""
         return self._running > 0 or self._waits
 
     def retire(self, log: Retired) -> None:
-        """Rename the directory of a log that is closed."""
+        """Rename the directory of a closed log."""
         self._named.add(log.path)
         self._next.retired.append(log)
         self._ask()
 
     def ensure_free(self, path: str) -> None:
-        """On the executor, behind `hand_over`: raises OSError where a retired log still has that path, because a full
-        disk has refused it another: a new log there would be taken for the retired one with the next attempt."""
+        """Raises OSError if a retired log still has this path, because a full disk rejected the rename. The next
+        attempt would rename a new log in its place. On the executor, after `hand_over`."""
         if path in self._named:
-            raise OSError(errno.ENOSPC, "the log that was there before it has not been moved out of the way", path)
+            raise OSError(errno.ENOSPC, "the deleted log at this path has not been renamed yet", path)
 
     def move_start(
         self, log: Log, offset: Offset, told: Started | None = None, *, first: Callable[[], None] | None = None
     ) -> None:
-        """Let a log start at `offset`, which is not above its high watermark; at or below its start nothing happens.
-        first: run before that is claimed, on the executor; raises OSError."""
+        """Move a log start up to `offset`, which is not above the high watermark. Does nothing at or below the log
+        start. first: runs on the executor before the new start is recorded; raises OSError."""
         batch = self._next
         if told is not None:
             batch.told.append(told)
@@ -122,7 +124,7 @@ class DirectoryChanges:
         self._ask()
 
     def retry(self) -> None:
-        """Try again what a full disk refused."""
+        """Repeat what a full disk rejected."""
         if not self._next.is_empty:
             self._ask()
 
@@ -137,12 +139,12 @@ class DirectoryChanges:
             self._hand_over_some()
 
     def hand_over(self) -> None:
-        """Give all that waits to the executor now, unless a full disk refuses it."""
+        """Submit all pending changes to the executor now, unless a full disk rejects them."""
         while not self._next.is_empty and self._hand_over_some():
             continue
 
     def _hand_over_some(self) -> bool:
-        """Returns whether the executor has some of it."""
+        """Submit one batch. Returns False if it was rejected."""
         batch, self._next = self._next, _Batch()
         self._next.retired = batch.retired[RETIRED_AT_ONCE:]
         del batch.retired[RETIRED_AT_ONCE:]
@@ -185,12 +187,12 @@ class DirectoryChanges:
         return write
 
     def _run(self, batch: _Batch, write: Callable[[], None]) -> None:
-        """On the executor."""
+        """Run a batch. On the executor."""
         for first in batch.first:
             first()
         write()
         for each in batch.retired:
-            if self._files.is_directory(each.path):  # else renamed by an attempt before
+            if self._files.is_directory(each.path):  # else an earlier attempt renamed it
                 self._files.rename(each.path, each.new_path)
         if batch.retired:
             self._files.sync_directory(self._path)
@@ -209,14 +211,14 @@ class DirectoryChanges:
             for each in batch.retired:
                 self._renamed(each)
         for log, offset in batch.starts.items():
-            # A cut that began meanwhile has lowered the claim again.
+            # A truncation that began meanwhile has lowered the recorded start again.
             if self._claims.take_start(log.topic_partition, offset) and failure is None and not log.closed:
                 log.front.started_at(offset)
         for told in batch.told:
             told(failure)
         if not isinstance(failure, DiskFull) and not self._next.is_empty:
-            self._ask()  # where the directory is out of use by now, what waits is told so
+            self._ask()  # if the directory is offline by now, this reports it to the pending changes
 
 
 def _nothing() -> None:
-    """Only its report counts."""
+    """A task that only shows that the executor is free."""

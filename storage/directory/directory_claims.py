@@ -1,14 +1,14 @@
-"""What the files of a log directory claim of its logs: how far each is durable, held, committed, and where it starts.
+"""The offsets that the files of a log directory record about its logs: recovery points, high watermarks, log starts.
 
     DIRECTORY/recovery-point-offset-checkpoint   below it, everything is on the disk                  (Kafka's)
            replication-offset-checkpoint      high watermarks                                      (Kafka's)
-           log-start-offset-checkpoint        where logs start, if not at their first segment      (Kafka's)
-           cleaner-offset-checkpoint          up to where compacted logs are clean                 (Kafka's)
-           cleaning-offset-checkpoint         up to where a cleaning may have emptied segments
+           log-start-offset-checkpoint        log starts, if not at the first segment              (Kafka's)
+           cleaner-offset-checkpoint          offsets up to which compacted logs are clean         (Kafka's)
+           cleaning-offset-checkpoint         offsets up to which a cleaning may have emptied segments
            held-offset-marks                  durable_offsets.py
 
-Kept true: what a file claims is true of the disk; a claim that is to fall falls durably before the bytes go.
-Left to others: when to write (log_directory.py), what an error of the disk means (log_directory.py).
+Invariants: a recorded offset is true of the disk. An offset that must fall is lowered durably before bytes are removed.
+Not here: when to write (log_directory.py), how errors of the disk are handled (log_directory.py).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tidelog.types import Offset, PartitionKey, TopicPartition
 
 
 class DirectoryClaims:
-    """The claims of one log directory. `notes`: what was wrong with the files, in sentences."""
+    """The recorded offsets of one log directory. `notes`: problems with the files, in sentences."""
 
     def __init__(self, files: Files, path: str) -> None:
-        """Reads what is there, once it is sure to stay: a process that died between giving a file its name and syncing
-        the directory has left a claim that the next loss of power would take back. Raises OSError."""
+        """Syncs the directory, then reads the files. A process that stopped after renaming a file and before syncing
+        the directory has left a name that a power failure would revert. Raises OSError."""
         files.sync_directory(path)
         self.notes: list[str] = []
         self._foreign = files.size(f"{path}/{HELD_MARKS}") is None
-        """Is Kafka's directory opened here for the first time?"""
+        """True if the directory comes from Kafka and is opened here for the first time."""
         self.marks = DurableOffsets(files, path)
         self._files, self._path = files, path
         self._recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -53,21 +53,21 @@ class DirectoryClaims:
         self._found_high_watermarks = dict(self._high_watermarks.claimed)
         self._found_recovery_points = dict(self._recovery_points.claimed)
         self._moving: dict[TopicPartition, Offset] = {}
-        """Where logs are about to start: claimed already, and not so in memory."""
+        """Log starts that are recorded but not yet valid in memory."""
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
         path = f"{self._path}/{name}"
         try:
             claimed = read_offsets(self._files, path)
         except CorruptLog as error:
-            self.notes.append(f"{error.message}; logs are recovered from their beginning")
+            self.notes.append(f"{error.message}; all logs are recovered from their beginning")
             claimed = {}
         return OffsetCheckpoint(self._files, path, claimed)
 
     # --- found at the start ---------------------------------------------------------------------------------------
 
     def known(self, tp: TopicPartition, key: PartitionKey, *, clean: bool) -> Known:
-        """What the files said of a log when this process began."""
+        """What the files recorded about a log when this process started."""
         return Known(
             self._found_recovery_points.get(tp, Offset(0)),
             self.marks.get(key),
@@ -78,15 +78,15 @@ class DirectoryClaims:
         )
 
     def high_watermark(self, tp: TopicPartition) -> Offset:
-        """As far as it was written down."""
+        """The recorded high watermark."""
         return self._found_high_watermarks.get(tp, Offset(0))
 
     # --- one log --------------------------------------------------------------------------------------------------
 
     def lowering(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
-        """Nothing at or above `offset` is to be claimed as durable, held or committed, nor that the log starts behind
-        its start (a full disk refused that, and the file may say so). Returns what makes that durable, for any thread,
-        which raises OSError. Raises OSError."""
+        """Lower all recorded offsets of the log to at most `offset`, and a recorded log start above its log start,
+        which a full disk may have left. Returns a function that makes this durable; it may run on any thread and raises
+        OSError. Raises OSError."""
         tp = log.topic_partition
         sync_mark = self.marks.lowering(PartitionKey(log.topic_id, tp.partition), offset)
         writes = []
@@ -106,8 +106,8 @@ class DirectoryClaims:
         return make_durable
 
     def recovering_from(self, log: Log, offset: Offset) -> Callable[[], None]:
-        """The next start reads the log from `offset` on, which is not above its recovery point. Returns what makes that
-        durable, as `lowering`. Raises OSError."""
+        """Let the next start recover the log from `offset`, which is not above its recovery point. Returns a function
+        that makes this durable, see `lowering`. Raises OSError."""
         tp, claimed = log.topic_partition, self._recovery_points.claimed
         key, durable_offset = (
             PartitionKey(log.topic_id, tp.partition),
@@ -118,14 +118,14 @@ class DirectoryClaims:
         write = _writing(self._recovery_points, {**claimed, tp: offset})
 
         def make_durable() -> None:
-            self.marks.sync()  # first: without its mark, what is damaged above the recovery point is a torn tail
+            self.marks.sync()  # first: without its mark, damage above the recovery point looks like a torn tail
             write()
 
         return make_durable
 
     def bound_watermarks(self, logs: Collection[Log]) -> None:
-        """Make durable that no watermark lies above the end of its log, where recovery has cut one: what is fetched in
-        place of the lost records need not be committed. Raises OSError."""
+        """Make durable that no high watermark is above the end of its log, after recovery truncated logs: the records
+        fetched in place of the lost ones may not be committed. Raises OSError."""
         claimed = self._high_watermarks.claimed
         bounded = {log.topic_partition: log.high_watermark for log in logs}
         lower = {tp: offset for tp, offset in bounded.items() if offset < claimed.get(tp, 0)}
@@ -133,32 +133,32 @@ class DirectoryClaims:
             _write_now(self._high_watermarks, {**claimed, **lower})
 
     def starting(self, tp: TopicPartition, offset: Offset) -> Callable[[], None]:
-        """The log starts at `offset` now. Returns what makes that durable, as `lowering`."""
+        """Set the recorded log start to `offset`. Returns a function that makes this durable, see `lowering`."""
         return _writing(self._log_starts, {**self._log_starts.claimed, tp: offset})
 
     def allow_holes(self, log: Log, end: Offset) -> None:
-        """Make durable that the log's recovery point is where it is, and that segments below `end`, which is not above
-        it, may be emptied from here on: what is missing there is no loss. Raises OSError."""
+        """Record durably the log's recovery point, and that segments below `end`, which is not above it, may be
+        emptied: offsets missing there are no loss. Raises OSError."""
         tp = log.topic_partition
         for checkpoint, least in ((self._recovery_points, log.recovery_point), (self._cleaning, end)):
             claimed = checkpoint.claimed
             _write_now(checkpoint, {**claimed, tp: max(least, claimed.get(tp, least))})
 
     def note_log_start(self, log: Log) -> None:
-        """Write down where the log starts now, durably. Raises OSError."""
+        """Record the log start durably. Raises OSError."""
         _write_now(self._log_starts, {**self._log_starts.claimed, log.topic_partition: log.log_start_offset})
 
     def cleaned(self, tp: TopicPartition) -> Offset | None:
-        """Up to where the log was compacted, None where it never was."""
+        """The offset up to which the log was compacted; None if it never was."""
         return self._cleaned.claimed.get(tp)
 
     def note_cleaned(self, tp: TopicPartition, offset: Offset) -> None:
-        """Write down up to where the log is compacted, durably. Raises OSError."""
+        """Record durably the offset up to which the log is compacted. Raises OSError."""
         _write_now(self._cleaned, {**self._cleaned.claimed, tp: offset})
 
     def salvaged(self, tp: TopicPartition, key: PartitionKey, end: Offset) -> Callable[[], None]:
-        """A log that is not open ends at `end` now, and no more of it is committed; offsets may be missing in it.
-        Returns what makes that durable, as `lowering`. Raises OSError."""
+        """Record that a closed log ends at `end`, that no higher offset is committed, and that offsets may be missing
+        in it. Returns a function that makes this durable, see `lowering`. Raises OSError."""
         sync_mark = self.marks.lowering(key, end)
         points, cleaning = self._recovery_points.claimed, self._cleaning.claimed
         watermarks = self._high_watermarks.claimed
@@ -178,13 +178,14 @@ class DirectoryClaims:
         return make_durable
 
     def starting_all(self, starts: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
-        """These logs are to start there: one write. `take_start` must follow for each. Returns what makes it durable,
-        as `lowering`."""
+        """Set the recorded starts of these logs with one write. `take_start` must follow for each. Returns a function
+        that makes this durable, see `lowering`."""
         self._moving.update(starts)
         return _writing(self._log_starts, {**self._log_starts.claimed, **starts})
 
     def take_start(self, tp: TopicPartition, offset: Offset) -> bool:
-        """The write of `starting_all` has ended. Returns whether the claim still stands: a cut may have lowered it."""
+        """Called after the write of `starting_all`. Returns True if the recorded start is still valid: a truncation may
+        have lowered it."""
         if self._moving.get(tp) != offset:
             return False
         del self._moving[tp]
@@ -193,8 +194,8 @@ class DirectoryClaims:
     def forgetting(
         self, logs: Collection[tuple[TopicPartition, PartitionKey]], unmarked: Collection[PartitionKey] = ()
     ) -> Callable[[], None]:
-        """No file is to claim anything about these logs any more, and no mark is to name those of `unmarked`: each file
-        is written once. Returns what makes that durable, as `lowering`. Raises OSError."""
+        """Remove everything recorded about these logs, and the marks of those in `unmarked`. Each file is written once.
+        Returns a function that makes this durable, see `lowering`. Raises OSError."""
         sync_marks = self.marks.dropping([*(key for _, key in logs), *unmarked])
         gone = {tp for tp, _ in logs}
         for tp in gone:
@@ -215,14 +216,14 @@ class DirectoryClaims:
         return make_durable
 
     def forget(self, tp: TopicPartition, key: PartitionKey) -> None:
-        """No file claims anything about this log any more. Raises OSError."""
+        """Remove everything recorded about this log. Raises OSError."""
         self.forgetting([(tp, key)])()
 
     # --- all of them ----------------------------------------------------------------------------------------------
 
     def prepare(self, logs: Collection[Log]) -> Callable[[], None] | None:
-        """On the owner's thread: what the checkpoints should say now. Returns the write, for any thread, which raises
-        OSError; None where the files say just that."""
+        """On the owner's thread: collect the offsets to record now. Returns the write, for any thread, which raises
+        OSError; None if the files are current."""
         prepared = [(file, file.prepare(offsets), offsets) for file, offsets in self._current(logs)]
         changed = [(file, version, offsets) for file, version, offsets in prepared if version is not None]
         if not changed:
@@ -235,13 +236,14 @@ class DirectoryClaims:
         return write
 
     def write(self, logs: Collection[Log]) -> None:
-        """Write everything, durably, before returning. Raises OSError."""
+        """Write everything durably before returning. Raises OSError."""
         for file, offsets in self._current(logs):
             _write_now(file, offsets)
         self.marks.sync()
 
     def _current(self, logs: Collection[Log]) -> list[tuple[OffsetCheckpoint, dict[TopicPartition, Offset]]]:
-        """A log not loaded yet keeps what was found, one that is being cut what is claimed for it."""
+        """The offsets to record now. A log that is not loaded keeps the offsets found at the start; a log under
+        truncation keeps the recorded ones."""
         points = {**self._recovery_points.claimed}
         marks = {**self._found_high_watermarks}
         starts = {**self._log_starts.claimed}
@@ -263,12 +265,12 @@ class DirectoryClaims:
         ]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.marks.close()
 
 
 def _writing(checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
-    """What writes them, for any thread."""
+    """Returns the write of these offsets, for any thread."""
     version = checkpoint.prepare(offsets)
 
     def write() -> None:

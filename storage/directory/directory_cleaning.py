@@ -1,8 +1,9 @@
-"""Compaction in one log directory: round after round, piece by piece on its background executor, as fast as it may.
+"""The compaction of one log directory: one cleaning after the other, in pieces on its background executor, at a limited
+rate.
 
-Kept true: one piece is under way at most; after a round the next one is looked for at once, and where nothing is worth
-it, after `cleaner.backoff.ms`; once stopped, nothing more begins.
-Left to others: which log, what a piece is, how long to wait (log_cleaner.py); ticks (maintenance.py).
+Invariants: at most one piece is in progress. After a cleaning the next log is chosen at once; if no log is worth it,
+after `cleaner.backoff.ms`. After `stop` nothing new begins.
+Not here: which log, what a piece is, how long to wait (log_cleaner.py); ticks (maintenance.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.types import METADATA_TOPIC, Millis
 
 
 class DirectoryCleaning:
-    """See the module's words. All on the owner's thread, but for the pieces."""
+    """Runs the cleaner of one log directory. On the owner's thread, except for the pieces."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class DirectoryCleaning:
         on_trouble: Callable[[TidelogError], None],
         on_cleaned: Callable[[Cleaned], None],
     ) -> None:
-        """on_cleaned: told of each round that has ended well."""
+        """on_cleaned: called after each successful cleaning."""
         self.cleaner = LogCleaner(
             map_bytes=config.cleaner_map_bytes, bytes_per_second=config.cleaner_rate_max, on_trouble=on_trouble
         )
@@ -39,12 +40,12 @@ class DirectoryCleaning:
         self._busy = False
         self._stopped = not config.cleaner
         self.bytes_worked = 0
-        """Read and written since the process began."""
+        """Bytes read and written since the process started."""
         self.rounds = 0
-        """Ended well since the process began."""
+        """Successful cleanings since the process started."""
 
     def tick(self, now: Millis) -> None:
-        """Begin a round, or go on, where that is due. now: monotonic milliseconds."""
+        """Begin or continue a cleaning if one is due. now: monotonic milliseconds."""
         if self._busy or self._stopped or now < self._due or self._directory.offline is not None:
             return
         if self._piece is None:
@@ -56,7 +57,7 @@ class DirectoryCleaning:
         self._run(self._piece)
 
     def stop(self) -> None:
-        """Begin nothing more; what is under way ends with its piece."""
+        """Begin nothing new. The piece in progress finishes."""
         self._stopped = True
 
     def _run(self, piece: Piece) -> None:

@@ -1,6 +1,6 @@
-"""Giving up what a damaged log has lost, so that the rest of it can be used again.
+"""Removal of the lost records from a damaged log, so that the rest can be used again.
 
-Left to others: which records can be read, and the files that hold them (salvage.py); who decides it (the controller).
+Not here: which records can be read, and the files that hold them (salvage.py); the decision (the controller).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tidelog.types import PartitionKey
 
 
 def give_up_lost(directory: LogDirectory, log: Log, done: Callable[[Log, str | TidelogError], None]) -> None:
-    """Let a damaged log go on with what can be read of it. All that it had is kept aside first; what is read and
-    written runs in the background, the log is closed meanwhile. `done` is told the log as it is opened again and
-    where the copy lies, or the log, closed, and why nothing was given up: that may be tried again."""
+    """Continue a damaged log with its readable records. A copy of the log is kept first. Reading and writing run in the
+    background; the log is closed meanwhile. `done` receives the reopened log and the path of the copy, or the closed
+    log and the error. After an error the call may be repeated."""
     tp, salvage = log.topic_partition, directory.salvage(log)
     key, copy = PartitionKey(log.topic_id, tp.partition), directory.name_aside(tp)
     directory.commit.forget(log)
@@ -44,7 +44,7 @@ def give_up_lost(directory: LogDirectory, log: Log, done: Callable[[Log, str | T
 
     def ended(result: object) -> None:
         if isinstance(result, OSError):
-            done(log, directory.fail(f"giving up what {log.path} lost", result))
+            done(log, directory.fail(f"removing the lost records from {log.path}", result))
         elif isinstance(result, TidelogError):
             done(log, result)
         elif isinstance(result, BaseException):
@@ -60,4 +60,4 @@ def give_up_lost(directory: LogDirectory, log: Log, done: Callable[[Log, str | T
     def quiet(_: object) -> None:
         directory.background.submit(lambda: salvage.prepare(copy), prepared)
 
-    directory.executor.submit(lambda: None, quiet)  # behind what retention took out and is being renamed there
+    directory.executor.submit(lambda: None, quiet)  # after the renames of retention that are queued there

@@ -1,13 +1,13 @@
-"""Many appends, one fsync: the flushes of one log directory, several logs side by side, round after round for each; and
-the cuts of its logs, which need an fsync too.
+"""Group commit: many appends, one fsync. Runs the flushes of one log directory, of several logs in parallel, and the
+truncations of its logs, which need an fsync too.
 
-Kept true: of one log at most one flush is under way; all that is appended meanwhile is taken by its next one. A flush
-takes what the log has when it begins, so an append that asked before is covered by it. At most `at_once` flushes are
-under way, the others wait in the order in which they asked. A cut is a barrier: it does not wait for the flush under
-way, whose ticket counts only up to the cut, but no other one of that log begins before it has ended.
-Side by side, because a file system writes its journal once for all that wait for it then: six logs together cost a
-disk little more than one, one after the other six times as much (docs/performance.md).
-Left to others: what a flush is (log.py), where it runs (the Executor), what a failure means (the log directory).
+Invariants: at most one flush of a log is in progress; its next flush covers all appends since. A flush covers what the
+log contains when it begins, so it covers every append that requested it before. At most `at_once` flushes are in
+progress; the others wait in the order of their requests. A truncation is a barrier: it does not wait for the flush in
+progress, whose ticket counts only up to the new end, but no other flush of that log begins before the truncation ended.
+Flushes run in parallel because a file system commits its journal once for all that wait: six logs together cost a disk
+little more than one log, and one after the other six times as much (docs/performance.md).
+Not here: the flush itself (log.py), where it runs (the Executor), how a failure is handled (log_directory.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from tidelog.errors import TidelogError
 
 
 class GroupCommit:
-    """The queue of logs that wait to be made durable.
+    """The queue of logs to flush.
 
-    executor: with at least `at_once` workers, to have any use of them. on_durable: called for each log whose flush has
-    ended, when `held` and `recovery_point` have moved. on_failure: a flush failed; the directory has been told first.
+    executor: should have at least `at_once` workers. on_durable: called for each log after its flush, when
+    `durable_offset` and `recovery_point` have moved. on_failure: called after a flush failed and the directory has
+    handled the error.
     """
 
     def __init__(
@@ -49,11 +50,11 @@ class GroupCommit:
 
     @property
     def busy(self) -> bool:
-        """Is a flush or a cut under way?"""
+        """True if a flush or a truncation is in progress."""
         return bool(self._flushing) or self._cuts > 0
 
     def request(self, log: Log) -> None:
-        """The log has something to sync; `on_durable` follows. Cheap to call for every append."""
+        """Request a flush of the log; `on_durable` follows. Cheap enough for every append."""
         self._wanted[log] = None
         if len(self._flushing) < self._at_once and self._may_begin(log):
             self._begin()
@@ -62,11 +63,11 @@ class GroupCommit:
         return log not in self._flushing and log.cut is None
 
     def forget(self, log: Log) -> None:
-        """The log is closed or deleted: a flush that has not begun is left out, one under way counts no more."""
+        """The log is closed or deleted: drop its pending request. A flush in progress no longer counts."""
         self._wanted.pop(log, None)
 
     def _begin(self) -> None:
-        """Begin as many flushes as may be under way."""
+        """Begin as many flushes as are allowed."""
         while self._wanted and len(self._flushing) < self._at_once:
             log = next((log for log in self._wanted if self._may_begin(log)), None)
             if log is None:
@@ -92,17 +93,18 @@ class GroupCommit:
             self._on_durable(log)
         else:
             log.abandon_flush(ticket)
-            if result is not None and not log.closed:  # the names of a deleted log cannot be synced any more
+            if result is not None and not log.closed:  # the directory of a deleted log can no longer be synced
                 self._on_failure(
                     log.directory.fail(f"flushing {log.path}", result) if isinstance(result, OSError) else result
                 )
         if self._wanted:
             self._begin()
 
-    # --- cuts -----------------------------------------------------------------------------------------------------
+    # --- truncation -----------------------------------------------------------------------------------------------
 
     def cut(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
-        """Run a cut that `log` has begun. `done` follows, with why it failed; the directory has been told first."""
+        """Run a truncation that `log` has begun. `done` follows with None, or with the error after the directory has
+        handled it."""
         self._cuts += 1
         self._run(log, ticket, done)
 

@@ -1,9 +1,9 @@
-"""A copy of a log's directory, kept before records are given up: files get a second name (hard links), only those that
-will be written in place are copied.
+"""A copy of a partition directory, kept before records are given up. Files are hard-linked; only files that will be
+modified in place are copied.
 
-Kept true: when `keep_copy` returns, the copy has durable names and holds what the directory held; what failed leaves no
-copy behind. A cut writes in place only in the segment that it shortens; an append only in the last one.
-Left to others: when a copy is due (node/replicas/follower_log.py, salvage.py), its name (log_directory.py).
+Invariants: when `keep_copy` returns, the copy has durable names and the content of the directory. A failure leaves no
+copy. A truncation modifies only its last segment in place; an append only the last one of the log.
+Not here: when a copy is made (node/replicas/follower_log.py, salvage.py), its name (log_directory.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from storage.segment.segment import ALL_SUFFIXES
 
 _CHUNK_BYTES: Final = 1 << 20
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS})
-"""Error numbers of a file system that gives a file no second name."""
+"""Error numbers of file systems without hard links."""
 
 
 def keep_copy(files: Files, directory: str, copy: str, changing: Collection[str]) -> None:
-    """Give everything in `directory` a second name in the new directory `copy`, on the same file system. changing:
-    names of files that are going to be written in place. Any thread. Raises OSError."""
+    """Copy `directory` to the new directory `copy` on the same file system, by hard links. changing: names of files
+    that will be modified in place; they are copied. Any thread. Raises OSError."""
     files.make_directory(copy)
     try:
         for name in files.list(directory):
@@ -46,7 +46,7 @@ def names_of(base_offset: int) -> frozenset[str]:
 
 
 def copied_first(ticket: TruncationTicket, copy: str) -> None:
-    """Have the cut keep a copy of the log, before anything else. A full disk then refuses the cut."""
+    """Let the truncation keep a copy of the log as its first step. A full disk then rejects the truncation."""
     changing = names_of(ticket.last.base_offset) if isinstance(ticket, Shortening) else frozenset()
     lower_claims = ticket.lower_claims
 
@@ -59,7 +59,7 @@ def copied_first(ticket: TruncationTicket, copy: str) -> None:
 
 
 def copy_file(files: Files, source: str, target: str) -> None:
-    """Copy the bytes of a file, durably. Raises OSError."""
+    """Copy a file durably. Raises OSError."""
     read = files.open(source, read_only=True)
     try:
         written = files.open(target, create=True)
@@ -75,7 +75,7 @@ def copy_file(files: Files, source: str, target: str) -> None:
 
 
 def _link(files: Files, path: str, name: str) -> bool:
-    """Give the file a second name. False where its file system has none."""
+    """Create a hard link. Returns False if the file system does not support it."""
     try:
         files.link(path, name)
     except OSError as error:

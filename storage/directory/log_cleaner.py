@@ -1,18 +1,20 @@
-"""Compacts many logs, the dirtiest first, one at a time and no faster than it may. Pure but for the swap of segments.
+"""Compacts the logs of one directory, the dirtiest first, one at a time and at a limited rate. Pure except for the
+replacement of segments.
 
-    piece = cleaner.begin(logs, now)             owner's thread; None: nothing is worth it, ask again later
+    piece = cleaner.begin(logs, now)             owner's thread; None: no log is worth it, call again later
     outcome = piece.work()                       any thread, after piece.wait_ms
-    piece = cleaner.settle(outcome, ...)         owner's thread; the next piece, None: this log is done
+    piece = cleaner.settle(outcome, ...)         owner's thread; the next piece, or None: this log is done
 
-Kept true:
-  1. A log whose batches cannot be read is reported once and left alone until it is opened anew; the others go on.
-  2. The log that a round is about can be appended to, read, flushed, cut, emptied, closed and deleted meanwhile: what
-     changes its old segments cancels the round. So does damage that is found in it: the start after this one is to look
-     for that again, which a swap would have it forget.
-  3. Which transactions were aborted is known, not guessed: where this life of the process has not compared a segment's
-     transaction index with its batches, they are read first, a segment in one piece.
-  4. Where the log is clean up to is written down behind the last swap: a crash in between costs another round.
-Left to others: executors and timers (maintenance.py, node/), what cleaning is (cleaning.py, batch_filter.py).
+Invariants:
+  1. A log whose batches cannot be read is reported once and skipped until it is opened again. The others continue.
+  2. During a cleaning the log can be appended to, read, flushed, truncated, emptied, closed and deleted. A change of
+     the segments being cleaned cancels the cleaning. So does damage found in the log: the next start must find it
+     again, which a replacement of segments would prevent.
+  3. The aborted transactions are known, not guessed. If this process has not compared the transaction index of a
+     segment with its batches, the batches are read first, one segment per piece.
+  4. The offset up to which the log is clean is recorded after the last replacement. A crash before that costs another
+     cleaning.
+Not here: executors and timers (maintenance.py, node/), the cleaning itself (cleaning.py, batch_filter.py).
 Source: Kafka's LogCleaner and LogCleanerManager.
 """
 
@@ -36,18 +38,18 @@ from tidelog.types import Millis, Offset, TopicPartition
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 8 << 20
-"""Read and written between two looks at the throttle: some 50 ms of one core."""
+"""Bytes read and written between two checks of the throttle: some 50 ms of one core."""
 
 
 class Piece(NamedTuple):
-    """Work to be done on any thread, so many milliseconds from now. It returns bytes, or raises."""
+    """Work to run on any thread, after `wait_ms` milliseconds. It returns the bytes read and written, or raises."""
 
     work: Callable[[], int]
     wait_ms: Millis
 
 
 class Cleaned(NamedTuple):
-    """A round that has ended."""
+    """A finished cleaning."""
 
     log: TopicPartition
     end: Offset
@@ -55,7 +57,7 @@ class Cleaned(NamedTuple):
 
 
 def measure_log(log: Log, now: Millis) -> Cleanable:
-    """How much of a log could be cleaned. now: wall clock. Raises CorruptLog, KafkaStorageError."""
+    """How much of a log can be cleaned. now: wall clock. Raises CorruptLog, KafkaStorageError."""
     return log.guard(
         "measuring",
         lambda: measure(
@@ -71,7 +73,7 @@ def measure_log(log: Log, now: Millis) -> Cleanable:
 
 
 def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) -> Cleaning:
-    """Begin a round: the log knows of it from here on. Raises CorruptLog, KafkaStorageError."""
+    """Begin a cleaning and register it with the log. Raises CorruptLog, KafkaStorageError."""
     segments = [segment for segment in log.segments if segment.base_offset < cleanable.end]
     ends = [*(segment.base_offset for segment in segments[1:]), cleanable.end]
 
@@ -103,8 +105,8 @@ def begin_cleaning(log: Log, cleanable: Cleanable, map_bytes: int, now: Millis) 
 
 
 class TransactionReading:
-    """What the batches of one closed segment say of transactions: read anywhere, by segments of its own. `told`: that,
-    once it has run."""
+    """Reads the transaction data from the batches of one closed segment: on any thread, through its own segments.
+    `told`: the result of `run`."""
 
     __slots__ = ("_config", "_directory", "_files", "_read", "log", "segment", "told")
 
@@ -116,12 +118,13 @@ class TransactionReading:
 
     @property
     def holds(self) -> bool:
-        """Is what it reads the log's still, and not appended to?"""
+        """True if the segments that it reads still belong to the log and are closed."""
         segments = self.log.segments
         return not self.log.closed and list(segments[: len(self._read)]) == self._read != list(segments)
 
     def run(self) -> int:
-        """Any thread. Returns the bytes of the segment, most of which are not read. Raises BrokenChain, OSError."""
+        """Any thread. Returns the size of the segment in bytes, although most of them are not read. Raises BrokenChain,
+        OSError."""
         segments = [
             LogSegment(self._files, self._directory, each.base_offset, self._config, created_ms=Millis(0))
             for each in self._read
@@ -135,12 +138,12 @@ class TransactionReading:
 
 
 class LogCleaner:
-    """The cleaner of one log directory. `uncleanable`: logs that it leaves alone, and why. `last`: the last round that
-    ended. All but `Piece.work` is for the owner's thread."""
+    """The cleaner of one log directory. `uncleanable`: the logs that it skips, and why. `last`: the last finished
+    cleaning. For the owner's thread, except `Piece.work`."""
 
     def __init__(self, *, map_bytes: int, bytes_per_second: int, on_trouble: Callable[[TidelogError], None]) -> None:
-        """map_bytes: memory for the offset map. bytes_per_second: most that it reads and writes. on_trouble: told what
-        keeps a log from being cleaned."""
+        """map_bytes: memory for the offset map. bytes_per_second: limit for reads and writes. on_trouble: called with
+        each error that stops the cleaning of a log."""
         self._map_bytes = map_bytes
         self._throttle = Throttle(bytes_per_second)
         self._on_trouble = on_trouble
@@ -149,22 +152,22 @@ class LogCleaner:
         self._refused: dict[Log, str] = {}
         self.last: Cleaned | None = None
         self.dirty_share = 0.0
-        """The largest of a log, when one was last looked for."""
+        """The largest dirty ratio of a log at the last search."""
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """By log, what keeps it from being cleaned."""
+        """The logs that cannot be cleaned, with the reason."""
         return {log.topic_partition: why for log, why in self._refused.items() if not log.closed}
 
     @property
     def busy_with(self) -> TopicPartition | None:
-        """The log that a round is about."""
+        """The log that is being cleaned."""
         if self._reading is not None:
             return self._reading.log.topic_partition
         return None if self._round is None else self._round[0].topic_partition
 
     def begin(self, logs: Iterable[Log], now: Millis) -> Piece | None:
-        """Choose the log with the largest dirty share of those worth it, and begin. now: wall clock."""
+        """Choose the log with the largest dirty ratio among those worth a cleaning, and begin. now: wall clock."""
         assert self.busy_with is None, f"{self.busy_with} is being cleaned already"
         self._refused = {log: why for log, why in self._refused.items() if not log.closed}
         self.dirty_share = 0.0
@@ -183,7 +186,7 @@ class LogCleaner:
         return self._begin(*best, now)
 
     def _begin(self, log: Log, cleanable: Cleanable, now: Millis) -> Piece | None:
-        """The first piece of a round: read what batches say of transactions where that is not known, else plan."""
+        """The first piece of a cleaning: reads unknown transaction data, else plans the cleaning."""
         unbelieved = self._try(lambda: log.guard("reading", lambda: log.front.unbelieved(cleanable.end)))
         if unbelieved is None:
             return None
@@ -204,11 +207,12 @@ class LogCleaner:
         return log not in self._refused
 
     def settle(self, outcome: int | BaseException, now: Millis, *, started: Millis, ended: Millis) -> Piece | None:
-        """A piece has returned so many bytes, or raised that. now: wall clock. started, ended: of the piece, monotonic.
-        Returns the next piece, None where the round is over. Raises what is no trouble of log or disk."""
+        """Process the result of a piece: its bytes, or the error that it raised. now: wall clock. started, ended: of
+        the piece, monotonic. Returns the next piece; None if the cleaning is over. Raises every error that is not
+        caused by the log or the disk."""
         if self._reading is not None:
             return self._settle_reading(self._reading, outcome, now, started, ended)
-        assert self._round is not None, "no round is under way"
+        assert self._round is not None, "no cleaning is in progress"
         log, cleaning = self._round
         if isinstance(outcome, BaseException) or cleaning.cancelled or log.damage is not None:
             self._give_up(log, cleaning, CleaningCancelled() if isinstance(outcome, int) else outcome)
@@ -244,18 +248,18 @@ class LogCleaner:
         return None if piece is None else Piece(piece.work, self._throttle.wait_after(outcome, started, ended))
 
     def _advance(self, log: Log, cleaning: Cleaning, now: Millis) -> bool:
-        """Swap in what is ready; write down what is done."""
+        """Replace the segments that are ready, and record a finished cleaning."""
         if cleaning.ready is not None:
             sources, cleaned = cleaning.ready
             old = [source.segment for source in sources]
-            log.guard("swapping cleaned segments into", lambda: log.front.replace(old, cleaned, now))
+            log.guard("replacing cleaned segments in", lambda: log.front.replace(old, cleaned, now))
             cleaning.ready = None
         if cleaning.ended:
-            log.guard("noting the cleaning of", lambda: log.directory.note_cleaned(log, cleaning.end))
+            log.guard("recording the cleaning of", lambda: log.directory.note_cleaned(log, cleaning.end))
         return True
 
     def _give_up(self, log: Log, cleaning: Cleaning, cause: BaseException) -> None:
-        """End a round that cannot be finished, and remove what it was writing."""
+        """Cancel a cleaning and remove its unfinished files."""
         self._round = None
         log.front.stop_cleaning()
         self._report(log, cause)
@@ -263,16 +267,14 @@ class LogCleaner:
             self._try(lambda: log.guard("removing an unfinished cleaning of", cleaning.remove_files))
 
     def _report(self, log: Log, cause: object) -> None:
-        """Tell what ended a round, and leave a log alone that cannot be read."""
+        """Report why a cleaning ended, and skip the log from now on if it cannot be read."""
         if isinstance(cause, OSError):
             self._on_trouble(log.directory.fail(f"cleaning {log.path}", cause))
         elif isinstance(cause, BrokenChain | IndexRefusal | TidelogError):
             why = cause.message if isinstance(cause, TidelogError) else str(cause)
             self._refused[log] = why
             self._on_trouble(
-                CorruptLog(
-                    f"{log.topic_partition} cannot be compacted, and is left as it is until it is opened anew: {why}"
-                )
+                CorruptLog(f"{log.topic_partition} cannot be compacted and is skipped until it is opened again: {why}")
             )
         elif isinstance(cause, BaseException) and not isinstance(cause, CleaningCancelled):
             raise cause

@@ -1,15 +1,17 @@
-"""One log directory: its logs, and what happens to all of them when its disk fails or runs full.
+"""One log directory: its logs, and the handling of failures and lack of space on its disk.
 
     DIRECTORY/TOPIC-N/                     one log
            TOPIC-N.HEX-stray/, -delete/ set aside; to be deleted
            the other files              directory_identity.py, directory_claims.py
 
-Kept true:
-  1. What the directory's files claim is true of the disk: a truncation lowers them, durably, before it cuts.
-  2. After an error of the disk the directory is offline: nothing in it is written again in this process.
-  3. Nothing is deleted but what `delete_log` was told to delete; what cannot be loaded is set aside and reported.
-Left to others: several directories (log_manager.py), which logs there should be, and what a lost one means for the
-cluster (node/, replication/). Source: Kafka's LogManager; design section 4, rule 6.
+Invariants:
+  1. The offsets recorded in the directory's files are true of the disk: a truncation lowers them, durably, before it
+     removes bytes.
+  2. After an error of the disk the directory is offline: this process writes nothing in it any more.
+  3. Only `delete_log` deletes a log. A log that cannot be loaded is set aside and reported.
+Not here: several directories (log_manager.py), which logs should exist, and the consequences of a lost one (node/,
+replication/).
+Source: Kafka's LogManager; design section 4, rule 6.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ ConfigOf = Callable[[TopicPartition, TopicId], LogConfig]
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a directory's logs are loaded. log: the last one that was. bytes: of all that were."""
+    """Progress of loading a directory's logs. log: the last one loaded. bytes: of all logs loaded."""
 
     directory: str
     log: str
@@ -70,7 +72,7 @@ class LoadProgress:
     total: int
     bytes: int
     segment: int = 0
-    """How many segments of a log that recovers are done, `segments` being all of them; 0 between two logs."""
+    """Segments recovered of the log in recovery, out of `segments`; 0 between two logs."""
     segments: int = 0
 
     def __str__(self) -> str:
@@ -86,7 +88,7 @@ def _ignore(_: object) -> None:
 
 
 def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress], None]) -> Progress:
-    """What tells of the segments of one log that recovers."""
+    """The callback that reports each recovered segment of one log."""
 
     def tell(done: int, total: int, size: int) -> None:
         nonlocal so_far
@@ -97,7 +99,7 @@ def _segment_by_segment(so_far: LoadProgress, progress: Callable[[LoadProgress],
 
 
 def waits(log: Log) -> bool:
-    """Is there something that only time, or another attempt, brings about: a flush, or the removal of files?"""
+    """True if the log needs another visit of maintenance: a flush, or the removal of files."""
     unflushed = log.log_end_offset > log.recovery_point and log.config.flush_ms < INT64_MAX
     return unflushed or log.durable_offset < log.log_end_offset or log.front.has_deleted
 
@@ -105,9 +107,9 @@ def waits(log: Log) -> bool:
 class LogDirectory:
     """A log directory in use by this process.
 
-    `on_durable(log)`: a group commit has made more of the log durable. `on_offline(directory)`: the directory has
-    failed, `offline` says why. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no
-    action. All three are called on the owner's thread and may be set at any time.
+    `on_durable(log)`: a flush made more of the log durable. `on_offline(directory)`: the directory failed; `offline` is
+    the reason. `on_flush_failure(error)`: a background flush or checkpoint failed; DiskFull needs no action. All three
+    are called on the owner's thread and may be set at any time.
     """
 
     def __init__(
@@ -134,13 +136,13 @@ class LogDirectory:
         self.offline: str | None = None
         self.logs: dict[TopicPartition, Log] = {}
         self.reserve = reserve
-        """The room that appends leave alone."""
+        """The free space that appends must leave."""
         self.claims = claims
         self.open_segments = OpenSegments()
         self.notes: list[str] = [*identity.notes, *claims.notes]
-        """What loading cut, rebuilt or set aside, in sentences."""
+        """What loading truncated, rebuilt or set aside, in sentences."""
         self.missing: dict[PartitionKey, Damage] = {}
-        """Logs that had held something, of which no directory was found (complete after `load_logs`)."""
+        """Logs that had durable records and whose directory was not found (complete after `load_logs`)."""
         self.on_durable: Callable[[Log], None] = _ignore
         self.on_offline: Callable[[LogDirectory], None] = _ignore
         self.on_flush_failure: Callable[[BaseException], None] = _ignore
@@ -154,22 +156,22 @@ class LogDirectory:
             report=self._flush_failed,
             renamed=self._log_renamed,
         )
-        """Logs that are deleted, set aside, or start elsewhere."""
+        """Deletions, renames and moves of the log start."""
         self.commit = GroupCommit(syncer, self._log_durable, self._flush_failed, at_once=syncs_at_once)
         self.executor = executor
-        """Where work of this directory that may wait for its disk runs, one piece after the other."""
+        """Runs the work of this directory that may wait for its disk, one piece after the other."""
         self.background = background
-        """Where work runs that takes long and may be interrupted: cleaning and the scrub."""
+        """Runs long work that may be interrupted: cleaning and the scrub."""
         self.reader = reader
-        """Where reads run that must wait for the disk."""
+        """Runs reads that wait for the disk."""
         self._identity = identity
         self._seen: set[PartitionKey] = set()
         self._stirred: dict[Log, None] = {}
-        """Logs that wait for a flush, or for files to be removed, as far as is known: nobody looks after the others."""
+        """Logs that may need a flush or the removal of files. Maintenance looks only at these."""
         self.in_salvage: set[TopicPartition] = set()
-        """Damaged logs that are closed, to be written again without what they lost."""
+        """Damaged logs that are closed while they are rewritten without the lost records."""
         self._unwritten = True
-        """May the checkpoints say something else than what is so?"""
+        """True if the checkpoints may be stale."""
 
     @classmethod
     def open(
@@ -187,14 +189,14 @@ class LogDirectory:
         reserve_bytes: int = 0,
         boot_id: bytes = b"",
     ) -> LogDirectory:
-        """Take a log directory into use; an empty one, or none, becomes a new one with an id of its own.
+        """Open a log directory. An empty or missing one is created with a new id.
 
-        executor: where checkpoints and deletions run; without one, at once. syncer: where logs are flushed, so many
-        side by side; background: where they are cleaned and scrubbed; reader: where reads wait for the disk; without
-        one, on `executor`. reserve_bytes: as Reserve's setting. boot_id: of the machine's present boot.
+        executor: runs checkpoints and deletions; default: immediately. syncer: runs flushes, `syncs_at_once` in
+        parallel. background: runs cleaning and the scrub. reader: runs reads that wait for the disk. These three
+        default to `executor`. reserve_bytes: the setting of Reserve. boot_id: of the current boot of the machine.
 
-        Raises KafkaStorageError where the disk fails or another process uses the directory, InvalidConfig where it is
-        no log directory.
+        Raises KafkaStorageError if the disk fails or another process uses the directory, InvalidConfig if it is no log
+        directory.
         """
         path = path.rstrip("/") or "/"
         executor = executor or InlineExecutor()
@@ -225,12 +227,12 @@ class LogDirectory:
 
     @property
     def directory_id(self) -> DirectoryId:
-        """The directory's own id (KIP-858)."""
+        """The id of the directory (KIP-858)."""
         return self._identity.directory_id
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the directory belongs to, None before it belongs to one."""
+        """The cluster that the directory belongs to; None if not assigned yet."""
         return self._identity.cluster_id
 
     @property
@@ -240,26 +242,26 @@ class LogDirectory:
 
     @property
     def was_clean(self) -> bool:
-        """Was the last stop a clean one?"""
+        """True if the last stop was clean."""
         return self._identity.was_clean
 
     @property
     def intact(self) -> bool:
-        """Is all there that was written before this process began, synced or not?"""
+        """True if everything written before this process started is still there, synced or not."""
         return self._identity.intact
 
     @property
     def last_registration(self) -> int:
-        """Number of the node's last registration that this directory knows of, -1 for none."""
+        """Number of the node's last registration recorded in this directory; -1 for none."""
         return self._identity.last_registration
 
     def adopt(self, cluster_id: str, node_id: NodeId) -> None:
-        """Let the directory belong to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
+        """Assign the directory to a node of a cluster, durably. Raises InconsistentClusterId, InvalidConfig,
         KafkaStorageError, DiskFull."""
         self._guard("writing meta.properties", lambda: self._identity.adopt(cluster_id, node_id))
 
     def write_registration(self, number: int) -> None:
-        """Note the number of the node's registration, durably; it only grows. Raises KafkaStorageError, DiskFull."""
+        """Record the number of the node's registration, durably. It only grows. Raises KafkaStorageError, DiskFull."""
         self._guard("writing the registration", lambda: self._identity.write_registration(number))
 
     # --- logs -----------------------------------------------------------------------------------------------------
@@ -271,12 +273,12 @@ class LogDirectory:
         only: Callable[[TopicPartition], bool] | None = None,
         progress: Callable[[LoadProgress], None] = _ignore,
     ) -> dict[TopicPartition, Log]:
-        """Open all logs of the directory that are not open yet, recovering where needed; may take long. Returns all
-        open ones.
+        """Open all logs of the directory that are not open yet, with recovery where needed. May take long. Returns all
+        open logs.
 
-        config_of: the topic's settings. only: load just these now (the metadata log comes before all others); the call
-        without it completes the loading. progress: told after each log, and after each segment that is recovered. What
-        is no readable log is set aside. Raises KafkaStorageError, DiskFull.
+        config_of: returns the settings of the topic. only: load just these logs (the metadata log is loaded before all
+        others); the call without it completes the loading. progress: called after each log and each recovered segment.
+        A directory that is no readable log is set aside. Raises KafkaStorageError, DiskFull.
         """
         wanted = [tp for tp in self._find_logs() if only is None or only(tp)]
         loaded_bytes = 0
@@ -293,7 +295,7 @@ class LogDirectory:
         return dict(self.logs)
 
     def _find_logs(self) -> list[TopicPartition]:
-        """The logs in the directory that are not open. What was being deleted is deleted on."""
+        """The logs in the directory that are not open. Interrupted deletions continue."""
         found = []
         for name in self._guard("listing the directory", lambda: self.files.list(self.path)):
             match = PARTITION_DIRECTORY.fullmatch(name)
@@ -315,8 +317,8 @@ class LogDirectory:
     def opening(
         self, tp: TopicPartition, topic_id: TopicId, config: LogConfig, tell: Progress | None = None
     ) -> Callable[[], Log]:
-        """What opens the log in TOPIC-N, recovering it where needed, for any thread: raises OSError. `opened` must
-        follow."""
+        """Returns the function that opens the log in TOPIC-N, with recovery where needed. It runs on any thread and
+        raises OSError. `opened` must follow."""
         path, key = f"{self.path}/{tp}", PartitionKey(topic_id, tp.partition)
         known, watermark = self.claims.known(tp, key, clean=self.was_clean), self.claims.high_watermark(tp)
 
@@ -327,7 +329,7 @@ class LogDirectory:
         return run
 
     def opened(self, log: Log) -> None:
-        """A log is open that was there before: take it into use. Raises OSError."""
+        """Register a log that was opened. Raises OSError."""
         tp, key = log.topic_partition, PartitionKey(log.topic_id, log.topic_partition.partition)
         known = self.claims.known(tp, key, clean=self.was_clean)
         self.notes.extend(log.notes)
@@ -337,7 +339,7 @@ class LogDirectory:
         if log.damage is None and log.durable_offset > known.durable_offset:
             self.note_durable(log)
         if known.foreign and log.config.compact:
-            self.claims.allow_holes(log, log.log_end_offset)  # those that Kafka made are no loss later on either
+            self.claims.allow_holes(log, log.log_end_offset)  # holes made by Kafka are no loss at later starts either
 
     def _find_missing(self) -> None:
         for key in self.claims.marks.all():
@@ -346,19 +348,19 @@ class LogDirectory:
                 self.missing[key] = gone
 
     def is_gone(self, key: PartitionKey) -> Damage | None:
-        """What is lost of a log that has held something here, where no directory of it was found; to be asked once logs
-        are loaded."""
+        """What was lost with a log that had durable records here and whose directory was not found. Call it after
+        loading."""
         durable_offset = self.claims.marks.get(key)
         if key in self._seen or durable_offset <= 0:
             return None
-        return Damage(self.path, 0, Offset(0), durable_offset, "no directory of this log was found")
+        return Damage(self.path, 0, Offset(0), durable_offset, "the directory of this log is missing")
 
     def damaged(self) -> dict[PartitionKey, Damage]:
-        """All damage known: of open logs, and of logs that are gone. To be named at registration (design section 4)."""
+        """All known damage: of open logs, and of missing logs. Reported at registration (design section 4)."""
         return {**self.missing, **self.damaged_logs()}
 
     def damaged_logs(self) -> dict[PartitionKey, Damage]:
-        """What open logs have lost."""
+        """The lost records of open logs."""
         return {
             PartitionKey(log.topic_id, log.topic_partition.partition): log.damage
             for log in self.logs.values()
@@ -366,30 +368,30 @@ class LogDirectory:
         }
 
     def create_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
-        """As `begin_log`, run to its end before returning: for tools, starts and tests."""
+        """`begin_log` and `finish_log` in one call: for tools, starts and tests."""
         return self.finish_log(ticket := self.begin_log(tp, topic_id, config), run_ticket(ticket.run))
 
     def begin_log(self, tp: TopicPartition, topic_id: TopicId, config: LogConfig) -> NewLog:
-        """Begin to make an empty log: the ticket is to be run on `executor`, and then `finish_log` told.
+        """Begin to create an empty log: run the ticket on `executor`, then call `finish_log`.
 
-        A mark of an earlier log of the same key is dropped: call it only once that one's loss has been dealt with.
+        The mark of an earlier log of the same key is dropped: call this only after the loss of that log was handled.
         Raises KafkaStorageError, DiskFull.
         """
         assert tp not in self.logs, f"{tp} is open already"
         self._ensure_online()
         self.take_room(tp, 0)
-        self.changes.hand_over()  # an earlier log of that name has to be out of the way first
+        self.changes.hand_over()  # an earlier log of that name must be renamed first
         forget = self._guard(
             f"creating {tp}", lambda: self.claims.forgetting([(tp, PartitionKey(topic_id, tp.partition))])
         )
         return NewLog(self, tp, topic_id, config, self._name_aside(tp, "stray"), forget)
 
     def finish_log(self, ticket: NewLog, result: Log | BaseException) -> Log:
-        """The ticket has returned, or raised that. Its names become durable with its first flush, which is asked for
-        here. Raises KafkaStorageError, DiskFull."""
+        """Finish with the result of the ticket, or the error that it raised. Requests the first flush, which makes the
+        names durable. Raises KafkaStorageError, DiskFull."""
         tp = ticket.tp
         if ticket.set_aside:
-            self.notes.append(f"{ticket.path} was set aside as {ticket.aside}: it was in the way of a new log")
+            self.notes.append(f"{ticket.path} was set aside as {ticket.aside}: a new log was created at its path")
         if isinstance(result, OSError):
             raise self.fail(f"creating {tp}", result) from result
         if isinstance(result, BaseException):
@@ -405,16 +407,16 @@ class LogDirectory:
         return result
 
     def delete_log(self, tp: TopicPartition) -> None:
-        """Delete a log: it is out of use at once, its name and its files go in the background. Raises
+        """Delete a log. It is closed at once; its directory is renamed and removed in the background. Raises
         KafkaStorageError."""
         self._retire(self.logs[tp], self._name_aside(tp, "delete"), aside=False)
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
-        """Move a log's directory out of the way, in the background, keeping all that is in it. Returns its new path.
+        """Rename a partition directory to `…-stray`, in the background, and keep its files. Returns its new path.
         Raises KafkaStorageError.
 
-        What an open log held is no claim any more: whoever sets it aside has judged it. One that cannot be opened keeps
-        its mark, so that it is missed.
+        The offsets recorded about an open log are dropped: the caller has handled its records. A log that cannot be
+        opened keeps its mark, so that it counts as missing.
         """
         self._ensure_online()
         log, aside = self.logs.get(tp), self._name_aside(tp, "stray")
@@ -438,19 +440,19 @@ class LogDirectory:
             self._delete_later(log.new_path)
 
     def salvage(self, log: Log) -> Salvage:
-        """What can be read of a damaged log: to be looked at anywhere."""
+        """What can be read of a damaged log. Run it on any thread."""
         durable_offset = max(log.log_end_offset, Offset(0) if log.damage is None else log.damage.end_offset)
         return Salvage(
             self.files, log.path, log.log_start_offset, durable_offset, log.epoch_entries(), holes=log.config.compact
         )
 
     def name_aside(self, tp: TopicPartition) -> str:
-        """A name for what is kept of a log and is not used any more."""
+        """A new path for a copy of a log or for a log that is set aside."""
         return self._name_aside(tp, "stray")
 
     def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
-        """A new name for a log's directory that is out of use; a long topic's is cut, as Kafka does, to what file
-        systems take."""
+        """A new path for a log that is no longer used. A long topic name is shortened, as in Kafka, to the limit of
+        file systems."""
         tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
         return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
 
@@ -464,11 +466,11 @@ class LogDirectory:
     # --- what logs call -------------------------------------------------------------------------------------------
 
     def fail(self, doing: str, error: OSError) -> TidelogError:
-        """Judge an error of the disk: a full one stays in use, anything else takes the directory offline. Returns what
-        to raise."""
+        """Handle an error of the disk: after a full disk the directory stays online, after any other error it goes
+        offline. Returns the error to raise."""
         if is_full(error):
             return DiskFull(
-                f"{doing}: the disk of {self.path} is full ({error.strerror}): make room; nothing was written"
+                f"{doing}: the disk of {self.path} is full ({error.strerror}): free space on it; nothing was written"
             )
         self.give_up(f"{doing}: {error}")
         return KafkaStorageError(
@@ -476,59 +478,59 @@ class LogDirectory:
         )
 
     def give_up(self, why: str) -> None:
-        """Use the directory no more in this process."""
+        """Take the directory offline for the rest of this process."""
         if self.offline is None:
             self.offline = why
             self.on_offline(self)
 
     def stirred(self, log: Log) -> None:
-        """Something about the log is another than before: look after it from time to time until nothing waits."""
+        """The state of the log changed: maintenance looks at it until it needs no more work."""
         self._stirred[log] = None
         self._unwritten = True
 
     def note_durable(self, log: Log) -> None:
-        """Write the held mark of a log that has moved up."""
+        """Write the durable-offset mark of a log whose durable offset rose."""
         try:
             self.claims.marks.put(PartitionKey(log.topic_id, log.topic_partition.partition), log.durable_offset)
         except OSError as error:
-            self._flush_failed(self.fail("writing held marks", error))
+            self._flush_failed(self.fail("writing durable-offset marks", error))
 
     def take_room(self, tp: TopicPartition, size: int) -> None:
-        """Bytes are about to be appended, or a log to be made. The metadata log may use the reserve: without it nothing
-        could be deleted. Raises DiskFull, KafkaStorageError."""
+        """Reserve free space for an append or a new log. The metadata log may use the reserve: nothing could be deleted
+        without it. Raises DiskFull, KafkaStorageError."""
         if (log := self.logs.get(tp)) is not None:
             self.stirred(log)
         if tp.topic != METADATA_TOPIC:
             try:
                 self.reserve.take(size)
             except OSError as error:
-                raise self.fail(f"asking for the room of {self.path}", error) from error
+                raise self.fail(f"querying the free space of {self.path}", error) from error
 
     def lowering_marks(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
-        """Before a truncation: the files are to claim nothing at or above `offset` any more. Returns what makes that
-        durable, for any thread, which raises OSError. Raises OSError."""
+        """Before a truncation: lower the recorded offsets of the log to at most `offset`. Returns a function that makes
+        this durable; it may run on any thread and raises OSError. Raises OSError."""
         return self.claims.lowering(log, offset)
 
     def moving_log_start(self, log: TruncateLog, offset: Offset) -> Callable[[], None]:
-        """A log of which nothing is left starts at `offset` now. Returns what makes that durable, as above."""
+        """Set the start of a log that was emptied to `offset`. Returns a function that makes this durable, as above."""
         return self.claims.starting(log.topic_partition, offset)
 
     def note_log_start(self, log: Log) -> None:
-        """Write down where the log starts now, durably. Raises OSError."""
+        """Record the log start durably. Raises OSError."""
         self.stirred(log)
         self.claims.note_log_start(log)
 
     def allow_holes(self, log: Log, end: Offset) -> None:
-        """Make durable that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
+        """Record durably that segments below `end`, itself below the recovery point, may be emptied. Raises OSError."""
         self.stirred(log)
         self.claims.allow_holes(log, end)
 
     def cleaned(self, log: Log) -> Offset | None:
-        """Up to where the log was compacted, None where it never was."""
+        """The offset up to which the log was compacted; None if it never was."""
         return self.claims.cleaned(log.topic_partition)
 
     def note_cleaned(self, log: Log, offset: Offset) -> None:
-        """The log is compacted up to `offset`: make that durable. Raises OSError."""
+        """Record durably that the log is compacted up to `offset`. Raises OSError."""
         self.claims.note_cleaned(log.topic_partition, offset)
 
     def request_flush(self, log: Log) -> None:
@@ -542,14 +544,14 @@ class LogDirectory:
     def _flush_failed(self, error: BaseException) -> None:
         self.on_flush_failure(error)
 
-    # --- from time to time ----------------------------------------------------------------------------------------
+    # --- maintenance ----------------------------------------------------------------------------------------------
 
     def look_for_room(self) -> None:
-        """Ask the file system for its room. Raises KafkaStorageError."""
-        self._guard(f"asking for the room of {self.path}", self.reserve.look)
+        """Query the free space of the file system. Raises KafkaStorageError."""
+        self._guard(f"querying the free space of {self.path}", self.reserve.look)
 
     def request_flushes(self) -> None:
-        """Flush the logs whose `flush.ms` has run out, and again those that a full disk kept from being flushed."""
+        """Flush the logs whose `flush.ms` has passed, and those whose flush a full disk rejected."""
         now = self.clock.wall_ms()
         for log in list(self._stirred):
             if log.closed or not waits(log):
@@ -558,7 +560,7 @@ class LogDirectory:
                 self.commit.request(log)
 
     def remove_deleted_files(self) -> None:
-        """Remove, in the background, files that are out of their logs for `file.delete.delay.ms`."""
+        """Remove, in the background, files that left their logs at least `file.delete.delay.ms` ago."""
         now = self.clock.wall_ms()
         paths = [path for log in self._stirred if not log.closed for path in log.take_deleted(now)]
         if paths:
@@ -570,18 +572,18 @@ class LogDirectory:
             self._flush_failed(self.fail(f"removing files in {self.path}", result))
 
     def move_log_start(self, log: Log, offset: Offset) -> None:
-        """Let a log start at `offset`, in the background; at or below its start, or above its high watermark, nothing
-        happens beyond that."""
+        """Move a log start up to `offset`, at most to the high watermark, in the background. Does nothing at or below
+        the log start."""
         offset = min(offset, log.high_watermark)
         if offset > log.log_start_offset:
             self.stirred(log)
             self.changes.move_start(log, offset)
 
     def drop_expired(self, log: Log, done: Started = _ignore) -> None:
-        """Let the log start behind what retention lets go, and take the segments before that out of it, in the
-        background: `done` follows where there are any. Raises CorruptLog, KafkaStorageError, DiskFull."""
+        """Move the log start past the expired segments and remove them from the log, in the background. `done` follows
+        if there are any. Raises CorruptLog, KafkaStorageError, DiskFull."""
         if log.front.leaving is not None:
-            self._rename(log, log.front.leaving, done)  # a full disk refused it
+            self._rename(log, log.front.leaving, done)  # a full disk rejected it before
             return
         expired = log.guard("looking for old segments of", lambda: log.front.expired(self.clock.wall_ms()))
         if expired is not None:
@@ -590,8 +592,8 @@ class LogDirectory:
     def drop_before(
         self, log: Log, offset: Offset, done: Started = _ignore, *, first: Callable[[], None] | None = None
     ) -> None:
-        """Let a log start at `offset`, which is not above its high watermark, and take the segments before that out of
-        it, in the background. first: as DirectoryChanges'. `done` follows, when they are out of the log."""
+        """Move a log start to `offset`, which is not above the high watermark, and remove the segments before it, in
+        the background. first: see DirectoryChanges.move_start. `done` follows when they left the log."""
 
         def started(failure: TidelogError | None) -> None:
             leaving = None
@@ -619,19 +621,21 @@ class LogDirectory:
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
     def write_checkpoints(self) -> None:
-        """Write recovery points, high watermarks and log starts in the background, where they changed. To be called
-        every few seconds."""
+        """Write recovery points, high watermarks and log starts in the background, where they changed. Call it every
+        few seconds."""
         if self.offline is not None or not self._unwritten:
             return
         self._unwritten = False
         self._write_later(self.claims.prepare(self.logs.values()))
 
     def keep_damage(self, log: Log, *, borne: bool) -> None:
-        """Have the next start find what a log has lost below its recovery point, should it come before the log is made
-        anew; or not, where that is `borne`, since nobody else could go on. In the background.
+        """Make sure that a next start finds what a log has lost below its recovery point, unless the log is replaced
+        before. With `borne`, the loss is accepted because no other replica can continue, and this is undone. In the
+        background.
 
-        What a start has found the next one finds too. Nor is it done for a page-cache log: there nobody could tell then
-        that it was no torn tail."""
+        Damage found at a start is found again at the next one. On a page-cache log this is not done: there, the damage
+        could not be told from a torn tail.
+        """
         damage = log.damage
         fsynced = log.config.durability is Durability.FSYNC
         if self.offline is not None or damage is None or not fsynced or not log.lost.takes_appends:
@@ -640,7 +644,7 @@ class LogDirectory:
         try:
             self._write_later(self.claims.recovering_from(log, offset))
         except OSError as error:
-            self._flush_failed(self.fail("writing held marks", error))
+            self._flush_failed(self.fail("writing durable-offset marks", error))
 
     def _write_later(self, write: Callable[[], None] | None) -> None:
         if write is None:
@@ -655,12 +659,12 @@ class LogDirectory:
 
     @property
     def busy(self) -> bool:
-        """Is a flush, a cut or a change of logs under way?"""
+        """True if a flush, a truncation or a change of logs is in progress."""
         return self.commit.busy or self.changes.busy
 
     def close_clean(self) -> None:
-        """Close all logs and leave the marker of a clean stop. Raises KafkaStorageError, DiskFull; then there is no
-        marker, and the next start recovers."""
+        """Close all logs and write the clean-shutdown marker. Raises KafkaStorageError, DiskFull; the marker is not
+        written then, and the next start recovers."""
         try:
             self._ensure_online()
             for log in self.logs.values():
@@ -672,11 +676,11 @@ class LogDirectory:
     def _write_closing_files(self) -> None:
         self.claims.write(self.logs.values())
         if self.in_salvage or any(log.damage is not None for log in self.logs.values()):
-            return  # the next start must find the damage again
+            return  # no marker: the next start must find the damage again
         self._identity.leave_clean_marker()
 
     def close(self) -> None:
-        """Let go of everything as it is: no flush, no marker."""
+        """Close everything as it is: no flush, no clean-shutdown marker."""
         for log in self.logs.values():
             log.release()
         self.claims.close()

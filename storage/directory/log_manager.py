@@ -1,14 +1,14 @@
-"""All log directories of one node: opened, loaded and closed side by side, and the logs in them by name.
+"""All log directories of one node: opened, loaded and closed in parallel, and the logs in them by name.
 
-Kept true:
-  1. A directory that cannot be opened, belongs to somebody else or fails while it is loaded is left out, with the error
-     that says why; the others serve.
-  2. A log is used only for the topic id that it was made for.
-  3. A new log lies in a directory that works and is above its reserve, if there is one: the one with the fewest logs,
-     of several the one with the most room.
-Left to others: one directory (log_directory.py), what is done from time to time (maintenance.py), which logs there
-should be (node/). Everything is for the owner's thread; what waits for a disk runs on each directory's executor and
-reports back through a `done`. Source: Kafka's LogManager.
+Invariants:
+  1. A directory that cannot be opened, belongs to another cluster or node, or fails during loading is left out, with
+     the error; the others are used.
+  2. A log is used only for the topic id that it was created for.
+  3. A new log goes to an online directory that is above its reserve, if there is one: to the one with the fewest logs,
+     then to the one with the most free space.
+Not here: one directory (log_directory.py), periodic work (maintenance.py), which logs should exist (node/). Everything
+is for the owner's thread; work that waits for a disk runs on each directory's executor and reports back through `done`.
+Source: Kafka's LogManager.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Done = Callable[[], None]
 
 
 class LogManager:
-    """The log directories of one node, in the order in which they were named."""
+    """The log directories of one node, in configuration order."""
 
     def __init__(self, directories: Iterable[LogDirectory] = ()) -> None:
-        """directories: open already, for tools and tests; a node calls `open`."""
+        """directories: already open, for tools and tests; a node calls `open`."""
         self.directories: list[LogDirectory] = list(directories)
         self.failed: dict[str, TidelogError] = {}
-        """Directories that were left out, by path, and why."""
+        """The directories that were left out, by path, with the error."""
         self.progress: dict[str, LoadProgress] = {}
-        """By path, of directories that are being loaded or were; written by the loading threads, whole."""
+        """The progress of loading by path. The loading threads replace the values."""
 
     # --- starting -------------------------------------------------------------------------------------------------
 
@@ -46,8 +46,7 @@ class LogManager:
         executor_of: Callable[[str], Executor],
         done: Done,
     ) -> None:
-        """Take directories into use, side by side, then call `done`. open_directory: run on the directory's
-        executor."""
+        """Open directories in parallel, then call `done`. open_directory: runs on the directory's executor."""
         opened: dict[str, LogDirectory] = {}
 
         def finish() -> None:
@@ -67,13 +66,13 @@ class LogManager:
             executor_of(path).submit(lambda path=path: open_directory(path), one)  # type: ignore[misc]
 
     def adopt(self, cluster_id: str, node_id: NodeId, done: Done) -> None:
-        """Let all directories belong to the cluster and to this node, durably; those that belong elsewhere are left
-        out."""
+        """Assign all directories to the cluster and to this node, durably. Directories that belong to another cluster
+        or node are left out."""
         self._each(lambda directory: directory.adopt(cluster_id, node_id), self._drop, done)
 
     def load(self, config_of: ConfigOf, done: Done) -> None:
-        """Open all logs of all directories that are not open yet, recovering where needed; may take long. A directory
-        that fails meanwhile stays, offline, with the logs it had loaded."""
+        """Open all logs of all directories that are not open yet, with recovery where needed. May take long. A
+        directory that fails meanwhile stays, offline, with the logs loaded so far."""
 
         def load(directory: LogDirectory) -> None:
             directory.load_logs(config_of, progress=lambda progress: self.progress.update({directory.path: progress}))
@@ -81,7 +80,7 @@ class LogManager:
         def failed(directory: LogDirectory, error: BaseException) -> None:
             self._leave_out(directory.path, error)
             if directory.offline is None:
-                directory.give_up(f"it could not be loaded: {error}")
+                directory.give_up(f"loading failed: {error}")
 
         self._each(load, failed, done)
 
@@ -107,44 +106,44 @@ class LogManager:
         directory.close()
 
     def _leave_out(self, path: str, error: BaseException) -> None:
-        """Anything but an error of ours is a defect, and nobody's to keep quiet."""
+        """Any error except a TidelogError is a defect and is raised."""
         if not isinstance(error, TidelogError):
             raise error
         self.failed[path] = error
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the directories belong to; None where they belong to none yet."""
+        """The cluster that the directories belong to; None if not assigned yet."""
         return next((directory.cluster_id for directory in self.directories if directory.cluster_id is not None), None)
 
     @property
     def working(self) -> list[LogDirectory]:
-        """The directories that are not offline."""
+        """The directories that are online."""
         return [directory for directory in self.directories if directory.offline is None]
 
     def logs(self) -> Iterator[tuple[LogDirectory, Log]]:
-        """Every open log of the directories that work."""
+        """Every open log of the online directories."""
         for directory in self.working:
             for log in list(directory.logs.values()):
                 yield directory, log
 
     def damaged(self) -> dict[PartitionKey, Damage]:
-        """All damage known: of open logs, and of logs that are gone (design section 4, rule 6)."""
+        """All known damage: of open logs, and of missing logs (design section 4, rule 6)."""
         return {key: damage for directory in self.directories for key, damage in directory.damaged().items()}
 
     def is_missing(self, key: PartitionKey) -> bool:
-        """Had a log of this partition held something in a directory here, of which nothing was found?"""
+        """True if a directory here had durable records of this partition, but its log was not found."""
         return any(key in directory.missing for directory in self.directories)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
     def use(self, directory: LogDirectory, log: Log, topic_id: TopicId, config: LogConfig) -> Log:
-        """A loaded log for its partition, under its topic's settings. One that was loaded as if it promised something
-        else, before its topic was known here, is loaded again.
+        """A loaded log for its partition, with the settings of its topic. A log that was loaded with another
+        durability, before its topic was known here, is loaded again.
 
-        Raises InconsistentTopicId where it was made for another topic, KafkaStorageError, DiskFull.
+        Raises InconsistentTopicId if it was created for another topic, KafkaStorageError, DiskFull.
         """
         name = log.topic_partition
         if log.topic_id != topic_id:
@@ -160,20 +159,20 @@ class LogManager:
         again = directory.load_logs(lambda _name, _id: config, only=lambda other: other == name).get(name)
         if again is None:
             raise KafkaStorageError(
-                f"{name} was not loaded again from {directory.path}: {'; '.join(directory.notes[-1:])}"
+                f"{name} could not be loaded again from {directory.path}: {'; '.join(directory.notes[-1:])}"
             )
         return again
 
     def home_of(self, name: TopicPartition, home: DirectoryId | None) -> LogDirectory:
-        """The directory for a new log. home: the only one for it, None for any. Raises KafkaStorageError."""
+        """The directory for a new log. home: the only directory allowed; None for any. Raises KafkaStorageError."""
         directory = self.place(home)
         if directory is None:
             where = "every log directory is offline" if home is None else f"log directory {home} is offline or gone"
-            raise KafkaStorageError(f"{name} was not made: {where}; check the disks, then restart the node")
+            raise KafkaStorageError(f"{name} was not created: {where}; check the disks, then restart the node")
         return directory
 
     def place(self, home: DirectoryId | None) -> LogDirectory | None:
-        """The directory for a new log, None where there is none."""
+        """The directory for a new log; None if there is none."""
         if home is not None:
             return next((directory for directory in self.working if directory.directory_id == home), None)
         return min(
@@ -182,16 +181,16 @@ class LogManager:
             default=None,
         )
 
-    # --- ending ---------------------------------------------------------------------------------------------------
+    # --- closing --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of everything as it is: no flush, no marker."""
+        """Close everything as it is: no flush, no clean-shutdown marker."""
         for directory in self.directories:
             directory.close()
 
 
 class _Pending:
-    """Calls `done` when so many pieces of work have ended; at once where there are none."""
+    """Calls `done` after `count` pieces of work have ended; at once if there are none."""
 
     def __init__(self, count: int, done: Done) -> None:
         self._count, self._done = count + 1, done

@@ -1,4 +1,4 @@
-"""What is done to all logs of a node from time to time, on every replica alike, leader or follower.
+"""The periodic work on all logs of a node, the same on leaders and followers.
 
     `flush.ms`, the reserve, files to remove       flush.scheduler.interval.ms
     checkpoints                                    flush.offset.checkpoint.interval.ms
@@ -6,11 +6,11 @@
     expiry of producers                            producer.id.expiration.check.interval.ms
     the number of producers                        flush.scheduler.interval.ms (producer_limit.py)
     compaction                                     cleaner.backoff.ms (directory_cleaning.py)
-    the scrub                                      with every tick, as slowly as it is told to (scrub.py)
+    the scrub                                      with every tick, at its configured rate (scrub.py)
 
-Kept true: each kind of work has its own interval, and a late tick does it once; a tick looks at so many logs, no more,
-and goes on with the next one; trouble with one log or directory does not keep the others waiting.
-Left to others: calling `tick` (node/replicas/log_maintenance.py), the work itself (log.py, log_directory.py).
+Invariants: each kind of work has its own interval, and a late tick runs it once. A tick examines a limited number of
+logs, and the next tick continues. An error in one log or directory does not delay the others.
+Not here: calling `tick` (node/replicas/log_maintenance.py), the work itself (log.py, log_directory.py).
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from tidelog.errors import TidelogError
 from tidelog.types import METADATA_TOPIC, Millis
 
 _LOGS_AT_ONCE: Final = 64
-"""Logs that one tick looks at for one kind of work: a look may open an index, some 50 µs."""
+"""Logs that one tick examines for one kind of work: each may open an index, some 50 µs."""
 _ROUND_MS_MAX: Final = 10
-"""A tick goes on to the next log only within so many milliseconds: moving a log's start is an fsync."""
+"""A tick starts with the next log only within this many milliseconds: moving a log start is an fsync."""
 
 
 class MaintenanceOwner(Protocol):
-    """Who is told what upkeep meets, on the owner's thread."""
+    """Receives the results of maintenance, on the owner's thread."""
 
     def producers_counted(self, count: int, forgotten: int) -> None:
-        """So many producers are known in all logs, and so many were forgotten just now since there were too many."""
+        """count: producers known in all logs. forgotten: producers removed just now because of the limit."""
         ...
 
     def trouble(self, error: TidelogError) -> None:
-        """Something failed; a broken disk has taken its directory offline by then, the other errors pass."""
+        """An operation failed. A failed disk has taken its directory offline already; other errors are transient."""
         ...
 
     def room_changed(self, directory: LogDirectory) -> None:
-        """A directory has fallen below its reserve, or is above it again."""
+        """The free space of a directory fell below its reserve, or rose above it again."""
         ...
 
     def log_start_moved(self, log: Log) -> None:
-        """Retention has taken records from the beginning of a log."""
+        """Retention removed records from the start of a log."""
         ...
 
     def cleaned(self, directory: LogDirectory, round_: Cleaned) -> None:
-        """A log has been compacted."""
+        """A log was compacted."""
         ...
 
     def found(self, directory: LogDirectory, log: Log, finding: Finding) -> None:
-        """The scrub found something."""
+        """The scrub found an error."""
         ...
 
 
 class _Rounds:
-    """Some work on every log, a few logs with each tick, beginning anew when it is due (monotonic milliseconds)."""
+    """One kind of work on every log, a few logs per tick, repeated when due (monotonic milliseconds)."""
 
     def __init__(
         self, work: Callable[[LogDirectory, Log], object], every_ms: int, monotonic_ms: Callable[[], Millis]
@@ -75,7 +75,7 @@ class _Rounds:
         self._rest: Iterator[tuple[LogDirectory, Log]] | None = None
 
     def tick(self, now: Millis, logs: LogManager, owner: MaintenanceOwner) -> None:
-        """Begin, or go on."""
+        """Begin or continue."""
         if self._rest is None and now >= self._due:
             self._due = Millis(now + self._every_ms)
             self._rest = iter(list(logs.logs()))
@@ -96,7 +96,7 @@ class _Rounds:
 
 
 class Maintenance:
-    """The periodic work over all log directories. All on the owner's thread."""
+    """The periodic work on all log directories. For the owner's thread."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Maintenance:
         *,
         monotonic_ms: Callable[[], Millis],
     ) -> None:
-        """logs: loaded."""
+        """logs: already loaded."""
         now = monotonic_ms()
         self._logs, self._owner, self._config = logs, owner, config
         self._low: set[LogDirectory] = set()
@@ -128,7 +128,7 @@ class Maintenance:
         }
 
     def tick(self, now: Millis) -> None:
-        """Do what is due. now: monotonic milliseconds."""
+        """Run what is due. now: monotonic milliseconds."""
         if now >= self._next_look:
             self._next_look = Millis(now + self._config.flush_check_ms)
             for directory in self._logs.working:
@@ -145,7 +145,7 @@ class Maintenance:
             self.scrubs[directory].tick(now)
 
     def stop(self) -> None:
-        """Begin nothing more: the logs are going to be closed."""
+        """Begin nothing new: the logs are about to be closed."""
         for directory, cleaning in self.cleanings.items():
             cleaning.stop()
             self.scrubs[directory].stop()
@@ -172,8 +172,8 @@ class Maintenance:
         directory.remove_deleted_files()
 
     def _delete_old(self, directory: LogDirectory, log: Log) -> None:
-        """Take out of a log what `retention.ms`, `retention.bytes` or its start let go. The metadata log has its own
-        rules."""
+        """Remove the segments that `retention.ms`, `retention.bytes` or the log start allow to remove. The metadata log
+        has its own rules."""
         if log.topic_partition.topic == METADATA_TOPIC:
             return
 

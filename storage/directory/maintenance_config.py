@@ -1,7 +1,8 @@
-"""The node's settings of what is done to its logs from time to time, by Kafka's names where Kafka has them.
+"""The node's settings for maintenance, under Kafka's names where Kafka has them.
 
-The names here lack the `log.` in front, which is the section of the node's file: `[log] "cleaner.backoff.ms"` is
-Kafka's `log.cleaner.backoff.ms`. Left to others: a topic's settings (config.py), the doing (maintenance.py).
+The names here lack the prefix `log.`, which is the section of the node's file: `[log] "cleaner.backoff.ms"` is Kafka's
+`log.cleaner.backoff.ms`.
+Not here: topic settings (config.py), the work itself (maintenance.py).
 """
 
 from __future__ import annotations
@@ -20,44 +21,45 @@ class MaintenanceConfig:
     """Times in milliseconds, sizes in bytes, rates in bytes per second."""
 
     reserve_bytes: int = AUTOMATIC
-    """Room that appends leave on each directory's file system; -1: a tenth of it, at most 64 MiB."""
+    """Free space that appends leave on each directory's file system; -1: a tenth of it, at most 64 MiB."""
 
     checkpoint_ms: int = 5_000
-    """Between two writings of recovery points, high watermarks and log starts."""
+    """Interval of writing recovery points, high watermarks and log starts."""
 
     flush_check_ms: int = 1_000
-    """How exact `flush.ms` is, and how soon a directory with room again is seen."""
+    """The precision of `flush.ms`, and the delay until free space in a full directory is noticed."""
 
     retention_check_ms: int = 300_000
-    """Between two looks for segments that may go."""
+    """Interval of looking for segments to remove."""
 
     producer_check_ms: int = 600_000
-    """Between two looks for producers that have expired."""
+    """Interval of looking for expired producers."""
 
     producers_max: int = 1 << 16
-    """So many producers are known in all logs together, each counted once for each log; beyond, the oldest go."""
+    """Limit of the producers known in all logs together, each counted once per log. Beyond it, the longest idle ones
+    are removed."""
 
     cleaner: bool = True
-    """Are logs compacted on this node?"""
+    """True if logs are compacted on this node."""
 
     cleaner_backoff_ms: int = 15_000
-    """How long a directory's cleaner waits when no log is worth cleaning."""
+    """Pause of a directory's cleaner when no log is worth cleaning."""
 
     cleaner_rate_max: int = INT64_MAX
-    """What it reads and writes."""
+    """Limit for its reads and writes."""
 
     cleaner_map_bytes: int = 128 << 20
     """Memory for the offset map of one cleaning."""
 
     scrub_rate_max: int = 8 << 20
-    """What is read again of closed segments, per directory; 0: nothing."""
+    """Limit for reading closed segments again, per directory; 0: no scrub."""
 
     scrub_interval_ms: int = 604_800_000
-    """A segment that was found sound is not read again before."""
+    """Minimum time between two checks of the same sound segment."""
 
     @classmethod
     def from_node(cls, settings: Mapping[str, str]) -> MaintenanceConfig:
-        """The configuration by the names in SETTINGS. Raises InvalidConfig (naming key, value and what is allowed)."""
+        """The configuration from the names in SETTINGS. Raises InvalidConfig with key, value and the allowed values."""
         changes: dict[str, object] = {}
         for key, value in settings.items():
             field, parse = SETTINGS[key]

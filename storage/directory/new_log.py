@@ -1,7 +1,8 @@
-"""A new log of a log directory, made on any thread; and a directory that is in its way.
+"""Creation of a new log in a log directory, on any thread, and renaming of a directory that is in its way.
 
-Kept true: before anything is made it is durable that no file claims anything about the log; what fails leaves no
-directory behind. Left to others: asking for it and taking it into use (log_directory.py).
+Invariants: before the log is created, it is durable that no file records anything about it. A failure leaves no
+directory behind.
+Not here: when a log is created and put into use (log_directory.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 class NewLog:
-    """A log that is being made."""
+    """A log that is being created."""
 
     def __init__(
         self,
@@ -36,15 +37,16 @@ class NewLog:
         aside: str,
         forget: Callable[[], None],
     ) -> None:
-        """aside: the new path of a directory that is in the way. forget: makes durable that nothing is claimed."""
+        """aside: the new path for a directory that is in the way. forget: makes durable that nothing is recorded about
+        the log."""
         self.tp, self.topic_id, self.aside = tp, topic_id, aside
         self.path = f"{directory.path}/{tp}"
         self.set_aside = False
-        """Was something in the way?"""
+        """True if a directory was in the way."""
         self._directory, self._config, self._forget = directory, config, forget
 
     def run(self) -> Log:
-        """Make it. On the directory's executor. Raises OSError."""
+        """Create the log. On the directory's executor. Raises OSError."""
         directory, files, path = self._directory, self._directory.files, self.path
         directory.changes.ensure_free(path)
         if files.is_directory(path):
@@ -62,13 +64,13 @@ class NewLog:
 
 
 def move_aside(files: Files, path: str, aside: str) -> None:
-    """Give a log's directory another name, durably. Raises OSError."""
+    """Rename a partition directory, durably. Raises OSError."""
     files.rename(path, aside)
     files.sync_directory(aside.rpartition("/")[0])
 
 
 def run_ticket(run: Callable[[], T]) -> T | OSError:
-    """Run it here. Returns what it returns, or the OSError that it raises."""
+    """Call `run`. Returns its result, or the OSError that it raises."""
     try:
         return run()
     except OSError as error:

@@ -1,8 +1,10 @@
-"""How many producers all logs of a node know together: idempotent producers are cheap to make, and each is remembered
-for `producer.id.expiration.ms` in every partition that it has written to.
+"""The limit of the number of producers known in all logs of a node.
 
-Beyond the limit those are forgotten that have been idle for longest, as if they had expired; none with an open
-transaction. Kafka has no such limit. A replica does it by itself, as it does with expiry.
+Idempotent producers are cheap to create, and each is kept for `producer.id.expiration.ms` in every partition that it
+has written to.
+
+Above the limit, the longest idle producers are removed, as if they had expired; never one with an open transaction.
+Kafka has no such limit. Each replica applies it by itself, as it does with expiry.
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ from storage.directory.log_manager import LogManager
 from tidelog.types import ProducerId
 
 _SLACK: Final = 16
-"""A sixteenth more is forgotten than has to be: it is not done again with the next look."""
+"""A sixteenth of the limit more is removed than necessary, so that the next check need not repeat it."""
 
 
 class ProducersCounted(NamedTuple):
-    """How many are known, and how many were forgotten."""
+    """Number of producers known, and number removed."""
 
     known: int
     forgotten: int
 
 
 def limit_producers(logs: LogManager, most: int) -> ProducersCounted:
-    """Count the producers of all logs, and forget those that appended longest ago of more than `most`."""
+    """Count the producers of all logs. Above `most`, remove those whose last append is the oldest."""
     known = [(log, count) for _, log in logs.logs() if (count := len(log.active_producers()))]
     total = sum(count for _, count in known)
     if total <= most:

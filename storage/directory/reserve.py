@@ -1,12 +1,13 @@
-"""The room of a log directory's file system that appends leave alone: for checkpoints, deletions, and the metadata log.
+"""The free space that appends leave on the disk of a log directory: for checkpoints, deletions and the metadata log.
 
-Kept true:
-  1. Below the reserve, appends and new logs are refused by name and whole; a write of what makes room is never refused.
-  2. They are taken again only once a quarter of the reserve more is free than that, so that a directory at its limit
-     does not flap.
-  3. An append costs an addition and a comparison: the file system is asked when half of the room seen last has been
-     appended, for each append that would be refused, and whenever the owner finds it time (`look`).
-Left to others: the error's way to the producer (log.py), when to look (log_manager.py).
+Invariants:
+  1. Below the reserve, appends and new logs are rejected completely, with the reason. A write that frees space is never
+     rejected.
+  2. Appends resume only when a quarter more than the reserve is free, so that a directory at its limit does not
+     alternate between the two states.
+  3. An append costs one addition and one comparison. The file system is queried when half of the free space last seen
+     has been appended, for each append that would be rejected, and when the owner calls `look`.
+Not here: how the error reaches the producer (log.py), when to call `look` (log_manager.py).
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from storage.files.file_system import Files
 from tidelog.errors import DiskFull
 
 AUTOMATIC: Final = -1
-"""As a reserve: a tenth of the file system, at most `AUTOMATIC_MAX`."""
+"""As a setting: a tenth of the file system, at most `AUTOMATIC_MAX`."""
 AUTOMATIC_MAX: Final = 64 << 20
-"""Bytes. Some hundred times what all checkpoints of a large node take, and little of any disk."""
+"""Bytes. Some hundred times the size of all checkpoints of a large node, and little of any disk."""
 FULL_BYTES: Final = 4_096
-"""With less than a block free a disk without a reserve counts as full."""
+"""With less than one block free, a disk without a reserve counts as full."""
 _LOOK_BYTES_MIN: Final = 64 << 10
-"""Near the limit it is looked no more often than this many appended bytes."""
+"""Near the limit the file system is queried at most once per this many appended bytes."""
 
 
 class Reserve:
-    """The watermark of one log directory. `low`: is it below? `free`, `wanted`: bytes, as of the last look."""
+    """The reserve of one log directory. `low`: True if appends are rejected. `free`, `wanted`: free bytes and reserve
+    in bytes, as of the last query."""
 
     __slots__ = ("_files", "_path", "_setting", "_spent", "_until", "free", "low", "wanted")
 
@@ -41,11 +43,11 @@ class Reserve:
 
     @property
     def enough(self) -> int:
-        """Bytes that must be free before appends are taken again."""
+        """Bytes that must be free before appends resume."""
         return self.wanted + self.wanted // 4
 
     def look(self) -> None:
-        """Ask the file system. Raises OSError."""
+        """Query the file system. Raises OSError."""
         room = self._files.room(self._path)
         self.free = room.free
         self.wanted = min(room.total // 10, AUTOMATIC_MAX) if self._setting == AUTOMATIC else self._setting
@@ -55,18 +57,18 @@ class Reserve:
 
     @property
     def refusal(self) -> str | None:
-        """Why there is no room for appends, as of the last look; None where there is."""
+        """Why appends are rejected, as of the last query; None if they are not."""
         if self.low:
             return (
                 f"the disk of {self._path} is full but for its reserve: {self.free} bytes are free, "
-                f"log.reserve.bytes keeps {self.wanted}; appends go on once {self.enough} are free"
+                f"log.reserve.bytes keeps {self.wanted}; appends resume when {self.enough} are free"
             )
         if self.free < FULL_BYTES:
             return f"the disk of {self._path} is full: {self.free} bytes are free"
         return None
 
     def take(self, size: int) -> None:
-        """So many bytes are about to be appended. Raises DiskFull, OSError."""
+        """Account for an append of `size` bytes. Raises DiskFull, OSError."""
         self._spent += size
         if self._setting and (self.low or self._spent > self._until):
             self.look()

@@ -1,15 +1,15 @@
-"""Giving up what a damaged log has lost, and nothing else: a copy of the log is kept whole, then its segments are
-written again without what cannot be read.
+"""Removal of the lost records from a damaged log, and of nothing else: a copy of the log is kept, then its segments are
+rewritten without what cannot be read.
 
-    prepare    anywhere: the copy (kept_copy.py); each segment that has damage is written beside itself, sound batches
-               alone, at the offsets that they have
-    claims     on the owner's thread, between the two: the log may have holes, and ends at `end`
-    replace    anywhere: the new segments take the names of the old ones
+    prepare    any thread: the copy (kept_copy.py); each damaged segment is rewritten beside itself with its sound
+               batches only, at their offsets
+    claims     owner's thread, between the two: the log may have holes, and ends at `end`
+    replace    any thread: the new segments take the names of the old ones
 
-A batch stays where its checksum is right, its offsets lie behind those before it and before those behind it, and its
-epoch is the one that the epoch file names. Nothing in a batch is changed.
-Kept true: every byte that was there is in the copy; until `replace`, the log is as it was.
-Left to others: whether to give anything up (node/replicas/replica_manager.py), opening what is left (loading.py).
+A batch stays if its checksum is correct, its offsets are after those before it and before those after it, and its epoch
+is the one in the epoch file. No batch is changed.
+Invariants: the copy contains every byte of the log. The log is unchanged until `replace`.
+Not here: whether to give records up (node/replicas/replica_manager.py), opening the rest (loading.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from storage.segment.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.types import EpochStart, Offset
 
 SALVAGED: Final = ".salvaged"
-"""What a segment is called while it is written again. Loading passes over such files."""
+"""Suffix of a segment that is being rewritten. Loading ignores such files."""
 _LOG_FILE: Final = re.compile(r"(\d{20})\.log")
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -47,7 +47,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class _Sound:
-    """A batch that stays: its bytes in the file, its offsets."""
+    """A batch that stays: its bytes in the file and its offsets."""
 
     position: int
     size: int
@@ -57,8 +57,8 @@ class _Sound:
 
 @dataclass(slots=True)
 class Salvage:
-    """What can be read of one damaged log that nothing else uses meanwhile. held: where it should end. holes: offsets
-    may be missing though nothing is lost (compaction)."""
+    """The readable part of one damaged log, which is not used otherwise meanwhile. durable_offset: where the log should
+    end. holes: offsets may be missing although nothing is lost (compaction)."""
 
     files: Files
     directory: str
@@ -67,20 +67,20 @@ class Salvage:
     epochs: Sequence[EpochStart]
     holes: bool
     end: Offset = Offset(0)
-    """Where the log ends, once it has been looked at."""
+    """The end of the log, after `look` or `prepare`."""
     lost: list[Lost] = field(default_factory=list)
     _damaged: list[int] = field(default_factory=list)
-    """Base offsets of segments to be written again."""
+    """Base offsets of the segments to rewrite."""
     _empty: set[int] = field(default_factory=set)
-    """Those of which nothing is left, the first one apart."""
+    """Those without any sound batch, except the first segment."""
 
     def look(self) -> None:
-        """Find what is lost; nothing is written. Reads the whole log. Any thread. Raises OSError."""
+        """Find the lost offsets without writing. Reads the whole log. Any thread. Raises OSError."""
         for _ in self._look():
             pass
 
     def prepare(self, copy: str) -> None:
-        """Keep a copy, and write again what has damage. Any thread. Raises OSError."""
+        """Keep a copy, and rewrite the damaged segments. Any thread. Raises OSError."""
         bases = self._bases()
         keep_copy(self.files, self.directory, copy, names_of(bases[-1]) if bases else ())
         for base, sound in self._look():
@@ -90,7 +90,7 @@ class Salvage:
                 self._empty.add(base)
 
     def replace(self) -> None:
-        """Give the new segments their names. Any thread. Raises OSError."""
+        """Rename the new segments. Any thread. Raises OSError."""
         for base in self._damaged:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
                 path = segment_path(self.directory, base, suffix)
@@ -107,7 +107,7 @@ class Salvage:
         return sorted(int(match[1]) for match in names if match is not None)
 
     def _look(self) -> Iterator[tuple[int, list[_Sound]]]:
-        """Segment by segment: the batches that stay."""
+        """The batches that stay, segment by segment."""
         self.lost, self._damaged, self._empty = [], [], set()
         next_offset = int(self.start)
         for base, behind in pairwise([*self._bases(), INT64_MAX]):
@@ -128,7 +128,7 @@ class Salvage:
             self.lost.append(Lost(Offset(next_offset), self.durable_offset))
 
     def _sound(self, file: File, base: int, behind: int) -> tuple[list[_Sound], bool]:
-        """The batches of a segment that stay, and whether that is all of it."""
+        """The batches of a segment that stay, and True if they are the whole segment."""
         found, whole = [], True
         for step in LogReader(file, file.path, records=False).walk():
             batch = self._believed(step, base, behind) if isinstance(step, Read) else None
@@ -155,8 +155,8 @@ class Salvage:
         return _Sound(batch.position, batch.size, first, last)
 
     def _has_epoch(self, offset: int, epoch: int) -> bool:
-        """Is this the epoch that the epoch file has for the offset? It has none for the batch in which the log starts,
-        where that begins below: then one that is not later than its first."""
+        """True if `epoch` is the epoch of `offset` in the epoch file. The file has no entry for the batch at the log
+        start if that batch begins below it: then an epoch up to the first one is accepted."""
         for entry in reversed(self.epochs):
             if entry.start_offset <= offset:
                 return epoch == entry.epoch

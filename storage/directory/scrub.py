@@ -1,13 +1,12 @@
-"""The scrub of one log directory: closed segments are read again, the longest unread first, slowly, for ever.
+"""The scrub of one log directory: reads closed segments again, the longest unread first, at a limited rate, forever.
 
-Kept true:
-  1. No more bytes than the rate allows, and no more of one processor's time than a tenth.
-  2. What is reported as damage was seen twice: elsewhere, and by the owner in the segment as it is then, so that a
+Invariants:
+  1. It reads no more bytes than the rate allows, and uses at most a tenth of one processor.
+  2. Damage is reported only if it was seen twice: by the check, and by the owner in the segment as it is then. So a
      truncation, a cleaning or a deletion meanwhile is no finding.
-  3. A wrong index is replaced; nothing is written to the log itself.
-Left to others: what is compared (scrub_segment.py), what damage means for the replica
-(node/replicas/replica_manager.py). What was read when is forgotten with the process: a new one begins with the oldest
-of each log.
+  3. A wrong index is replaced. The log itself is never written.
+Not here: what is compared (scrub_segment.py), the consequences of damage (node/replicas/replica_manager.py). The times
+of the checks are not stored: a new process begins with the oldest segment of each log.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from tidelog.errors import TidelogError
 from tidelog.types import Millis, Offset
 
 PIECE_BYTES: Final = 256 << 10
-"""Read at once: the next piece of somebody else's work on the same executor waits no longer for it."""
+"""Bytes per piece: limits how long other work on the same executor waits."""
 SHARE: Final = 10
-"""Of the time that goes by, one part in so many may be spent scrubbing."""
+"""One part in this many of the elapsed time may be spent on the scrub."""
 _NOTHING_DUE_MS: Final = 60_000
-"""Pause before it is looked again for segments to read."""
+"""Pause before looking for segments to check again."""
 _NEVER: Final = Millis(-1)
 
 
 class Scrub:
-    """See the module's words. All on the owner's thread, but for the pieces of checking."""
+    """The scrub of one log directory. For the owner's thread, except the pieces of a check."""
 
     def __init__(
         self,
@@ -47,8 +46,8 @@ class Scrub:
         on_finding: Callable[[LogDirectory, Log, Finding], None],
         on_trouble: Callable[[TidelogError], None],
     ) -> None:
-        """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a finding of kind
-        LOG or HEADER is damage of that log."""
+        """rate_max: bytes per second. interval_ms: until a segment is read again. on_finding: a finding of kind LOG or
+        HEADER is damage of that log."""
         self._directory, self._executor = directory, executor
         self._rate_max, self._interval_ms, self._monotonic_ms = rate_max, interval_ms, monotonic_ms
         self._on_finding, self._on_trouble = on_finding, on_trouble
@@ -60,19 +59,19 @@ class Scrub:
         self._busy = self._stopped = False
         self._bytes_left = self._ms_left = 0
         self.bytes_read = 0
-        """Since the process began."""
+        """Since the process started."""
         self.segments_read = 0
-        """Since the process began."""
+        """Since the process started."""
         self.findings = dict.fromkeys(FindingKind, 0)
-        """How many of each kind."""
+        """Number of findings by kind."""
 
     @property
     def waiting(self) -> int:
-        """Segments that are still to be read in this round, with the one under way."""
+        """Segments still to be read in this round, including the current one."""
         return len(self._round) + (self._check is not None)
 
     def tick(self, now: Millis) -> None:
-        """Go on, as far as rate and share allow until the next tick. now: monotonic milliseconds."""
+        """Continue, as far as rate and share allow until the next tick. now: monotonic milliseconds."""
         passed, self._ticked = max(now - self._ticked, 0), now
         self._bytes_left = min(self._bytes_left + self._rate_max * passed // 1_000, self._rate_max)
         self._ms_left = min(self._ms_left + passed // SHARE, 1_000 // SHARE)
@@ -80,7 +79,7 @@ class Scrub:
             self._go_on()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing new."""
         self._stopped = True
 
     def _go_on(self) -> None:
@@ -110,7 +109,7 @@ class Scrub:
                 self._end(log, check)
         self._go_on()
 
-    # --- which segment --------------------------------------------------------------------------------------------
+    # --- choice of the segment ------------------------------------------------------------------------------------
 
     def _next(self) -> tuple[Log, SegmentCheck] | None:
         now = self._monotonic_ms()
@@ -136,7 +135,7 @@ class Scrub:
         return None
 
     def _begin_round(self, now: Millis) -> None:
-        """The segments that are due, the longest unread first."""
+        """Collect the segments that are due, the longest unread first."""
         closed = [(log, segment) for log in self._directory.logs.values() for segment in log.segments[:-1]]
         self._checked = {segment: self._checked.get(segment, _NEVER) for _, segment in closed}
         due = [
@@ -147,7 +146,7 @@ class Scrub:
         self._round.extend(sorted(due, key=lambda entry: self._checked[entry[1]]))
         self._look_at = Millis(now + _NOTHING_DUE_MS)
 
-    # --- what came of it ------------------------------------------------------------------------------------------
+    # --- results --------------------------------------------------------------------------------------------------
 
     def _end(self, log: Log, check: SegmentCheck) -> None:
         self._check = None
@@ -165,7 +164,7 @@ class Scrub:
             check.close()
 
     def _commit(self, log: Log, check: SegmentCheck) -> None:
-        """Put rebuilt indexes in place, and tell what was found. Raises OSError."""
+        """Install rebuilt indexes, and report the findings. Raises OSError."""
         if check.rebuilt is not None:
             check.segment.take_indexes(check.rebuilt)
         for finding in check.findings:
@@ -183,7 +182,7 @@ class Scrub:
 
 
 def _end_of(log: Log, segment: LogSegment) -> Offset | None:
-    """Where the segment behind a closed one begins; None where it is none of the log's closed ones any more."""
+    """Base offset of the segment after a closed one; None if the segment is no longer a closed segment of the log."""
     if log.closed or log.damage is not None or log.cut is not None:
         return None
     segments = log.segments

@@ -1,11 +1,11 @@
-"""The indexes of a closed segment, compared with its batches as the scrub reads these.
+"""The indexes of a closed segment, compared with its batches while the scrub reads them.
 
-An entry of `.index` must point at a batch that lookups may start from (older Kafkas name the last offset of an append
-of several batches, and the first one's byte). An entry of `.timeindex` must say the largest timestamp so far, and the
-last one the segment's. An entry of `.txnindex` must name an aborting marker of its producer; which markers must have
-one, only the state of producers could say (aborted_transactions.py).
+An entry of `.index` must point at a batch where lookups may start (older Kafka versions store the last offset of an
+append of several batches with the byte of the first one). An entry of `.timeindex` must hold the largest timestamp so
+far, and the last entry that of the segment. An entry of `.txnindex` must name an abort marker of its producer. Which
+markers must have an entry depends on the producer state (aborted_transactions.py).
 
-Left to others: reading the batches, putting right what is wrong (scrub_segment.py).
+Not here: reading the batches, repairing the indexes (scrub_segment.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from tidelog.types import Offset
 
 
 class TransactionCheck:
-    """The aborted transactions that a segment's `.txnindex` names."""
+    """The aborted transactions in a segment's `.txnindex`."""
 
     def __init__(self, files: Files, segment: LogSegment, end_offset: Offset, *, cleaned: bool) -> None:
-        """end_offset: where the next segment begins. cleaned: the log may have lost markers to compaction. Raises
-        OSError."""
+        """end_offset: base offset of the next segment. cleaned: compaction may have removed markers. Raises OSError."""
         path = segment_path(segment.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
         index = TransactionIndex(files, path, segment.base_offset)
         self._base, self._end, self._cleaned = segment.base_offset, end_offset, cleaned
@@ -40,7 +39,7 @@ class TransactionCheck:
             self._entries, self._broken = (), str(error)
 
     def take(self, batch: RecordBatch) -> None:
-        """The next batch."""
+        """Add the next batch."""
         if not self._entries or not batch.is_control:
             return
         for record in batch.record_list():
@@ -52,14 +51,14 @@ class TransactionCheck:
                 self._markers.add((batch.producer_id, record.offset))
 
     def wrong(self) -> str | None:
-        """What is wrong, once all batches have gone by; None where nothing is."""
+        """The error after all batches were added; None if there is none."""
         if self._broken is not None:
             return self._broken
         last = int(self._base) - 1
         for entry in self._entries:
             told = f"the aborted transaction of producer {entry.producer_id} at {entry.first_offset}"
             if not last < entry.last_offset < self._end or entry.first_offset > entry.last_offset:
-                return f"{told} ends at offset {entry.last_offset}, which is not behind the one before or not in here"
+                return f"{told} ends at offset {entry.last_offset}, not after the previous one or not in this segment"
             if not self._cleaned and (entry.producer_id, entry.last_offset) not in self._markers:
                 return f"{told} has no marker at offset {entry.last_offset}"
             last = entry.last_offset
@@ -67,7 +66,7 @@ class TransactionCheck:
 
 
 class IndexCheck:
-    """Both index files of a segment, compared with its batches as they go by."""
+    """Both index files of a segment, compared with its batches."""
 
     def __init__(self, files: Files, segment: LogSegment, size: int) -> None:
         base, directory = segment.base_offset, segment.directory
@@ -85,10 +84,10 @@ class IndexCheck:
     @staticmethod
     def _cut(data: bytes, entry_bytes: int) -> tuple[str, int] | None:
         left = len(data) % entry_bytes
-        return (f"{left} bytes are left behind the last whole entry", len(data) - left) if left else None
+        return (f"{left} bytes follow the last whole entry", len(data) - left) if left else None
 
     def take(self, header: BatchHeader) -> None:
-        """The next batch."""
+        """Add the next batch."""
         if self._next_offset < len(self._offsets):
             self._take_offset(header)
         largest = max(self._largest, header.max_timestamp)
@@ -103,12 +102,15 @@ class IndexCheck:
         offset, at = self._base + relative, self._next_offset * OffsetIndex.ENTRY.size
         self._next_offset += 1
         if position < header.position or position == 0:
-            self._wrong_offset = self._wrong_offset or (f"byte {position}, to which it points, begins no batch", at)
+            self._wrong_offset = self._wrong_offset or (
+                f"the entry points at byte {position}, where no batch begins",
+                at,
+            )
         elif offset <= self._last:
-            reason = f"offset {offset} lies before byte {position}, to which it points"
+            reason = f"offset {offset} is before byte {position}, which the entry points at"
             self._wrong_offset = self._wrong_offset or (reason, at)
         elif offset <= self._last_entry:
-            reason = f"offset {offset} does not grow over {self._last_entry}, that of the entry before"
+            reason = f"offset {offset} is not above {self._last_entry}, the offset of the previous entry"
             self._wrong_offset = self._wrong_offset or (reason, at)
         self._last_entry = offset
 
@@ -123,23 +125,23 @@ class IndexCheck:
                 or timestamp != largest
                 or (self._next_time and timestamp <= self._times[self._next_time - 1][0])
             ):
-                reason = f"it says {timestamp} for offset {offset}, the largest timestamp up to there is {largest}"
+                reason = f"it has {timestamp} for offset {offset}, but the largest timestamp up to there is {largest}"
                 at = self._next_time * TimeIndex.ENTRY.size
                 self._wrong_time = self._wrong_time or (reason, at)
             self._next_time += 1
 
     def wrong(self) -> list[tuple[str, tuple[str, int]]]:
-        """What is wrong with each, once all batches have gone by: the file's suffix, the reason and the byte."""
+        """The errors after all batches were added: the file's suffix, the reason and the byte."""
         found = []
         if self._wrong_offset is None and self._next_offset < len(self._offsets):
             position = self._offsets[self._next_offset][1]
-            reason = f"it points at byte {position}, the segment has {self._size} bytes"
+            reason = f"it points at byte {position}, but the segment has {self._size} bytes"
             self._wrong_offset = (reason, self._next_offset * OffsetIndex.ENTRY.size)
         if self._wrong_offset is None and self._last_entry > self._last:
-            reason = f"it points at offset {self._last_entry}, the last one of the segment is {self._last}"
+            reason = f"it points at offset {self._last_entry}, but the last offset of the segment is {self._last}"
             self._wrong_offset = (reason, (self._next_offset - 1) * OffsetIndex.ENTRY.size)
         if self._wrong_time is None and self._next_time < len(self._times):
-            reason = "it points at an offset behind the segment's last"
+            reason = "it points at an offset after the last one of the segment"
             self._wrong_time = (reason, self._next_time * TimeIndex.ENTRY.size)
         if (
             self._wrong_time is None

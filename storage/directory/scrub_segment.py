@@ -1,14 +1,14 @@
-"""One closed segment read again from its first byte to its last, and compared with its indexes and the epoch cache.
+"""The check of one closed segment: reads it completely and compares it with its indexes and the epoch cache.
 
-    plan (owner's thread) -> `step` again and again (elsewhere: own handle, own copies) -> judge (owner's thread)
+    create (owner's thread) -> `step` repeatedly (any thread: own handle, own copies) -> `confirms` (owner's thread)
 
-What is checked: checksums; the chain of offsets and epochs, up to the next segment's base; every batch's epoch against
-the epoch cache; the indexes (scrub_indexes.py).
-Wrong indexes are built again, as files of another name, which the owner puts in place. A wrong `.txnindex` is only
-reported: the next start compares it with the batches before it is believed (aborted_transactions.py).
+It checks: checksums; the chain of offsets and epochs, up to the base offset of the next segment; the epoch of every
+batch against the epoch cache; the indexes (scrub_indexes.py).
+Wrong indexes are rebuilt as files of another name, which the owner installs. A wrong `.txnindex` is only reported: the
+next start compares it with the batches before it is used (aborted_transactions.py).
 
-Kept true: nothing is written to the log itself.
-Left to others: which segment when, and how fast (scrub.py).
+Invariants: the log itself is never written.
+Not here: the order and the rate of the checks (scrub.py).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tidelog.records.v2.header import BatchHeader
 from tidelog.types import EpochStart, LeaderEpoch, Millis, Offset
 
 REBUILT_SUFFIX: Final = ".rebuilt"
-"""Behind the names of indexes that wait to be put in place of wrong ones."""
+"""Suffix of rebuilt indexes before they replace the wrong ones."""
 _V2: Final = 2
 
 
 class FindingKind(Enum):
-    """What was found wrong."""
+    """The part of a segment that is wrong."""
 
     LOG = "log"
     HEADER = "header"
-    """The leader epoch of a batch whose checksum agrees: its records can be read."""
+    """The leader epoch of a batch whose checksum is correct: its records can be read."""
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
     TRANSACTION_INDEX = "transaction index"
@@ -45,8 +45,8 @@ class FindingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong in a closed segment. path, position: the file and the byte; offsets from `first_offset` to below
-    `end_offset` are concerned. repaired: it is right again."""
+    """An error in a closed segment. path, position: the file and the byte. Offsets from `first_offset` to below
+    `end_offset` are affected. repaired: True if it was repaired."""
 
     kind: FindingKind
     path: str
@@ -57,13 +57,13 @@ class Finding:
     repaired: bool
 
     def __str__(self) -> str:
-        outcome = "put right" if self.repaired else "not repaired"
+        outcome = "repaired" if self.repaired else "not repaired"
         where = f"{self.path}, byte {self.position}, offsets {self.first_offset}..{self.end_offset - 1}"
-        return f"rot in a {self.kind.value} ({where}): {self.reason}; {outcome}"
+        return f"corrupt {self.kind.value} ({where}): {self.reason}; {outcome}"
 
 
 class SegmentCheck:
-    """The checking of one segment. Made on the owner's thread, which closes it; `step` runs elsewhere."""
+    """The check of one segment. Created and closed on the owner's thread; `step` runs elsewhere."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class SegmentCheck:
         end_offset: Offset,
         now: Millis,
     ) -> None:
-        """end_offset: where the next segment begins. Raises OSError."""
+        """end_offset: base offset of the next segment. Raises OSError."""
         self.segment, self.size, self.end_offset = segment, segment.size, end_offset
         self.findings: list[Finding] = []
         self.rebuilt: LogSegment | None = None
-        """Carries the indexes that wait to be put in place."""
+        """Has the rebuilt indexes to be installed."""
         self._files, self._config, self._now = files, config, now
         self._path = segment.path
         self._epochs = epochs
@@ -88,17 +88,17 @@ class SegmentCheck:
         self._indexes: IndexCheck | None = None
         self._transactions: TransactionCheck | None = None
         self._odd_epoch: Link | None = None
-        """The chain before the first batch whose epoch the cache does not have there."""
+        """The chain before the first batch whose epoch differs from the epoch cache."""
         self._breaks: dict[int, Link] = {}
-        """Damage by its byte: the chain as it was before it."""
+        """The chain before each damage, by its byte."""
 
     @property
     def done(self) -> bool:
-        """Has all of it been read?"""
+        """True if the whole segment was read."""
         return self._link.position >= self.size
 
     def confirms(self, finding: Finding) -> bool:
-        """On the owner's thread, of damage: is it there in the segment as it is now? Raises OSError."""
+        """True if the damage is still in the segment. On the owner's thread. Raises OSError."""
         link = self._odd_epoch if finding.kind is FindingKind.HEADER else self._breaks.get(finding.position)
         if link is None:
             return True
@@ -112,11 +112,11 @@ class SegmentCheck:
         return header.last_offset >= self.end_offset or header.leader_epoch != self._epoch_due(header)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._handle.close()
 
     def step(self, byte_count: int) -> int:
-        """Check so many bytes more, at least one batch. Returns how many were read. Raises OSError."""
+        """Check the next `byte_count` bytes, at least one batch. Returns the bytes read. Raises OSError."""
         if self._indexes is None:
             self._indexes = IndexCheck(self._files, self.segment, self.size)
             self._transactions = TransactionCheck(
@@ -144,30 +144,30 @@ class SegmentCheck:
         return self._link.position - began
 
     def _reaches_beyond(self, header: BatchHeader) -> None:
-        """Into the next segment: no checksum covers where a batch begins. It follows the one before it, so its records
-        are at the next offset or later."""
+        """Report a batch that claims offsets of the next segment: no checksum covers its base offset. It follows the
+        previous batch, so its records are at the next offset or later."""
         first = Offset(self._link.next_offset)
         end = Offset(min(first + header.last_offset_delta + 1, self.end_offset))
-        reason = f"the batch reaches to offset {header.last_offset}, the next segment begins at {self.end_offset}"
+        reason = f"the batch ends at offset {header.last_offset}, but the next segment begins at {self.end_offset}"
         self._breaks[header.position] = self._link
         self._add(FindingKind.LOG, header.position, first, end, reason)
         self._link = self._link.behind(header)._replace(next_offset=end)
 
     def _compare_epoch(self, header: BatchHeader) -> None:
-        """Report the first batch of the segment whose leader epoch is not the one that the epoch cache has."""
+        """Report the first batch of the segment whose leader epoch differs from the epoch cache."""
         epoch, due = header.leader_epoch, self._epoch_due(header)
         if epoch != due and self._odd_epoch is None:
             self._odd_epoch = self._link
-            reason = f"the batch has leader epoch {epoch}, the epoch cache has {due} for its offset"
+            reason = f"the batch has leader epoch {epoch}, but the epoch cache has {due} for its offset"
             self._add(FindingKind.HEADER, header.position, header.base_offset, Offset(header.last_offset + 1), reason)
 
     def _epoch_due(self, header: BatchHeader) -> LeaderEpoch:
-        """The leader epoch that a batch must have; its own where the cache has none for it."""
+        """The leader epoch that a batch must have; its own if the cache has no entry for it."""
         found = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
         return self._epochs[found - 1].epoch if header.magic == _V2 and found else header.leader_epoch
 
     def _broken(self, broken: BrokenChain) -> None:
-        """That is damage; what it leads on to is still looked at."""
+        """Report damage, and continue after it if possible."""
         link = Link(broken.position, self.size, broken.next_offset)
         self._breaks[broken.position] = link
         header = broken.header
@@ -180,7 +180,7 @@ class SegmentCheck:
 
     def _finish(self, indexes: IndexCheck) -> None:
         if self._breaks:
-            return  # a wrong entry is no news then, and there is nothing to rebuild it from
+            return  # a damaged log cannot rebuild its indexes
         base = self.segment.base_offset
         for suffix, (reason, position) in indexes.wrong():
             kind = FindingKind.OFFSET_INDEX if suffix == INDEX_SUFFIX else FindingKind.TIME_INDEX
@@ -194,7 +194,7 @@ class SegmentCheck:
             self.findings.append(Finding(kind, path, 0, base, self.end_offset, wrong, repaired=False))
 
     def _rebuild(self) -> None:
-        """Write both indexes anew, under another name."""
+        """Rebuild both indexes under another name."""
         if self.rebuilt is not None:
             return
         segment = self.segment

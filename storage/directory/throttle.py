@@ -1,4 +1,4 @@
-"""How long background work has to wait so that it reads and writes no more than so much a second. Pure."""
+"""Rate limit for background work: how long to wait between pieces. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidelog.types import Millis
 
 
 class Throttle:
-    """One rate, for work that comes in pieces."""
+    """One rate, for work that is done in pieces."""
 
     __slots__ = ("_free_at", "_rate")
 
@@ -15,7 +15,7 @@ class Throttle:
         self._free_at = 0.0
 
     def wait_after(self, worked: int, started: Millis, now: Millis) -> Millis:
-        """The milliseconds to wait behind a piece of so many bytes, worked on from `started` to `now` (monotonic). What
-        was not used while nothing was done is not made up for."""
+        """The milliseconds to wait after a piece of `worked` bytes, which ran from `started` to `now` (monotonic). Idle
+        time is not credited."""
         self._free_at = max(self._free_at, float(started)) + worked * 1000 / self._rate
         return Millis(max(0, int(self._free_at - now)))
