@@ -108,7 +108,7 @@ class DirectoryChanges:
         """Raises OSError if a retired log still has this path, because a full disk rejected the rename. The next
         attempt would rename a new log in its place. On the executor, after `hand_over`."""
         if path in self._named:
-            raise OSError(errno.ENOSPC, "the deleted log at this path has not been renamed yet", path)
+            raise OSError(errno.ENOSPC, "the previous log at this path has not been renamed yet", path)
 
     def move_start(
         self, log: Log, offset: Offset, told: Started | None = None, *, first: Callable[[], None] | None = None

@@ -177,7 +177,7 @@ def test_a_deletion_that_is_tried_again_leaves_the_next_log_of_that_name_alone(
     office.fill(1)
     office.directory.delete_log(name(0))
     office.disk.fail(operation, path, error=errno.ENOSPC, skip=skip)
-    with pytest.raises(DiskFull, match="out of the way"):
+    with pytest.raises(DiskFull, match="has not been renamed yet"):
         made(office, name(0), AGAIN)
     log = made(office, name(0), AGAIN)
     log.append(batch(b"new"), assign_offsets=True, leader_epoch=LeaderEpoch(0))
