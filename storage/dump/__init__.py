@@ -1,1 +1,1 @@
-"""`tidelog log dump`: what lies in a log's files, and what is wrong with it."""
+"""`tidelog log dump`: shows and checks the files of a log."""

@@ -1,8 +1,8 @@
-"""What the batches of one log must be to each other, segment after segment: offsets, leader epochs, transactions.
+"""The rules between the batches of one log, across its segments: offsets, leader epochs, transactions.
 
-Kept true: a break in bytes that no file vouches for (above recovery point and held mark) is a torn write, which the
-next start cuts, and a note; anywhere else it is damage, as in recovery (loading.py).
-Left to others: the indexes of a segment (segment_files.py), where the facts come from (walk.py).
+Invariants: a break in bytes that no file guarantees (at or above recovery point and durable-offset mark) is a torn
+write, which the next start truncates: a note. Anywhere else it is damage, as in recovery (loading.py).
+Not here: the indexes of a segment (segment_files.py), where the facts come from (walk.py).
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ from storage.dump.events import BatchFound, Finding, damage, note
 from storage.dump.log_file import Gap, Read
 from tidelog.types import EpochStart
 
-REFETCH = "empty this replica and let it fetch the log again, or cut the log before it; other replicas have the bytes"
-RESTORE = "restore the file from another replica or a copy; the node opens the log without it and says what is lost"
+REFETCH = (
+    "empty this replica so that it fetches the log again, or truncate the log before it; other replicas have the data"
+)
+RESTORE = (
+    "restore the file from another replica or a copy; without it the node opens the log and reports the lost offsets"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What other files say of the log; None where none does.
+    """What other files record about the log; None where there is no such file.
 
-    vouched: recovery point or held mark, the larger one: everything below was durable. log_start: of the checkpoint.
-    cleaned_to: of the cleaner's checkpoint: holes below it are normal. in_log_directory: the log lies in a log
-    directory.
+    vouched: the larger of recovery point and durable-offset mark: everything below was durable. log_start: from the
+    checkpoint. cleaned_to: from the cleaner's checkpoint: holes below it are normal. in_log_directory: the log is in a
+    log directory.
     """
 
     vouched: int | None = None
@@ -35,18 +39,19 @@ class Known:
 
 
 class LogChain:
-    """Fed with the batches of a log in order, says what does not follow from what came before."""
+    """Checks the batches of a log, added in order, against the batches before them."""
 
     def __init__(self, known: Known, epochs: Sequence[EpochStart] | None, epochs_path: str) -> None:
-        """epochs: entries of the log's leader-epoch-checkpoint, None where there is no readable one."""
+        """epochs: entries of the log's leader-epoch-checkpoint; None if there is no readable one."""
         self.known = known
         self.next_offset = 0
         self.batches = 0
         self.records: int | None = 0
         self.cleaned_below = known.cleaned_to or 0
-        """Below, markers and records may be missing: the cleaner's checkpoint says so, or a hole was seen."""
+        """Below it, markers and records may be missing, according to the cleaner's checkpoint or a hole."""
         self.torn_from: int | None = None
-        """From this offset on the next start cuts the log, so indexes may point there; None where it cuts nothing."""
+        """The next start truncates the log at this offset, so indexes may point beyond it; None if it truncates
+        nothing."""
         self.open_transactions: dict[int, int] = {}
         self._epochs = epochs
         self._epochs_path = epochs_path
@@ -60,9 +65,9 @@ class LogChain:
     # --- segments -------------------------------------------------------------------------------------------------
 
     def begin_segment(self, path: str, base: int) -> Iterator[Finding]:
-        """The next .log file, by its name."""
+        """Begin the next .log file, given its name."""
         if self._begun and base > self.next_offset and not self._may_lack(base):
-            cause = f"offsets {self.next_offset} to {base - 1} are missing between the segment before and this one"
+            cause = f"offsets {self.next_offset} to {base - 1} are missing between the previous segment and this one"
             if self.known.in_log_directory:
                 yield damage(path, f"{cause}: a segment is lost", RESTORE, first=self.next_offset, last=base - 1)
             else:
@@ -71,8 +76,8 @@ class LogChain:
         elif self._begun and base < self.next_offset:
             yield damage(
                 path,
-                f"the name says offset {base}, but the segment before reaches to {self.next_offset - 1}",
-                "keep the one whose batches lead on, move the other away",
+                f"the file name has base offset {base}, but the previous segment ends at {self.next_offset - 1}",
+                "keep the segment whose batches continue the log, move the other one away",
                 first=base,
                 last=self.next_offset - 1,
             )
@@ -81,17 +86,17 @@ class LogChain:
         self._holes = 0
 
     def segment_went(self) -> None:
-        """A .log file was deleted meanwhile, by retention or compaction: what follows need not follow."""
+        """A .log file was deleted meanwhile by retention or compaction: the next one need not continue it."""
         self._begun = False
 
     def end_segment(self, path: str) -> Iterator[Finding]:
-        """The .log file has ended."""
+        """End the .log file."""
         if self._holes and not self._may_lack(self._first_hole[0]):
             first, last = self._first_hole
             yield note(
                 path,
-                f"{self._holes} time(s) offsets are missing between two batches, first {first} to {last}",
-                "nothing, where the log is compacted; else records are lost: compare with another replica",
+                f"offsets are missing between two batches {self._holes} time(s), the first are {first} to {last}",
+                "nothing if the log is compacted; otherwise records are lost: compare with another replica",
                 first=first,
                 last=last,
             )
@@ -102,7 +107,7 @@ class LogChain:
     # --- batches --------------------------------------------------------------------------------------------------
 
     def batch(self, read: Read) -> Iterator[Finding]:
-        """The next batch."""
+        """Add the next batch."""
         batch, path = read.batch, read.batch.path
         first = min(self.next_offset, batch.last_offset) if batch.base_offset is None else batch.base_offset
         if read.problem is not None:
@@ -110,8 +115,8 @@ class LogChain:
         if first < self.next_offset:
             yield damage(
                 path,
-                f"the batch begins at offset {first}, but {self.next_offset} or a larger one must follow: base offsets "
-                "are not covered by the checksum",
+                f"the batch begins at offset {first}, expected {self.next_offset} or above: no checksum covers base "
+                "offsets",
                 REFETCH,
                 position=batch.position,
                 first=first,
@@ -127,23 +132,23 @@ class LogChain:
         self.next_offset = max(self.next_offset, batch.last_offset + 1)
 
     def gap(self, path: str, gap: Gap) -> Iterator[Finding]:
-        """Bytes without a batch."""
+        """Add bytes without a batch."""
         size = gap.end - gap.position
         if gap.zeros and gap.to_the_end and not self._vouched_for():
             self._torn_from(self.next_offset)
             yield note(
                 path,
-                f"{size} bytes of zeros at the end: room taken beforehand (preallocate), or a write that a crash undid",
-                "nothing: the next start cuts them",
+                f"{size} bytes of zeros at the end: preallocated, or a write lost in a crash",
+                "nothing: the next start truncates them",
                 position=gap.position,
             )
         elif gap.to_the_end and self.known.vouched is not None and not self._vouched_for():
             self._torn_from(self.next_offset)
             yield note(
                 path,
-                f"the last {size} bytes are no whole batch ({gap.reason}): a write was torn, or is under way; nothing "
-                f"from offset {self.next_offset} on was known to be durable",
-                "nothing: the next start cuts them",
+                f"the last {size} bytes are no complete batch ({gap.reason}): a torn write, or one in progress; "
+                f"nothing from offset {self.next_offset} on was known to be durable",
+                "nothing: the next start truncates them",
                 position=gap.position,
                 first=self.next_offset,
             )
@@ -152,7 +157,7 @@ class LogChain:
             yield damage(
                 path,
                 f"{size} bytes are no batch ({gap.reason})"
-                + (": whatever followed is lost" if gap.to_the_end else "; behind them batches go on"),
+                + (": everything after them is lost" if gap.to_the_end else "; batches continue after them"),
                 REFETCH,
                 position=gap.position,
                 first=self.next_offset,
@@ -162,7 +167,7 @@ class LogChain:
         self.torn_from = offset if self.torn_from is None else min(self.torn_from, offset)
 
     def _vouched_for(self) -> bool:
-        """Does a file say that a record at the next offset was durable?"""
+        """True if a file records that the next offset was durable."""
         return self.known.vouched is not None and self.next_offset < self.known.vouched
 
     def _bad_batch(self, batch: BatchFound, first: int, problem: str) -> Finding:
@@ -172,8 +177,8 @@ class LogChain:
             self._torn_from(first)
             return note(
                 batch.path,
-                f"{problem}. Nothing from offset {first} on was known to be durable: a write was torn, or is under way",
-                "nothing: the next start cuts the log here",
+                f"{problem}. Nothing from offset {first} on was known to be durable: a torn write, or one in progress",
+                "nothing: the next start truncates the log here",
                 position=batch.position,
                 first=first,
                 last=batch.last_offset,
@@ -200,8 +205,8 @@ class LogChain:
         if epoch < self._epoch:
             yield damage(
                 batch.path,
-                f"leader epoch {epoch} follows {self._epoch} ({self._epoch_at}): one of the two was changed, which no "
-                "checksum covers",
+                f"leader epoch {epoch} follows {self._epoch} ({self._epoch_at}): one of them is corrupt; no checksum "
+                "covers epochs",
                 REFETCH,
                 position=batch.position,
                 first=first,
@@ -210,9 +215,9 @@ class LogChain:
         elif said is not None and said != epoch and not self._newer(epoch):
             yield damage(
                 batch.path,
-                f"the batch has leader epoch {epoch}, but by {self._epochs_path} epoch {said} is in force at offset "
-                f"{first}: one of the two was changed, which no checksum covers",
-                "compare with another replica; delete the checkpoint if it is at fault, it is rebuilt from the log",
+                f"the batch has leader epoch {epoch}, but {self._epochs_path} has epoch {said} for offset "
+                f"{first}: one of them is corrupt; no checksum covers epochs",
+                "compare with another replica; if the checkpoint is wrong, delete it: it is rebuilt from the log",
                 position=batch.position,
                 first=first,
                 last=batch.last_offset,
@@ -223,21 +228,21 @@ class LogChain:
         self._epoch, self._epoch_at = epoch, f"at byte {batch.position} of {batch.path}"
 
     def _lacks(self, batch: BatchFound, epoch: int, first: int) -> Finding:
-        """The checkpoint does not know an epoch that the log has."""
+        """The finding that the checkpoint lacks an epoch of the log."""
         if self._epochs is None:
             step = "nothing: it is rebuilt from the log when the log is next opened"
-            return note(self._epochs_path, "there is no such file that can be read", step, first=first)
+            return note(self._epochs_path, "the file is missing or cannot be read", step, first=first)
         cause = (
-            f"epoch {epoch}, which the batch at byte {batch.position} of {batch.path} has, is not in it: "
-            "either the file was not written yet, or that batch was changed, which no checksum covers"
+            f"it lacks epoch {epoch} of the batch at byte {batch.position} of {batch.path}: "
+            "either the file was not written yet, or the batch is corrupt; no checksum covers epochs"
         )
-        step = "compare with another replica; where the batch is right, the file is rebuilt when the log is next opened"
+        step = "compare with another replica; if the batch is right, the file is rebuilt when the log is next opened"
         last = self.known.vouched
         tell = damage if last is not None and first < last else note
         return tell(self._epochs_path, cause, step, first=first)
 
     def _in_force(self, offset: int) -> int | None:
-        """The epoch at an offset by the checkpoint, None where it does not tell."""
+        """The epoch at an offset according to the checkpoint; None if unknown."""
         if not self._epochs:
             return None
         slot = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset) - 1
@@ -249,8 +254,8 @@ class LogChain:
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def transaction(self, batch: BatchFound) -> int | None:
-        """Follow transactions. Returns the first offset of the one that this batch aborts, where it has been seen and
-        nothing of it can have been cleaned away."""
+        """Track transactions. Returns the first offset of the transaction that this batch aborts, if that was seen and
+        nothing of it can have been cleaned."""
         producer = batch.producer_id
         if producer is None or not batch.is_transactional:
             return None
@@ -265,12 +270,12 @@ class LogChain:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def end(self, directory: str) -> Iterator[Finding]:
-        """The log has ended."""
+        """End the log."""
         vouched = self.known.vouched
         if vouched is not None and self.next_offset < vouched:
             yield damage(
                 directory,
-                f"the log ends at offset {self.next_offset}, but everything below {vouched} was durable once",
+                f"the log ends at offset {self.next_offset}, but everything below {vouched} was durable",
                 REFETCH,
                 first=self.next_offset,
                 last=vouched - 1,
@@ -279,7 +284,7 @@ class LogChain:
         if start is not None and start > self.next_offset:
             yield damage(
                 directory,
-                f"by the checkpoint the log starts at offset {start}, but it ends at {self.next_offset}",
+                f"the checkpoint has log start {start}, but the log ends at {self.next_offset}",
                 REFETCH,
                 first=self.next_offset,
                 last=start - 1,

@@ -1,8 +1,8 @@
-"""`python -m storage.dump PATH...`: what lies in a log's files, whether it can be believed, and what is wrong with it.
+"""`python -m storage.dump PATH...`: shows the contents of a log's files, checks them, and reports what is wrong.
 
 A path is a file, a partition directory or a whole log directory. Everything is opened read-only and nothing is locked,
-so that it may be the directory of a running node: what that writes meanwhile shows as a torn tail, at worst. Exit code:
-0 where nothing is damaged, 1 where something is, 2 for a path or an option that is none.
+so it may be the directory of a running node: a write in progress appears as a torn tail at worst. Exit code: 0 without
+damage, 1 with damage, 2 for an invalid path or option.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from storage.files.os_files import OsFiles
 
 
 class Writer(Protocol):
-    """Who shows what is found."""
+    """The output of a dump."""
 
     def event(self, event: Event) -> None:
-        """The next event."""
+        """Write the next event."""
         ...
 
     def end(self, damage: int, notes: int) -> None:
-        """All paths are done."""
+        """Finish, after all paths."""
         ...
 
 
 def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = False, brief: bool = False) -> int:
-    """Dump these paths. Returns the number of findings of damage. Raises NotFound.
+    """Dump these paths. Returns the number of damage findings. Raises NotFound.
 
-    records: show them too. brief: show only findings and sums.
+    records: show records too. brief: show only findings and sums.
     """
     found = dict.fromkeys(Severity, 0)
     for path in paths:
@@ -49,7 +49,7 @@ def show(files: Files, paths: Sequence[str], writer: Writer, *, records: bool = 
         except OSError as error:
             found[Severity.DAMAGE] += 1
             where = str(error.filename or path)
-            writer.event(damage(where, f"it cannot be read: {error.strerror}", "check permissions, then the disk"))
+            writer.event(damage(where, f"it cannot be read: {error.strerror}", "check the permissions, then the disk"))
     writer.end(found[Severity.DAMAGE], found[Severity.NOTE])
     return found[Severity.DAMAGE]
 
@@ -60,7 +60,7 @@ def main(
     *,
     prog: str = "python -m storage.dump",
 ) -> int:
-    """The command. Returns its exit code; SystemExit(2) for arguments that are none."""
+    """Run the command. Returns its exit code. Raises SystemExit(2) for invalid arguments."""
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Show and check the files of logs: Tidelog's and Apache Kafka's. Opens everything read-only.",
@@ -71,7 +71,7 @@ def main(
     parser.add_argument("--json", action="store_true", help="one JSON object per line, bytes in hex")
     asked = parser.parse_args(arguments)
     if asked.records and asked.findings:
-        parser.error("--records shows more, --findings shows less: choose one")
+        parser.error("--records and --findings exclude each other: choose one")
     writer: Writer = JsonWriter(write) if asked.json else TextWriter(write)
     try:
         return 1 if show(OsFiles(), asked.paths, writer, records=asked.records, brief=asked.findings) else 0
@@ -80,10 +80,10 @@ def main(
 
 
 def run() -> int:
-    """The command as a process: its exit code."""
+    """Run the command as a process. Returns its exit code."""
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough; nothing more may be flushed to it
+    except BrokenPipeError:  # the reader has closed the pipe: do not flush to it
         os._exit(0)
     return code

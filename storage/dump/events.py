@@ -1,8 +1,8 @@
-"""What a dump finds, one value after the other: files, batches, records, entries, and what is wrong with them.
+"""The values that a dump yields one after the other: files, batches, records, entries, and findings.
 
-Kept true: every value is whole in itself, so that a file of any size streams; the fields are the stable shape that
-`--json` prints (json_lines.py), documented in docs/storage.md.
-Left to others: how it is found (log_file.py, segment_files.py, small_files.py), how a person reads it (text.py).
+Invariants: every value is self-contained, so that a file of any size can be streamed. The fields are the stable format
+that `--json` prints (json_lines.py), documented in docs/storage.md.
+Not here: how the values are found (log_file.py, segment_files.py, small_files.py), the text for people (text.py).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TypeAlias
 
 
 class Severity(Enum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     DAMAGE = "damage"
-    """Something that was written is lost, or says what cannot be: the dump ends with exit code 1."""
+    """Written data is lost, or a file contradicts the log: the dump ends with exit code 1."""
     NOTE = "note"
-    """Worth knowing, and nothing is lost: a torn tail that the next start cuts, a file to be deleted."""
+    """Worth knowing, but nothing is lost: a torn tail that the next start truncates, a file to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong: the file, the byte in it (None: as a whole), the offsets concerned (None: none or unknown; the
-    last one inclusive), the cause, and what to do."""
+    """A problem: the file, the byte in it (None: the whole file), the offsets (None: none or unknown; the last one is
+    inclusive), the cause, and what to do."""
 
     severity: Severity
     path: str
@@ -38,8 +38,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FileFound:
-    """A file begins. kind: `log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`, `properties`,
-    `marks`, or `other` for one that is not read. size: in bytes."""
+    """The start of a file. kind: `log`, `index`, `timeindex`, `txnindex`, `snapshot`, `epochs`, `offsets`,
+    `properties`, `marks`, or `other` for a file that is not read. size: in bytes."""
 
     path: str
     kind: str
@@ -50,9 +50,9 @@ class FileFound:
 class BatchFound:
     """One record batch; of v0 and v1 one outer message, plain or wrapper.
 
-    position, size: bytes. crc_ok: does the stored checksum agree? What a format has no field for is None, as are
-    `base_offset` and `count` of a wrapper that cannot be decompressed. codec, timestamp_type: Kafka's names.
-    control: names of the control records in it (`COMMIT`, `ABORT`, `LEADER_CHANGE` ...).
+    position, size: bytes. crc_ok: True if the stored checksum is correct. Fields that a format lacks are None, as are
+    `base_offset` and `count` of a wrapper that cannot be decompressed. codec, timestamp_type: Kafka's names. control:
+    names of the control records in it (`COMMIT`, `ABORT`, `LEADER_CHANGE` ...).
     """
 
     path: str
@@ -80,8 +80,8 @@ class BatchFound:
 
 @dataclass(frozen=True, slots=True)
 class RecordFound:
-    """One record of the batch before it. sequence: -1 for none. control, coordinator_epoch: of a control
-    record, else None."""
+    """One record of the preceding batch. sequence: -1 for none. control, coordinator_epoch: of a control record, else
+    None."""
 
     path: str
     offset: int
@@ -96,7 +96,7 @@ class RecordFound:
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntryFound:
-    """An entry of an .index: last offset of a batch (absolute), and the byte where it begins."""
+    """An entry of an .index: last offset of a batch (absolute), and the byte where the batch begins."""
 
     path: str
     offset: int
@@ -105,7 +105,7 @@ class OffsetEntryFound:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntryFound:
-    """An entry of a .timeindex: the largest timestamp so far, and the last offset (absolute) of what brought it."""
+    """An entry of a .timeindex: the largest timestamp so far, and the last offset (absolute) of its batch."""
 
     path: str
     timestamp: int
@@ -126,8 +126,8 @@ class AbortedFound:
 
 @dataclass(frozen=True, slots=True)
 class ProducerFound:
-    """A producer of a .snapshot. Its last batch is None throughout where it has appended none since its last epoch;
-    current_txn_first_offset is None where no transaction is open."""
+    """A producer of a .snapshot. All fields of its last batch are None if it has appended none since its last epoch;
+    current_txn_first_offset is None if no transaction is open."""
 
     path: str
     producer_id: int
@@ -162,7 +162,7 @@ class OffsetFound:
 
 @dataclass(frozen=True, slots=True)
 class MarkFound:
-    """A held mark: below this offset the log had reported everything as held."""
+    """A durable-offset mark: the log had reported everything below this offset as durable."""
 
     path: str
     topic_id: str
@@ -181,8 +181,8 @@ class PropertyFound:
 
 @dataclass(frozen=True, slots=True)
 class LogSummed:
-    """The end of a log, or of a .log file that was named alone. log_start_offset: None where nothing tells it;
-    log_end_offset: one past the last offset found. records: None where damage hides how many."""
+    """The end of a log, or of a single .log file. log_start_offset: None if unknown; log_end_offset: one past the last
+    offset found. records: None if damage hides the number."""
 
     path: str
     segments: int
@@ -222,7 +222,7 @@ def damage(
     first: int | None = None,
     last: int | None = None,
 ) -> Finding:
-    """A finding of lost or impossible bytes."""
+    """A finding of lost or contradictory data."""
     return Finding(Severity.DAMAGE, path, position, first, last, cause, next_step)
 
 
@@ -235,5 +235,5 @@ def note(
     first: int | None = None,
     last: int | None = None,
 ) -> Finding:
-    """A finding that costs no data."""
+    """A finding without loss of data."""
     return Finding(Severity.NOTE, path, position, first, last, cause, next_step)

@@ -1,9 +1,9 @@
-"""A dump as JSON lines: one object per finding, file, batch, record or entry, in the order they were met.
+"""A dump as JSON lines: one object per finding, file, batch, record or entry, in the order in which they are found.
 
-Every object has `type`, and the fields of its class in events.py by their names; bytes are hex, what is not there
-is null, a control byte in text is escaped as JSON does. The last line has the type `summary`. Fields and types are only
+Every object has `type`, and the fields of its class in events.py by name. Bytes are in hex, missing values are null,
+and control characters in text are escaped as in JSON. The last line has the type `summary`. Fields and types are only
 ever added.
-Left to others: what there is to tell (events.py).
+Not here: the events (events.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TYPES: Final[dict[type[Event], str]] = {
 
 
 def plain(event: Event) -> dict[str, object]:
-    """The object of one event."""
+    """The JSON object of one event."""
     told: dict[str, object] = {"type": TYPES[type(event)]}
     for field in fields(event):
         told[field.name] = _plain(getattr(event, field.name))
@@ -63,11 +63,11 @@ class JsonWriter:
         self._write = write
 
     def event(self, event: Event) -> None:
-        """The next event."""
+        """Write the next event."""
         self._line(plain(event))
 
     def end(self, damage: int, notes: int) -> None:
-        """All paths are done."""
+        """Write the summary, after all paths."""
         self._line({"type": "summary", "damage": damage, "notes": notes})
 
     def _line(self, told: dict[str, object]) -> None:

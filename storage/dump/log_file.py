@@ -1,9 +1,10 @@
-"""Reads a .log file batch by batch, of any format, through damage where a way leads on, and says what it met.
+"""Reads a .log file of any format batch by batch, continues after damage where possible, and yields what it finds.
 
-Kept true:
-  1. One batch is in memory at a time; no length is believed before it was compared with the file's size.
-  2. Behind bytes that are no batch the walk goes on at the next whole batch with a right checksum, if there is one.
-Left to others: what batches must be to each other (chain.py), indexes (segment_files.py).
+Invariants:
+  1. One batch is in memory at a time. No length is used before it was compared with the file's size.
+  2. After bytes that are no batch, reading continues at the next complete batch with a correct checksum, if there is
+     one.
+Not here: the rules between batches (chain.py), indexes (segment_files.py).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidelog.types import NO_SEQUENCE, Codec, TimestampType
 _SMALLEST: Final = MAGIC_AT + 1
 _SEARCH_CHUNK_BYTES: Final = 1 << 20
 _CANDIDATE: Final = re.compile(rb"(?=\x00\x00.{6}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}[\x00-\x02])", re.DOTALL)
-"""Where a batch might begin: an offset below 2**48, a length of at least 14, a known magic."""
+"""A possible start of a batch: an offset below 2**48, a length of at least 14, a known magic."""
 _READ_AHEAD_BYTES: Final = 1 << 20
 _TIMESTAMP_TYPES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
@@ -38,8 +39,8 @@ _TIMESTAMP_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A batch that could be read. problem: why it is not to be believed all the same, None where it is; records: those
-    asked for and readable."""
+    """A batch that could be read. problem: why it is invalid all the same, None if it is valid. records: the requested
+    and readable ones."""
 
     batch: BatchFound
     problem: str | None
@@ -48,7 +49,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The bytes from `position` to `end` hold no batch, for this reason. zeros: they are all zero. to_the_end: no batch
+    """The bytes from `position` to `end` contain no batch. reason: why. zeros: they are all zero. to_the_end: no batch
     follows."""
 
     position: int
@@ -62,10 +63,10 @@ Step: TypeAlias = Read | Gap
 
 
 class LogReader:
-    """The batches of one open file, read with few calls of the system."""
+    """The batches of one open file, read with few system calls."""
 
     def __init__(self, file: File, path: str, *, records: bool) -> None:
-        """records: read them too, decompressing."""
+        """records: also read the records, with decompression."""
         self._file = file
         self._path = path
         self._records = records
@@ -74,7 +75,7 @@ class LogReader:
         self.size = file.size()
 
     def walk(self) -> Iterator[Step]:
-        """All batches and gaps in the order of the file. Raises OSError."""
+        """All batches and gaps in file order. Raises OSError."""
         position = 0
         while position < self.size:
             found = self._read_at(position)
@@ -88,7 +89,7 @@ class LogReader:
             position = end
 
     def _bytes(self, position: int, size: int) -> bytes:
-        """Exactly so many bytes, fewer where the file ends."""
+        """Exactly `size` bytes, fewer at the end of the file."""
         at = position - self._chunk_at
         if at < 0 or at + size > len(self._chunk):
             self._chunk = self._file.pread(max(size, _READ_AHEAD_BYTES), position)
@@ -96,14 +97,14 @@ class LogReader:
         return self._chunk[at : at + size]
 
     def _read_at(self, position: int) -> RecordBatch | str:
-        """The batch at a byte, or why there is none. Its contents are not checked."""
+        """The batch at a byte, or the reason why there is none. Its contents are not checked."""
         head = self._bytes(position, _SMALLEST)
         left = self.size - position
         if len(head) < _SMALLEST:
-            return f"{left} bytes are left, less than any batch has"
+            return f"{left} bytes are left, less than the smallest batch"
         length = int.from_bytes(head[8:12], signed=True)
         if length + LOG_OVERHEAD > left and head[MAGIC_AT] <= 2:
-            return f"the batch claims {length + LOG_OVERHEAD} bytes, {left} are left in the file"
+            return f"the batch claims {length + LOG_OVERHEAD} bytes, but {left} are left in the file"
         size = min(max(length + LOG_OVERHEAD, HEADER_BYTES), left)
         try:
             return batch_at(self._bytes(position, size))
@@ -111,7 +112,7 @@ class LogReader:
             return error.message.partition(", claims ")[2] or error.message
 
     def _next_batch(self, position: int) -> int | None:
-        """Where the next batch with a right checksum begins, at or behind a byte."""
+        """Start of the next batch with a correct checksum, at or after a byte."""
         while position < self.size:
             chunk = self._file.pread(_SEARCH_CHUNK_BYTES + MAGIC_AT, position)
             for candidate in _CANDIDATE.finditer(chunk):
@@ -141,7 +142,7 @@ class LogReader:
 
 
 def describe(batch: RecordBatch, path: str, position: int, *, records: bool) -> Read:
-    """What a batch says, and whether it can be believed. position: of the batch in its file."""
+    """The facts of a batch, and whether it is valid. position: of the batch in its file."""
     problem = None
     computed = batch.computed_crc()
     crc_ok = computed == batch.crc
@@ -150,9 +151,7 @@ def describe(batch: RecordBatch, path: str, position: int, *, records: bool) -> 
     except TidelogError as error:
         problem = error.message
     if not crc_ok:
-        problem = (
-            f"the batch's bytes have checksum {computed:#010x}, its header says {batch.crc:#010x}: some were changed"
-        )
+        problem = f"the bytes of the batch have checksum {computed:#010x}, but its header has {batch.crc:#010x}"
     base_offset, count = _deep_facts(batch)
     if base_offset is None and problem is None:
         problem = "its wrapped messages cannot be read"
@@ -204,7 +203,7 @@ def _facts(
 
 
 def _deep_facts(batch: RecordBatch) -> tuple[int | None, int | None]:
-    """First offset and number of records: of a wrapper, they take decompression."""
+    """First offset and number of records. For a wrapper, this needs decompression."""
     try:
         return batch.base_offset, batch.count
     except TidelogError:
@@ -234,7 +233,7 @@ def _record(batch: RecordBatch, path: str, record: Record) -> RecordFound:
 
 
 def _control(record: Record) -> tuple[str, int | None]:
-    """The type of a control record by name, and the coordinator's epoch where it is a transaction's marker."""
+    """The name of a control record's type, and the coordinator epoch if it is a transaction marker."""
     try:
         said = decode_control(record)
     except TidelogError:

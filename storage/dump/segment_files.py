@@ -1,7 +1,7 @@
-"""One segment: its .log file batch by batch, and its indexes checked along with it; or one of these files alone.
+"""One segment: its .log file batch by batch, with its indexes; or one of these files alone.
 
-Kept true: batches stream; of the indexes only the bytes are held.
-Left to others: what batches must be to each other (chain.py), what entries must be (indexes.py).
+Invariants: batches are streamed; indexes are kept in memory as bytes only.
+Not here: the rules between batches (chain.py), the rules for index entries (indexes.py).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 _ALL: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _KINDS: Final[dict[str, type[AbstractIndex]]] = {INDEX_SUFFIX: OffsetIndex, TIME_INDEX_SUFFIX: TimeIndex}
 _FINDINGS_HELD: Final = 1000
-_CUT: Final = "nothing: the next start cuts the log before it, and the index with it"
+_CUT: Final = "nothing: the next start truncates the log before it, and the index with it"
 
 
 def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain, *, records: bool) -> Events:
-    """A .log file and its indexes. names: of all files in the directory. records: tell them too. Raises OSError."""
+    """A .log file and its indexes. names: of all files in the directory. records: yield them too. Raises OSError."""
     base = int(path[-24:-4])
     checks = SegmentChecks(files, path.removesuffix(LOG_SUFFIX), base, names)
     file = files.open(path, read_only=True)
@@ -59,7 +59,7 @@ def dump_segment(files: Files, path: str, names: Sequence[str], chain: LogChain,
 
 
 def dump_log_alone(files: Files, path: str, chain: LogChain, *, records: bool) -> Events:
-    """A .log file, or a snapshot of the metadata log, without what lies beside it. Raises OSError."""
+    """A .log file, or a snapshot of the metadata log, without the files beside it. Raises OSError."""
     digits = path.rpartition("/")[2][:20]
     file = files.open(path, read_only=True)
     try:
@@ -74,7 +74,7 @@ def dump_log_alone(files: Files, path: str, chain: LogChain, *, records: bool) -
 
 
 def dump_index_alone(files: Files, path: str) -> Events:
-    """An index, checked against the .log file beside it where there is one. Raises OSError."""
+    """An index, checked against the .log file beside it if there is one. Raises OSError."""
     name = path.rpartition("/")[2]
     suffix = f".{kind_of(name)}"
     stem = path[: path.rindex(suffix)]
@@ -121,7 +121,7 @@ def _index(index: IndexBytes, suffix: str) -> Events:
 
 
 class SegmentChecks:
-    """The three indexes of one segment, checked along with its batches and told behind them."""
+    """The three indexes of one segment, checked with its batches and reported after them."""
 
     def __init__(self, files: Files, stem: str, base: int, names: Sequence[str]) -> None:
         """stem: the path without a suffix. names: of the directory's files. Raises OSError."""
@@ -143,15 +143,15 @@ class SegmentChecks:
         self._add(TRANSACTION_INDEX_SUFFIX, txn_findings)
 
     def batch(self, batch: BatchFound, aborts_from: int | None) -> None:
-        """The next batch of the segment. aborts_from: as in TransactionIndexCheck."""
+        """Add the next batch of the segment. aborts_from: see TransactionIndexCheck.batch."""
         self._add(INDEX_SUFFIX, self._offsets.batch(batch))
         self._add(TIME_INDEX_SUFFIX, self._times.batch(batch))
         self._add(TRANSACTION_INDEX_SUFFIX, self._transactions.batch(batch, aborts_from))
 
     def end(self, size: int, suffixes: Iterable[str], torn_from: int | None) -> Events:
-        """The segment, of so many bytes, has ended: what these indexes hold, and what is wrong with them.
+        """End the segment, which has `size` bytes: yields the entries of these indexes, and their findings.
 
-        torn_from: from this offset on the next start cuts the log, and its indexes with it.
+        torn_from: the next start truncates the log at this offset, and its indexes with it.
         """
         self._add(INDEX_SUFFIX, self._offsets.end(size))
         self._add(TIME_INDEX_SUFFIX, self._times.end())
@@ -171,6 +171,6 @@ class SegmentChecks:
                 yield replace(finding, severity=Severity.NOTE, next_step=_CUT) if cut else finding
 
     def _add(self, suffix: str, findings: Iterable[object]) -> None:
-        """Keep findings for the end; endless ones are one finding."""
+        """Keep findings for the end, up to a limit."""
         found = self._found[suffix]
         found.extend(finding for finding in findings if isinstance(finding, Finding) and len(found) < _FINDINGS_HELD)

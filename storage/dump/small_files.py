@@ -1,7 +1,9 @@
-"""The small files around a log, read whole: snapshots, checkpoints, marks, properties. What does not parse is told.
+"""The small files around a log, read whole: snapshots, checkpoints, marks, properties.
 
-Kept true: the parsers are those that the storage engine itself uses; nothing is opened for writing.
-Left to others: .log files and their indexes (log_file.py, segment_files.py), which files there are (walk.py).
+A file that cannot be parsed is a finding.
+
+Invariants: the parsers are those of the storage engine. Nothing is opened for writing.
+Not here: .log files and their indexes (log_file.py, segment_files.py), which files exist (walk.py).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from tidelog.errors import CorruptLog
 from tidelog.types import NO_SEQUENCE, Offset
 
 ASIDE: Final = (".deleted", ".swap", ".cleaned", ".stray", ".tmp")
-"""Behind the names of files that are about to go or to come, or were set aside."""
+"""Suffixes of files that are being added or removed, or were set aside."""
 TXN_ENTRY_BYTES: Final = 34
 _KINDS: Final = {
     ".log": "log",
@@ -59,11 +61,11 @@ _NAMES: Final = {
     REGISTRATION: "properties",
     "quorum-state": "properties",
 }
-_DERIVED: Final = "nothing: the file is derived, and is written anew when the log is next opened"
+_DERIVED: Final = "nothing: the file is rebuilt from the log when that is next opened"
 
 
 def kind_of(name: str) -> str:
-    """The kind of a file (FileFound.kind) by its name, whatever stands behind it."""
+    """The kind of a file (FileFound.kind) by its name, without such a suffix."""
     for suffix in ASIDE:
         name = name.removesuffix(suffix)
     if name in _NAMES:
@@ -72,12 +74,12 @@ def kind_of(name: str) -> str:
 
 
 def dump_small(files: Files, path: str) -> Events:
-    """A file of any kind but log and index. Raises OSError."""
+    """A file of any kind except log and index. Raises OSError."""
     name = path.rpartition("/")[2]
     kind = kind_of(name)
     size = files.size(path)
     if size is None:
-        return  # it was there when the directory was listed
+        return  # removed since the directory was listed
     yield FileFound(path, kind, size)
     if kind == "snapshot":
         yield from _snapshot(files, path)
@@ -90,11 +92,11 @@ def dump_small(files: Files, path: str) -> Events:
     elif kind == "properties":
         yield from _properties(files, path, name)
     elif kind == "other":
-        yield note(path, "no file of a log or a log directory has this name", "nothing: it is not used")
+        yield note(path, "a log or log directory has no file of this name", "nothing: it is not used")
 
 
 def aborted(files: Files, path: str, base: int) -> tuple[tuple[AbortedFound, ...], Events]:
-    """The entries of a .txnindex, and what is wrong with the file. Raises OSError."""
+    """The entries of a .txnindex, and the findings about it. Raises OSError."""
     try:
         entries = TransactionIndex(files, path, Offset(base)).entries
     except CorruptIndex as error:
@@ -105,7 +107,7 @@ def aborted(files: Files, path: str, base: int) -> tuple[tuple[AbortedFound, ...
     if size % TXN_ENTRY_BYTES:
         cut = damage(
             path,
-            f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: the file was cut",
+            f"{size} bytes are no whole number of entries of {TXN_ENTRY_BYTES} bytes: it was truncated",
             _DERIVED,
             position=size - size % TXN_ENTRY_BYTES,
         )
@@ -155,12 +157,16 @@ def _epochs(files: Files, path: str) -> Events:
 
 def _offsets(files: Files, path: str) -> Events:
     if not files.size(path):
-        yield note(path, "the file is empty, as Kafka makes it before it first writes it", "nothing: it says nothing")
+        yield note(path, "the file is empty, as Kafka creates it before the first write", "nothing: it has no entries")
         return
     try:
         offsets = read_offsets(files, path)
     except CorruptLog as error:
-        yield damage(path, error.message, "delete the file while the node is stopped: logs are then recovered whole")
+        yield damage(
+            path,
+            error.message,
+            "delete the file while the node is stopped: logs are then recovered from their beginning",
+        )
         return
     for tp, offset in sorted(offsets.items()):
         yield OffsetFound(path, tp.topic, tp.partition, offset)
@@ -178,8 +184,8 @@ def _properties(files: Files, path: str, name: str) -> Events:
     if name == PARTITION_METADATA:
         topic_id = read_partition_metadata(files, path.rpartition("/")[0] or ".")
         if topic_id is None:
-            step = "write it anew with the topic's id, or the node sets the whole directory aside"
-            yield damage(path, "it names no topic id: the file is damaged", step)
+            step = "write it again with the topic's id; otherwise the node sets the whole directory aside"
+            yield damage(path, "it has no topic id: the file is damaged", step)
             return
         yield PropertyFound(path, "topic_id", encode_topic_id(topic_id))
     elif name == REGISTRATION:
@@ -191,7 +197,7 @@ def _properties(files: Files, path: str, name: str) -> Events:
         try:
             fields = json.loads(data)
         except ValueError:
-            yield damage(path, "the file is not the JSON that it should be", "nothing: it is then not believed")
+            yield damage(path, "the file is not valid JSON", "nothing: it is not used then")
             return
         if isinstance(fields, dict):
             for key, value in fields.items():

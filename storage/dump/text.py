@@ -1,8 +1,8 @@
-"""A dump for a person: a heading for each file, aligned tables that still stream, findings in sentences.
+"""A dump for people: a heading for each file, aligned tables that still stream, findings in sentences.
 
-Kept true: columns are as wide as what was shown in them so far, a screenful at a time; raw numbers stand beside times
-and sizes in human terms.
-Left to others: what there is to tell (events.py), for scripts (json_lines.py).
+Invariants: columns are as wide as the values shown so far, a screenful at a time. Timestamps and sizes are shown as raw
+numbers and in readable form.
+Not here: the events (events.py), the format for scripts (json_lines.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _HEADINGS: Final[dict[type[Event], tuple[str, ...]]] = {
     ProducerFound: ("producer", "epoch", "sequences", "last offset", "timestamp", "coordinator epoch", "open since"),
     EpochFound: ("epoch", "start offset"),
     OffsetFound: ("topic", "partition", "offset"),
-    MarkFound: ("topic id", "partition", "held below"),
+    MarkFound: ("topic id", "partition", "durable below"),
     PropertyFound: ("name", "value"),
 }
 _KIND_NAMES: Final = {
@@ -67,7 +67,7 @@ _KIND_NAMES: Final = {
     "epochs": "leader epochs",
     "offsets": "offset checkpoint",
     "properties": "properties",
-    "marks": "held marks",
+    "marks": "durable-offset marks",
     "other": "not read",
 }
 _TO_THE_LEFT: Final = frozenset(
@@ -84,7 +84,7 @@ class TextWriter:
         self._table_of: type[Event] | None = None
 
     def event(self, event: Event) -> None:
-        """The next event."""
+        """Write the next event."""
         if isinstance(event, RecordFound):
             self._flush()
             self._write(_record_line(event))
@@ -106,7 +106,7 @@ class TextWriter:
                 self._write(_sum_text(event))
 
     def end(self, damage: int, notes: int) -> None:
-        """All paths are done."""
+        """Write the summary, after all paths."""
         self._close_table()
         if damage:
             self._write(f"\nDAMAGED: {_counted(damage, 'finding')} of damage, {_counted(notes, 'note')}\n")
@@ -123,7 +123,7 @@ class TextWriter:
 
 
 class _Table:
-    """Rows with columns that are aligned as far as they have been seen."""
+    """Rows with columns aligned to the widest value so far."""
 
     def __init__(self, write: Callable[[str], object], headings: Sequence[str]) -> None:
         self._write = write
@@ -268,7 +268,7 @@ def _sum_text(log: LogSummed) -> str:
 
 
 def time_text(timestamp: int) -> str:
-    """A timestamp in milliseconds as date and time in UTC; nothing for one that has none."""
+    """A timestamp in milliseconds as date and time in UTC; empty for an invalid one."""
     if not 0 <= timestamp <= _LAST_YEAR_MS:
         return ""
     moment = datetime.fromtimestamp(timestamp // 1000, UTC)
@@ -276,7 +276,7 @@ def time_text(timestamp: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes, and from 1 KiB on in binary units too."""
+    """A number of bytes, from 1 KiB on also in binary units."""
     amount, unit = float(size), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:
@@ -286,7 +286,7 @@ def size_text(size: int) -> str:
 
 
 def bytes_text(data: bytes | None) -> str:
-    """Bytes as text where they are text, the beginning of long ones, with their number."""
+    """Bytes as text if they are text; long values are shortened, with their length."""
     if data is None:
         return "null"
     try:

@@ -1,9 +1,9 @@
-"""Goes through files, partition directories and log directories, and has everything in them read and checked against
-the rest.
+"""Walks through files, partition directories and log directories, and has each file read and checked against the
+others.
 
-Kept true: nothing is opened for writing, nothing is locked; what vanishes while it is looked at, as a live node's files
-do, is passed over.
-Left to others: reading and checking (log_file.py, chain.py, segment_files.py, small_files.py), showing (command.py).
+Invariants: nothing is opened for writing, nothing is locked. A file that disappears meanwhile, as on a running node, is
+skipped.
+Not here: reading and checking (log_file.py, chain.py, segment_files.py, small_files.py), the output (command.py).
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from tidelog.types import EpochStart, Offset, PartitionIndex, PartitionKey, Topi
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 FINDINGS_MAX: Final = 20
-"""Findings told of one file; the others are counted."""
+"""Findings shown per file; the others are only counted."""
 
 _SEGMENT_FILE: Final = re.compile(r"(?P<base>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)")
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _OUT_OF_USE: Final = re.compile(r".+-\d+\.[0-9a-f]+-(?P<why>stray|delete|future)")
-_LOOK: Final = "look into one by naming it"
-_INTERRUPTED: Final = ("left of an operation that a stop interrupted", "nothing: the next start completes or undoes it")
+_LOOK: Final = "to read one, give its path"
+_INTERRUPTED: Final = ("left by an interrupted operation", "nothing: the next start completes it or rolls it back")
 _ASIDE_MEANS: Final = {".deleted": ("wait to be deleted", _LOOK), ".stray": ("were set aside", _LOOK)}
 
 
 class NotFound(Exception):
-    """There is no such path: the message says which."""
+    """The path in the message does not exist."""
 
 
 def dump(files: Files, path: str, *, records: bool) -> Events:
-    """Everything about a file, a partition directory or a log directory. records: those of the batches too.
+    """All events of a file, a partition directory or a log directory. records: also those of the batches.
 
     Raises NotFound, OSError.
     """
@@ -63,7 +63,7 @@ def dump(files: Files, path: str, *, records: bool) -> Events:
         else:
             yield from _log_directory(files, path, names, records=records)
     elif files.size(path) is None:
-        raise NotFound(f"there is no file or directory {path}")
+        raise NotFound(f"no such file or directory: {path}")
     else:
         yield from _file(files, path, records=records)
 
@@ -88,15 +88,14 @@ def _log_directory(files: Files, path: str, names: Sequence[str], *, records: bo
         out_of_use = _OUT_OF_USE.fullmatch(name)
         if out_of_use is not None:
             cause = "set aside" if out_of_use["why"] == "stray" else f"in its name: {out_of_use['why']}"
-            yield note(f"{path}/{name}", f"the directory is out of use ({cause})", "look into it by naming it")
+            yield note(f"{path}/{name}", f"the directory is out of use ({cause})", "to read it, give its path")
         elif _PARTITION_DIRECTORY.fullmatch(name):
             yield from _unless_gone(dump_log_directory(files, f"{path}/{name}", records=records))
     yield from _missing(files, path, directories)
 
 
 def _unless_gone(events: Events) -> Events:
-    """The events of a file or directory, up to where it is gone: a node at work deletes, and puts new files in
-    place."""
+    """The events of a file or directory, until it disappears: a running node deletes and replaces files."""
     try:
         yield from events
     except FileNotFoundError:
@@ -104,7 +103,7 @@ def _unless_gone(events: Events) -> Events:
 
 
 def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
-    """Logs that had reported something as held, and have no directory."""
+    """Logs with durable records and without a directory."""
     here = {
         (read_partition_metadata(files, f"{path}/{name}"), int(match["partition"]))
         for name in directories
@@ -115,9 +114,9 @@ def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
             yield damage(
                 path,
                 f"partition {key.partition} of the topic with id {encode_topic_id(key.topic_id)} has no directory, but "
-                f"everything below offset {durable_offset} of it was reported as held",
-                "look for it among the directories that were set aside, and on other disks; else it is fetched "
-                "anew from "
+                f"everything below offset {durable_offset} of it was reported as durable",
+                "look for it among the directories that were set aside, and on other disks; otherwise it is fetched "
+                "again from "
                 "another replica",
                 first=0,
                 last=durable_offset - 1,
@@ -125,7 +124,7 @@ def _missing(files: Files, path: str, directories: Sequence[str]) -> Events:
 
 
 def known_of(files: Files, directory: str) -> Known:
-    """What the log directory around a partition directory says of its log."""
+    """What the log directory around a partition directory records about its log."""
     outer, _, name = directory.rpartition("/")
     match = _PARTITION_DIRECTORY.fullmatch(name)
     outer = outer or "."
@@ -160,8 +159,8 @@ def _offsets_of(files: Files, path: str) -> dict[TopicPartition, Offset] | None:
 
 
 def dump_log_directory(files: Files, directory: str, *, records: bool) -> Events:
-    """A partition directory: its small files, then segment by segment, checked against each other."""
-    known = known_of(files, directory)  # before the log: on a live node the log can only be further
+    """A partition directory: its small files, then its segments, checked against each other."""
+    known = known_of(files, directory)  # before the log: on a running node the log only grows meanwhile
     names = files.list(directory)
     segments = sorted(name for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG_SUFFIX))
     epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
@@ -185,7 +184,7 @@ def dump_log_directory(files: Files, directory: str, *, records: bool) -> Events
 
 
 def _out_of_use(files: Files, directory: str, names: Sequence[str]) -> Events:
-    """Files of operations that wait, were interrupted, or put something aside: told together."""
+    """Files with one of the suffixes in ASIDE, as one finding per suffix."""
     for suffix in ASIDE:
         found = [name for name in names if name.endswith(suffix)]
         if found:
@@ -211,8 +210,8 @@ def _snapshots(files: Files, directory: str, names: Sequence[str], log_end: int 
         if log_end is not None and offset > log_end:
             yield note(
                 f"{directory}/{name}",
-                f"it tells the producers at offset {offset}, but the log ends at {log_end}",
-                "nothing: it is not believed, and removed when the log is next opened",
+                f"it has the producers at offset {offset}, but the log ends at {log_end}",
+                "nothing: it is ignored, and removed when the log is next opened",
                 first=log_end,
             )
 
@@ -248,7 +247,7 @@ class _Tally:
         self.notes = 0
 
     def told(self, events: Events) -> Events:
-        """The same events, counted; of the findings of one call only the first ones."""
+        """The same events, counted. Of the findings of one call, only the first ones are passed on."""
         told = 0
         last: Finding | None = None
         for event in events:
@@ -263,7 +262,9 @@ class _Tally:
                     continue
             yield event
         if last is not None and told > FINDINGS_MAX:
-            yield note(last.path, f"{told - FINDINGS_MAX} more findings here are not told", "mend the first ones first")
+            yield note(
+                last.path, f"{told - FINDINGS_MAX} more findings here are not shown", "repair the first ones first"
+            )
 
 
 # --- files named alone ----------------------------------------------------------------------------------------------
@@ -293,8 +294,7 @@ def _file(files: Files, path: str, *, records: bool) -> Events:
 
 
 def _chain_around(files: Files, path: str) -> LogChain:
-    """For a .log file named alone: what its directory says, and that everything before another segment is vouched
-    for."""
+    """For a single .log file: what its directory records. Everything before a later segment counts as durable."""
     directory, _, name = path.rpartition("/")
     directory = directory or "."
     epochs_path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
