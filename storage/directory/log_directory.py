@@ -470,7 +470,7 @@ class LogDirectory:
         offline. Returns the error to raise."""
         if is_full(error):
             return DiskFull(
-                f"{doing}: the disk of {self.path} is full ({error.strerror}): free space on it; nothing was written"
+                f"{doing}: the disk of {self.path} is full ({error.strerror}): free some space; nothing was written"
             )
         self.give_up(f"{doing}: {error}")
         return KafkaStorageError(

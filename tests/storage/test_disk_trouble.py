@@ -21,7 +21,7 @@ def test_a_full_directory_refuses_appends_whole_and_serves_reads() -> None:
     before, size = bench.contents(), bench.disk.size(bench.segment_path)
     for free in (0, 1, 30, 60):
         bench.disk.capacity = bench.disk.used + free
-        with pytest.raises(DiskFull, match="make room"):
+        with pytest.raises(DiskFull, match="free some space"):
             bench.lead(b"one too many")
         assert bench.contents() == before
         assert bench.disk.size(bench.segment_path) == size, "what fitted was cut away again"
