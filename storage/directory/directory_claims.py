@@ -184,8 +184,7 @@ class DirectoryClaims:
         return _writing(self._log_starts, {**self._log_starts.claimed, **starts})
 
     def take_start(self, tp: TopicPartition, offset: Offset) -> bool:
-        """Called after the write of `starting_all`. Returns True if the recorded start is still valid: a truncation may
-        have lowered it."""
+        """Called after the write of `starting_all`. Returns False if a truncation has lowered the start since."""
         if self._moving.get(tp) != offset:
             return False
         del self._moving[tp]

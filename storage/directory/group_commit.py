@@ -103,8 +103,7 @@ class GroupCommit:
     # --- truncation -----------------------------------------------------------------------------------------------
 
     def cut(self, log: Log, ticket: TruncationTicket, done: Callable[[TidelogError | None], None]) -> None:
-        """Run a truncation that `log` has begun. `done` follows with None, or with the error after the directory has
-        handled it."""
+        """Run a truncation that `log` began. `done` gets None, or the error that the directory has handled."""
         self._cuts += 1
         self._run(log, ticket, done)
 

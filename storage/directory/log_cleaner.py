@@ -123,8 +123,7 @@ class TransactionReading:
         return not self.log.closed and list(segments[: len(self._read)]) == self._read != list(segments)
 
     def run(self) -> int:
-        """Any thread. Returns the size of the segment in bytes, although most of them are not read. Raises BrokenChain,
-        OSError."""
+        """Any thread. Returns the size of the segment, most of which is not read. Raises BrokenChain, OSError."""
         segments = [
             LogSegment(self._files, self._directory, each.base_offset, self._config, created_ms=Millis(0))
             for each in self._read

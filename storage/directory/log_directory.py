@@ -348,8 +348,7 @@ class LogDirectory:
                 self.missing[key] = gone
 
     def is_gone(self, key: PartitionKey) -> Damage | None:
-        """What was lost with a log that had durable records here and whose directory was not found. Call it after
-        loading."""
+        """The loss of a log that had durable records here but has no directory. Call it after loading."""
         durable_offset = self.claims.marks.get(key)
         if key in self._seen or durable_offset <= 0:
             return None
@@ -407,8 +406,7 @@ class LogDirectory:
         return result
 
     def delete_log(self, tp: TopicPartition) -> None:
-        """Delete a log. It is closed at once; its directory is renamed and removed in the background. Raises
-        KafkaStorageError."""
+        """Delete a log: closed at once, renamed and removed in the background. Raises KafkaStorageError."""
         self._retire(self.logs[tp], self._name_aside(tp, "delete"), aside=False)
 
     def set_aside(self, tp: TopicPartition, why: str) -> str:
@@ -451,8 +449,7 @@ class LogDirectory:
         return self._name_aside(tp, "stray")
 
     def _name_aside(self, tp: TopicPartition, suffix: str) -> str:
-        """A new path for a log that is no longer used. A long topic name is shortened, as in Kafka, to the limit of
-        file systems."""
+        """A new path for a log that is no longer used. A long topic name is shortened, as in Kafka."""
         tail = f"-{tp.partition}.{self.rng.getrandbits(128):032x}-{suffix}"
         return f"{self.path}/{tp.topic[: _NAME_BYTES_MAX - len(tail)]}{tail}"
 
@@ -572,8 +569,7 @@ class LogDirectory:
             self._flush_failed(self.fail(f"removing files in {self.path}", result))
 
     def move_log_start(self, log: Log, offset: Offset) -> None:
-        """Move a log start up to `offset`, at most to the high watermark, in the background. Does nothing at or below
-        the log start."""
+        """Move a log start up to `offset`, at most to the high watermark, in the background; never down."""
         offset = min(offset, log.high_watermark)
         if offset > log.log_start_offset:
             self.stirred(log)
@@ -621,8 +617,8 @@ class LogDirectory:
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
     def write_checkpoints(self) -> None:
-        """Write recovery points, high watermarks and log starts in the background, where they changed. Call it every
-        few seconds."""
+        """Write changed recovery points, high watermarks and log starts in the background. Call it every few
+        seconds."""
         if self.offline is not None or not self._unwritten:
             return
         self._unwritten = False

@@ -172,8 +172,7 @@ class Maintenance:
         directory.remove_deleted_files()
 
     def _delete_old(self, directory: LogDirectory, log: Log) -> None:
-        """Remove the segments that `retention.ms`, `retention.bytes` or the log start allow to remove. The metadata log
-        has its own rules."""
+        """Remove the segments that retention or the log start release. The metadata log has its own rules."""
         if log.topic_partition.topic == METADATA_TOPIC:
             return
 

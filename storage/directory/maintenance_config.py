@@ -36,8 +36,7 @@ class MaintenanceConfig:
     """Interval of looking for expired producers."""
 
     producers_max: int = 1 << 16
-    """Limit of the producers known in all logs together, each counted once per log. Beyond it, the longest idle ones
-    are removed."""
+    """Limit of producers in all logs, counted once per log. Above it, the longest idle ones are removed."""
 
     cleaner: bool = True
     """True if logs are compacted on this node."""

@@ -37,8 +37,7 @@ class NewLog:
         aside: str,
         forget: Callable[[], None],
     ) -> None:
-        """aside: the new path for a directory that is in the way. forget: makes durable that nothing is recorded about
-        the log."""
+        """aside: new path of a directory in the way. forget: makes durable that nothing is recorded of the log."""
         self.tp, self.topic_id, self.aside = tp, topic_id, aside
         self.path = f"{directory.path}/{tp}"
         self.set_aside = False

@@ -50,8 +50,7 @@ class LogChain:
         self.cleaned_below = known.cleaned_to or 0
         """Below it, markers and records may be missing, according to the cleaner's checkpoint or a hole."""
         self.torn_from: int | None = None
-        """The next start truncates the log at this offset, so indexes may point beyond it; None if it truncates
-        nothing."""
+        """The next start truncates the log here, so indexes may point beyond; None if it truncates nothing."""
         self.open_transactions: dict[int, int] = {}
         self._epochs = epochs
         self._epochs_path = epochs_path

@@ -80,8 +80,7 @@ class BatchFound:
 
 @dataclass(frozen=True, slots=True)
 class RecordFound:
-    """One record of the preceding batch. sequence: -1 for none. control, coordinator_epoch: of a control record, else
-    None."""
+    """A record of the preceding batch. sequence: -1 for none. control, coordinator_epoch: None for data."""
 
     path: str
     offset: int

@@ -39,8 +39,7 @@ _TIMESTAMP_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A batch that could be read. problem: why it is invalid all the same, None if it is valid. records: the requested
-    and readable ones."""
+    """A batch that could be read. problem: why it is invalid, or None. records: the requested, readable ones."""
 
     batch: BatchFound
     problem: str | None
@@ -49,8 +48,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The bytes from `position` to `end` contain no batch. reason: why. zeros: they are all zero. to_the_end: no batch
-    follows."""
+    """The bytes from `position` to `end` hold no batch. zeros: all are zero. to_the_end: no batch follows."""
 
     position: int
     end: int

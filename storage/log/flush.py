@@ -155,8 +155,7 @@ class FlushState:
         self.target = max(self.target, offset)
 
     def count(self, log_end: Offset, flush_messages: int) -> None:
-        """Update the offset that counts as durable, after the log end or the recovery point of a page-cache log
-        moved."""
+        """Update what counts as durable, after the log end or recovery point of a page-cache log moved."""
         if log_end - self.recovery_point < flush_messages:
             self.counted = log_end
         else:

@@ -198,8 +198,7 @@ class Log:
         return self._segments.active
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Mark everything below `offset` as committed; never lower, never above the log end. Returns True if it
-        moved."""
+        """Mark everything below `offset` as committed; at most up to the log end. Returns True if that is new."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False

@@ -90,8 +90,7 @@ class LogProducers:
         return self._state.active_producers()
 
     def expirable(self) -> list[tuple[Millis, Millis, ProducerId]]:
-        """For each producer without an open transaction: time of its last append, timestamp of that batch, producer
-        id."""
+        """Per producer without an open transaction: time of its last append, timestamp of that batch, its id."""
         return self._state.expirable()
 
     @property
@@ -215,8 +214,8 @@ class LogProducers:
         return self._state.keeping(base)
 
     def segments_went(self, log_start: Offset) -> list[str]:
-        """The segments below the one that contains `log_start` left the log. Returns the paths of their snapshots, to
-        be removed."""
+        """Segments below the one that contains `log_start` left the log. Returns their snapshot paths, to be
+        removed."""
         return self._state.take_strays([segment.base_offset for segment in self._segments.from_offset(log_start)])
 
     def segments_replaced(self, old: Sequence[Offset], base_offset: Offset) -> None:
@@ -227,8 +226,7 @@ class LogProducers:
     # --- truncation -----------------------------------------------------------------------------------------------
 
     def truncating(self, log_end: Offset) -> bool:
-        """Prepare for a truncation to `log_end`. Returns True if the directory must be synced before the next
-        append."""
+        """Prepare to truncate to `log_end`. Returns True if the directory must be synced before an append."""
         stale = self._state.remove_snapshots_above(log_end)
         return self._aborted.truncating() or stale
 

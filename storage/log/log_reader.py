@@ -58,8 +58,7 @@ class LogReader:
         self.generation += 1
 
     def note(self, offset: Offset, segment: LogSegment, position: int) -> None:
-        """Cache that the batch at or after `offset` begins at byte `position` of the segment, or will begin there with
-        the next append."""
+        """Cache that the batch at or after `offset` begins, or will begin, at byte `position` of the segment."""
         hints = self._hints
         if len(hints) >= _HINTS_MAX and offset not in hints:
             del hints[next(iter(hints))]

@@ -293,8 +293,7 @@ class LogTruncator:
     # --- completion -----------------------------------------------------------------------------------------------
 
     def go_on(self, ticket: TruncationTicket) -> bool:
-        """Continue after the ticket has run. Returns True if the truncation is complete; if False, run the ticket
-        again."""
+        """Continue after the ticket has run. Returns True if that was all; if False, run the ticket again."""
         if isinstance(ticket, Shortening):
             self._shorten(ticket)
         elif isinstance(ticket, Emptying) and ticket.move_start is None:
@@ -356,8 +355,7 @@ def run_here(log: TruncateLog, ticket: TruncationTicket | None) -> None:
 
 
 def as_judged(ticket: TruncationTicket, error: OSError) -> OSError:
-    """The error to report for an error of `run` or `go_on`. Once something may have been removed, a full disk counts as
-    a failed one."""
+    """The error to report for one of `run` or `go_on`: a full disk counts as failed once a file may be gone."""
     if not ticket.begun:
         return error
     return OSError(errno.EIO, f"{'emptying' if isinstance(ticket, Emptying) else 'truncating'} failed halfway: {error}")

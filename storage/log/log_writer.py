@@ -121,8 +121,7 @@ class LogWriter:
             self._report(info, segment, position, entries)
 
     def _report(self, info: LogAppendInfo, segment: LogSegment, position: int, entries: int | None) -> None:
-        """Log an append at debug. position, entries: size and number of index entries of the segment before the
-        append."""
+        """Log an append at debug. position, entries: size and index entries of the segment before it."""
         path, size = self._log.path, info.valid_bytes
         first, last, epoch = info.first_offset, info.last_offset, info.last_leader_epoch
         _log.debug("%s: appended offsets %d..%d, %d bytes, leader epoch %d", path, first, last, size, epoch)
@@ -132,8 +131,7 @@ class LogWriter:
             _log.debug("%s: segment %d has %s index entries, before %s", path, segment.base_offset, count, entries)
 
     def _next_base(self, info: LogAppendInfo) -> Offset:
-        """Base offset of the next segment: the log end; after a hole that no segment can span, the first offset of the
-        append."""
+        """Base offset of the next segment: the log end, or the first new offset if the hole before it is too large."""
         log_end = self._log.log_end_offset
         return log_end if info.last_offset - log_end <= INT32_MAX else max(info.first_offset, log_end)
 

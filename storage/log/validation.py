@@ -33,8 +33,7 @@ _QUICK_BYTES: Final = 8 << 10
 
 
 class Prepared(NamedTuple):
-    """Batches ready to be written: the buffers in order, the headers of the batches as stored, and the result so
-    far."""
+    """Batches ready to be written: their buffers in order, their headers as stored, and the result so far."""
 
     buffers: Sequence[Buffer]
     headers: Sequence[BatchHeader]
@@ -62,8 +61,7 @@ def append_rules(config: LogConfig) -> AppendRules:
 
 
 def takes_time(records: Buffer, rules: AppendRules) -> bool:
-    """True if a client's records need so much decompression or compression that they should be inspected on another
-    thread first."""
+    """True if a client's records take so much (de)compression that another thread should inspect them first."""
     if len(records) < _QUICK_BYTES or records[MAGIC_AT] != rules.magic or rules.magic < 2:
         return False
     return bool(records[ATTRIBUTES_AT + 1] & CODEC_BITS or rules.codec)

@@ -59,8 +59,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The state of a log as recorded in the checkpoints, the durable-offset marks and the clean-shutdown marker, before
-    its files are read."""
+    """What checkpoints, marks and the clean-shutdown marker record about a log, before its files are read."""
 
     recovery_point: Offset = Offset(0)
     durable_offset: Offset = Offset(0)
@@ -73,8 +72,7 @@ class Known:
 
 
 class Progress(Protocol):
-    """Called after each segment of a log during loading: segments done, segments in total, bytes read of this
-    segment."""
+    """Called after each segment during loading: segments done, segments in total, bytes read of this one."""
 
     def __call__(self, done: int, total: int, size: int) -> None: ...
 
@@ -94,7 +92,7 @@ class LoadedLog:
     notes: list[str] = field(default_factory=list)
     """What was truncated, rebuilt or set aside, in sentences for the node's log."""
     fresh: bool = False
-    """True if the directory may be new: neither its name nor the names in it are durable yet."""
+    """True if the directory may be new: its name and the names in it may not be durable yet."""
     new_names: bool = False
     """True if creations or removals of names in it may not be durable."""
     rebuilt: list[LogSegment] = field(default_factory=list)
@@ -102,5 +100,4 @@ class LoadedLog:
     holes_below: Offset = Offset(0)
     """The cleaner has worked below this offset."""
     read_from: Offset | None = None
-    """Recovery read the batches from this offset on: producer snapshots above it are rewritten. None after a clean
-    stop."""
+    """Recovery read the batches from here: producer snapshots above are rewritten. None after a clean stop."""

@@ -95,8 +95,7 @@ class LoadingSite:
             self.set_aside(segment.base_offset, ALL_SUFFIXES, why)
 
     def ensure_indexes(self, segment: LogSegment) -> None:
-        """Rebuild the indexes of a closed segment if one is missing. A wrong index is found at its first use. Raises
-        OSError."""
+        """Rebuild missing indexes of a closed segment. A wrong index is found at its first use. Raises OSError."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = segment_path(self.directory, segment.base_offset, suffix)
             if self.files.size(path) is None:
