@@ -148,7 +148,7 @@ class LogManager:
         name = log.topic_partition
         if log.topic_id != topic_id:
             raise InconsistentTopicId(
-                f"the log {log.path} was made for topic id {log.topic_id}, not for {topic_id}: set it aside"
+                f"the log {log.path} was created for topic id {log.topic_id}, not for {topic_id}: set it aside"
             )
         if log.config.durability is config.durability:
             log.reconfigure(config)

@@ -203,7 +203,7 @@ class LogStart:
         """Replace segments by the cleaned segment that was made of them and is durable as `.cleaned`. A disk that is
         full halfway is treated as failed."""
         log = self._log
-        assert self.cleaning is not None, "no cleaning is under way"
+        assert self.cleaning is not None, "no cleaning is in progress"
         end = self.cleaning.plan.sources[-1].end
         assert end <= log.recovery_point, "only durable segments may be cleaned"
         log.allow_holes(end)

@@ -186,7 +186,7 @@ def _last_epoch(headers: Sequence[BatchHeader], epoch: LeaderEpoch) -> LeaderEpo
         last = header.leader_epoch
         if last < epoch:
             raise CorruptRecord(
-                f"the batch at offset {header.base_offset} has leader epoch {last}, below epoch {epoch} before it: "
+                f"the batch at offset {header.base_offset} has leader epoch {last}, below the previous epoch {epoch}: "
                 "fetch it again"
             )
         epoch = last

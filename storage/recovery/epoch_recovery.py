@@ -71,7 +71,7 @@ class EpochRecovery:
     def ensure_grows(header: BatchHeader, before: int) -> None:
         """Raises BrokenChain for a v2 batch whose leader epoch is below that of the previous batch."""
         if header.magic == _V2 and header.leader_epoch < before:
-            reason = f"the batch has leader epoch {header.leader_epoch}, below epoch {before} before it"
+            reason = f"the batch has leader epoch {header.leader_epoch}, below the previous epoch {before}"
             raise BrokenChain(header.position, header.base_offset, reason)
 
     def due(self, header: BatchHeader) -> LeaderEpoch:

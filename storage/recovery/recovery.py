@@ -41,7 +41,7 @@ class WrongEpoch(BrokenChain):
     `header` has the expected epoch."""
 
     def __init__(self, link: Link, header: BatchHeader, due: LeaderEpoch) -> None:
-        reason = f"the batch has leader epoch {header.leader_epoch}, the epoch file has {due} for its offset"
+        reason = f"the batch has leader epoch {header.leader_epoch}, but the epoch file has {due} for its offset"
         super().__init__(link.position, link.next_offset, reason, header._replace(leader_epoch=due))
 
 

@@ -179,7 +179,7 @@ def test_a_log_is_used_only_for_the_topic_id_it_was_made_for() -> None:
     node = Node(FakeDisk())
     directory, log = node.make(0)
     assert node.logs.use(directory, log, TOPIC_ID, SMALL) is log
-    with pytest.raises(InconsistentTopicId, match="was made for topic id"):
+    with pytest.raises(InconsistentTopicId, match="was created for topic id"):
         node.logs.use(directory, log, TopicId(UUID(int=99)), SMALL)
 
 
