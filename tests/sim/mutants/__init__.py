@@ -254,7 +254,7 @@ MUTANTS: Final = (
         followers.a_role_is_taken_in_the_middle_of_a_cut,
         "section 3",
         cut_stories.elected_in_the_middle_of_a_cut,
-        "is nobody's yet",
+        "no new epoch during a truncation",
     ),
     Mutant(followers.a_follower_empties_its_log, "rule 2", stories.stale_position, MEMBER_LACKS),
     Mutant(
