@@ -1,4 +1,4 @@
-"""Who leads, who is in sync, what is committed: pure state machines, no I/O, no asyncio.
+"""Replication rules: leadership, in-sync sets, commitment. Pure state machines without I/O or asyncio.
 
-Events go in, effects come out; `node/` drives them. docs/metadata.md tells of the controller.
+Events go in, effects come out; `node/` drives them. The controller is described in docs/metadata.md.
 """

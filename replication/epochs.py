@@ -1,10 +1,11 @@
-"""Where leader epochs begin and end, and which of two histories is right: arithmetic over epoch entries.
+"""Leader epochs of a log: where each begins and ends, and where two logs diverge.
 
-A history is the sequence of `EpochStart` of one log, epochs and start offsets growing; with the log's end it says for
-each offset in which epoch it was written. Two logs of one partition agree up to an offset where the epoch of the
-record before it is the same in both and begins at or before it (Raft's log matching property; KIP-101, KIP-279).
+A history is the sequence of `EpochStart` entries of one log, with increasing epochs and start offsets. Together with
+the log end it gives the epoch of every offset. Two logs of one partition agree below an offset if the record before it
+has the same epoch in both logs and that epoch starts at or before it in both (Raft's log matching property; KIP-101,
+KIP-279).
 
-Left to others: keeping the entries (storage/), who asks whom (leader.py, follower.py).
+Not here: storing the entries (storage/), sending the requests (leader.py, follower.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog.types import NO_LEADER_EPOCH, EpochEnd, EpochStart, LeaderEpoch, Of
 
 
 def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_end: Offset) -> EpochEnd | None:
-    """The largest epoch of the history not above `epoch`, and one past its last record; None where there is none."""
+    """The largest epoch of the history that is at most `epoch`, and one past its last record. None if there is none."""
     above = bisect_right(history, epoch, key=lambda entry: entry.epoch)
     if above == 0:
         return None
@@ -26,7 +27,7 @@ def end_of_epoch(history: Sequence[EpochStart], epoch: LeaderEpoch, log_end: Off
 
 
 def epoch_before(history: Sequence[EpochStart], offset: Offset) -> LeaderEpoch:
-    """The epoch of the record before `offset`; NO_LEADER_EPOCH where the history does not reach as far back."""
+    """The epoch of the record before `offset`; NO_LEADER_EPOCH if the history does not reach back that far."""
     later = bisect_left(history, offset, key=lambda entry: entry.start_offset)
     return history[later - 1].epoch if later > 0 else NO_LEADER_EPOCH
 
@@ -34,14 +35,14 @@ def epoch_before(history: Sequence[EpochStart], offset: Offset) -> LeaderEpoch:
 def divergence(
     history: Sequence[EpochStart], log_start: Offset, log_end: Offset, next_offset: Offset, last_epoch: LeaderEpoch
 ) -> EpochEnd | None:
-    """Does another log that ends at `next_offset`, its last record of `last_epoch`, disagree with this one?
+    """Compare this log with another log that ends at `next_offset` and whose last record has `last_epoch`.
 
-    last_epoch: -1 where the other log is empty, or where its reader does not check.
-    Returns None where it agrees; else this log's largest epoch not above `last_epoch` and its end; epoch -1, with the
-    log start for an end, where the two have none in common.
+    last_epoch: -1 if the other log is empty, or if its reader does not check epochs.
+    Returns None if the logs agree; else this log's largest epoch that is at most `last_epoch`, and its end. If the logs
+    have no epoch in common: epoch -1, with the log start as the end.
     """
     if history and history[-1].epoch == last_epoch and history[-1].start_offset <= next_offset <= log_end:
-        return None  # as nearly always
+        return None  # the common case
     if last_epoch == NO_LEADER_EPOCH:
         return None if next_offset <= log_end else EpochEnd(NO_LEADER_EPOCH, log_start)
     end = end_of_epoch(history, last_epoch, log_end)
@@ -51,11 +52,11 @@ def divergence(
 
 
 def common_end(history: Sequence[EpochStart], log_end: Offset, answer: EpochEnd) -> Offset | None:
-    """Where a log must be cut that was told of a divergence: the smaller of the answer's end and this log's own end of
-    the largest epoch it has not above the answer's. None where the two logs have no epoch in common.
+    """The offset at which a diverging log is truncated: the smaller of the answer's end and this log's own end of its
+    largest epoch that is at most the answer's epoch. None if the logs have no epoch in common.
 
-    The answer's end alone would not do: epochs that only this log has may lie below it, and the same question would be
-    asked for ever (KIP-279).
+    The answer's end alone is not enough: epochs that only this log has may lie below it, and the follower would repeat
+    the same fetch forever (KIP-279).
     """
     if answer.epoch == NO_LEADER_EPOCH:
         return None
@@ -64,18 +65,18 @@ def common_end(history: Sequence[EpochStart], log_end: Offset, answer: EpochEnd)
 
 
 def ensure_epoch(name: TopicPartition, known: LeaderEpoch, asked: LeaderEpoch) -> None:
-    """Refuse what was sent in another leadership than the present one.
+    """Reject a request that names a leader epoch other than the current one.
 
-    Raises FencedLeaderEpoch where `asked` is over, UnknownLeaderEpoch where this node has not heard of it yet
-    (KIP-320).
+    Raises FencedLeaderEpoch if `asked` is older than `known`, UnknownLeaderEpoch if it is newer than what this node
+    knows (KIP-320).
     """
     if asked < known:
         raise FencedLeaderEpoch(
-            f"partition {name} is in leader epoch {known}, the request speaks of epoch {asked}, which is over; "
+            f"partition {name} is in leader epoch {known}, the request names the older epoch {asked}; "
             "look the leader up again"
         )
     if asked > known:
         raise UnknownLeaderEpoch(
-            f"partition {name} is in leader epoch {known} as far as this node has heard, the request speaks of epoch "
-            f"{asked}; ask again after a pause"
+            f"partition {name} is in leader epoch {known} in this node's metadata, the request names the newer "
+            f"epoch {asked}; retry after a pause"
         )

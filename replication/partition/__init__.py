@@ -1,1 +1,1 @@
-"""A partition's leader and follower, each a state machine for one leader epoch."""
+"""The leader and the follower of a partition: one state machine each, for one leader epoch."""

@@ -1,7 +1,7 @@
-"""Produce requests that wait for a position: until all their records lie below it, or their time runs out.
+"""Produce requests that wait until a position reaches their end offset, or until their deadline.
 
-Kept true: each ticket leaves exactly once. Order: by end offset, then by arrival.
-Left to others: which position is waited for, and what a ticket stands for.
+Invariant: each ticket is returned exactly once, in the order of end offset, then of arrival.
+Not here: which position is awaited (leader.py), the request behind a ticket (node/replicas/).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NEVER: Final = Millis(1 << 62)
 
 
 class AckWaiters:
-    """Tickets by the end offset that each waits for."""
+    """Tickets, ordered by the end offset that each waits for."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Offset, Ticket, Millis]] = []
@@ -26,12 +26,12 @@ class AckWaiters:
         return len(self._heap)
 
     def add(self, ticket: Ticket, end_offset: Offset, deadline: Millis) -> None:
-        """Tickets are given out in growing order."""
+        """Add a ticket. Callers number tickets in increasing order."""
         heapq.heappush(self._heap, (end_offset, ticket, deadline))
         self._earliest = min(self._earliest, deadline)
 
     def reached(self, position: Offset) -> tuple[Ticket, ...]:
-        """Everything below `position` is there: the tickets that waited for no more than that."""
+        """Remove and return the tickets whose end offset is at or below `position`."""
         heap = self._heap
         if not heap or heap[0][0] > position:
             return ()
@@ -43,7 +43,7 @@ class AckWaiters:
         return tuple(done)
 
     def expired(self, at: Millis) -> tuple[Ticket, ...]:
-        """The tickets whose deadline has come."""
+        """Remove and return the tickets whose deadline is at or before `at`."""
         if at < self._earliest:
             return ()
         late = sorted(entry for entry in self._heap if entry[2] <= at)
@@ -53,7 +53,7 @@ class AckWaiters:
         return tuple(entry[1] for entry in late)
 
     def all(self) -> tuple[Ticket, ...]:
-        """Every ticket; none waits afterwards."""
+        """Remove and return every ticket."""
         tickets = tuple(entry[1] for entry in sorted(self._heap))
         self._heap, self._earliest = [], _NEVER
         return tickets

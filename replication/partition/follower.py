@@ -1,22 +1,24 @@
-"""A partition's follower in one leader epoch: what to fetch, what of an answer to believe, where to cut its own log.
+"""A partition's follower in one leader epoch: what to fetch, which answers to accept, where to truncate its log.
 
-Kept true:
-  1. One fetch is open at most. An answer counts only for it, and only while leader epoch and log end are those it was
-     sent with; any other is dropped whole.
-  2. The watermark is taken only after the records of its answer are appended, bounded by the log end, and never from a
+Invariants:
+  1. At most one fetch is open. An answer is accepted only for that fetch, and only while leader epoch and log end are
+     those it was sent with; any other answer is discarded.
+  2. The high watermark of an answer is taken after its records are appended, bounded by the log end, and never from a
      diverging answer.
-  3. The log is cut by epochs, never by a watermark (KIP-101, KIP-279): at the smaller of the leader's end and its own
-     end of the largest epoch it has not above the leader's. With none in common it is emptied and begins where it
-     began, though not above the leader's end, nor below the leader's start.
-  4. A log that ends below the leader's start begins anew there. One that ends above the leader's end is not reset: the
-     leader's epochs say where it diverges.
-  5. The log start follows the leader's, as far as records are known to be committed; never back.
-  6. The next fetch waits for the append. Where that was small it waits for the fsync too, unless time goes by, and says
-     both in one message; else it does not, and when more is held meanwhile, the leader is told at once.
-  7. Bytes that fail their checksum are not appended, and the next fetch says so: the leader may have rotten ones.
+  3. The log is truncated by epochs, never by a high watermark (KIP-101, KIP-279): at the smaller of the leader's end
+     and the follower's own end of its largest epoch that is at most the leader's. With no epoch in common the log is
+     emptied and restarts at its log start, but not above the leader's end nor below the leader's log start.
+  4. A log that ends below the leader's log start restarts there. A log that ends above the leader's end is not reset:
+     the leader's epochs show where it diverges.
+  5. The log start follows the leader's, as far as records are known to be committed. It never decreases.
+  6. The next fetch waits for the append. After a small append it also waits for the fsync, or until the next tick, and
+     reports both in one message. After a large append it does not wait, and a later advance of the durable offset is
+     reported at once.
+  7. Records that fail their checksum are not appended, and the next fetch reports this: the leader's copy may be
+     corrupt.
 
-Left to others: bytes (storage/), the stream and its fetch numbers (node/replicas/replica_fetcher.py), which epoch it is
-(metadata).
+Not here: bytes (storage/), the stream and its fetch numbers (node/replicas/replica_fetcher.py), the choice of the epoch
+(replication/controller/).
 """
 
 from __future__ import annotations
@@ -51,14 +53,15 @@ from tidelog.errors import CorruptRecord, OffsetOutOfRange, TidelogError
 from tidelog.types import EpochEnd, LeaderEpoch, Millis, Offset, TopicPartition
 
 PAUSE_MS_MIN: Final = 50
-"""First pause after a refusal, half of it by chance: about as long as news of an election takes to the leader."""
+"""First pause after an error, half of it random: about the time the metadata of an election takes to reach the
+leader."""
 
 PAUSE_MS_MAX: Final = 1_000
-"""Longest pause: half a session, so that a healed follower is noticed before it is missed."""
+"""Longest pause: half a session, so that a repaired follower fetches again before its session ends."""
 
 
 class _Committed(NamedTuple):
-    """What an answer said beside its records: to be taken once those are appended."""
+    """Positions of an answer, applied after its records are appended."""
 
     watermark: Offset
     log_start: Offset
@@ -70,10 +73,10 @@ class _OpenFetch(NamedTuple):
 
 
 class PartitionFollower:
-    """See the module's words. A new epoch is a new object, even under the same leader."""
+    """State machine of one follower. Each leader epoch has a new object, even under the same leader."""
 
     def __init__(self, *, name: TopicPartition, leader_epoch: LeaderEpoch, log: LogView, rng: random.Random) -> None:
-        """rng: so that many followers do not come back from one refusal at one moment."""
+        """rng: spreads the retries of many followers that were rejected at the same time."""
         self.name: Final = name
         self.leader_epoch: Final = leader_epoch
         self.state = FollowerState.READY
@@ -81,7 +84,7 @@ class PartitionFollower:
         self._open: _OpenFetch | None = None
         self._committed: _Committed | None = None
         self._syncs = False
-        """Is the next fetch to wait until what is being appended is held?"""
+        """True if the next fetch waits until the current append is durable."""
         self._told = log.durable_offset
         self._rng = rng
         self._failures = 0
@@ -89,16 +92,16 @@ class PartitionFollower:
         self._resume_at = Millis(0)
 
     def start(self) -> list[FollowerEffect]:
-        """The first effects, before any event."""
+        """Return the first effects, before any event."""
         return [WantFetch()]
 
     @property
     def pauses(self) -> bool:
-        """Does it wait out a refusal?"""
+        """True while the follower waits after an error."""
         return self.state is FollowerState.PAUSED
 
     def handle(self, event: FollowerEvent) -> list[FollowerEffect]:
-        """Take one event in; the effects are to be carried out in order."""
+        """Process one event. The driver executes the returned effects in order."""
         match event:
             case StreamReady(fetch_id):
                 return self._send(fetch_id)
@@ -121,10 +124,10 @@ class PartitionFollower:
 
     def _move(self, cause: FollowerCause) -> None:
         state = TRANSITIONS.get((self.state, cause))
-        assert state is not None, f"a follower is not moved from {self.state.name} by {cause.name}"
+        assert state is not None, f"no transition of a follower from {self.state.name} by {cause.name}"
         self.state = state
 
-    # --- asking ---
+    # --- fetching ---
 
     def _send(self, fetch_id: int) -> list[FollowerEffect]:
         if self.state is not FollowerState.READY:
@@ -154,7 +157,7 @@ class PartitionFollower:
         self._move(FollowerCause.BROKEN)
         return [WantFetch()]
 
-    # --- believing ---
+    # --- answers ---
 
     def _answered(self, answer: Answered) -> list[FollowerEffect]:
         fetch = self._open
@@ -201,31 +204,34 @@ class PartitionFollower:
         effects = [] if committed is None else self._advance(committed)
         return effects if syncs else [*effects, WantFetch()]
 
-    # --- cutting ---
+    # --- truncation ---
 
     def _diverged(self, end: EpochEnd, answer: Answered) -> list[FollowerEffect]:
         log = self._log
         cut = common_end(answer.history, log.log_end, end)
-        if cut is None:  # what is deleted here was committed: not before that, even where the leader still has it
+        if cut is None:  # records below the own log start were committed and deleted: do not fetch them again
             offset = max(min(end.end_offset, log.log_start), answer.log_start)
             return self._restart(offset, "it has no epoch in common with the leader's log")
         if cut <= log.log_start:
             return self._restart(
-                max(cut, answer.log_start), f"all of it lies above {cut}, where it stops agreeing with the leader"
+                max(cut, answer.log_start),
+                f"all of it lies above offset {cut}, where it diverges from the leader's log",
             )
         return [TruncateTo(cut)]
 
     def _restart(self, offset: Offset, why: str) -> list[FollowerEffect]:
-        return [RestartAt(offset, f"partition {self.name} begins anew at offset {offset}: {why}")]
+        return [RestartAt(offset, f"partition {self.name}: the follower's log restarts at offset {offset}: {why}")]
 
-    # --- refusals ---
+    # --- errors ---
 
     def _refused(self, answer: Answered, fetch: _OpenFetch) -> list[FollowerEffect]:
         assert answer.error is not None
         below = isinstance(answer.error, OffsetOutOfRange) and answer.log_start > fetch.next_offset
         if below and answer.leader_epoch == self.leader_epoch and self._log.log_end == fetch.next_offset:
             self._move(FollowerCause.BELOW_START)
-            return self._restart(answer.log_start, f"it ends at {fetch.next_offset}, below the leader's log start")
+            return self._restart(
+                answer.log_start, f"it ends at offset {fetch.next_offset}, below the leader's log start"
+            )
         return self._pause(FollowerCause.REFUSED, answer.error, answer.at)
 
     def _pause(self, cause: FollowerCause, error: TidelogError, at: Millis) -> list[FollowerEffect]:

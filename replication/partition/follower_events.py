@@ -1,7 +1,7 @@
-"""What happens to a partition's follower, and what it wants done: the events and effects of `follower.py`.
+"""Events and effects of a partition's follower (follower.py).
 
-Effects are carried out in order, and node/ reports the outcome of each that touches the log (`LogChanged`, `LogFailed`)
-before it hands over anything else. Times are monotonic milliseconds, stamped by node/.
+The driver executes effects in order and reports the outcome of each log change (`LogChanged`, `LogFailed`) before any
+other event. Times are monotonic milliseconds, stamped by node/.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.types import EpochEnd, EpochStart, LeaderEpoch, Millis, Offset
 
 
 class LogView(NamedTuple):
-    """The follower's log as it is now; `last_epoch` is that of its last record, -1 where it is empty."""
+    """The follower's log as it is now. `last_epoch`: epoch of its last record, -1 for an empty log."""
 
     log_start: Offset
     log_end: Offset
@@ -25,23 +25,24 @@ class LogView(NamedTuple):
 
 
 class StreamReady(NamedTuple):
-    """The stream to the leader can take a fetch now; it is to bear this number, never used before on the stream."""
+    """The stream to the leader accepts a fetch, to be sent with this number, which is new on the stream."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBroken:
-    """The stream to the leader is gone, and with it whatever was open on it."""
+    """The stream to the leader broke; its open fetch is lost."""
 
 
 class Answered(NamedTuple):
-    """The leader answered a fetch.
+    """The leader's answer to a fetch.
 
-    error: why not; else `diverging`, or records (maybe none) together with the leader's watermark.
-    history: the epoch entries of the follower's own log, given where `diverging` is.
-    waits: it is news of the watermark and the log start alone, and the fetch goes on waiting.
-    many: there are so many records that the leader may have more of them already.
+    error: why the leader rejected the fetch, else None. Without an error: `diverging`, or records (possibly none) with
+    the leader's high watermark.
+    history: the epoch entries of the follower's own log, set together with `diverging`.
+    waits: the answer reports only the high watermark and log start; the fetch stays open.
+    many: the answer is so large that the leader may already have more records.
     """
 
     fetch_id: int
@@ -58,14 +59,14 @@ class Answered(NamedTuple):
 
 
 class LogChanged(NamedTuple):
-    """An append, a truncation or a restart was carried out."""
+    """An append, a truncation or a restart of the log is complete."""
 
     log: LogView
 
 
 @dataclass(frozen=True, slots=True)
 class LogFailed:
-    """What was asked of the log was refused: nothing of it was done, except where the log directory is offline."""
+    """A log change failed. The log is unchanged, unless the log directory went offline."""
 
     log: LogView
     error: TidelogError
@@ -73,14 +74,14 @@ class LogFailed:
 
 
 class DurableOffsetMoved(NamedTuple):
-    """More of the log is as durable as the topic asks."""
+    """The durable offset advanced: all below is as durable as the topic requires."""
 
     durable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """Time goes by."""
+    """The time is now `at`."""
 
     at: Millis
 
@@ -92,11 +93,11 @@ FollowerEvent: TypeAlias = StreamReady | Answered | LogChanged | DurableOffsetMo
 
 @dataclass(frozen=True, slots=True)
 class WantFetch:
-    """There is a fetch to send: say `StreamReady` as soon as the stream can take it."""
+    """A fetch is ready. The driver sends `StreamReady` as soon as the stream can take it."""
 
 
 class SendFetch(NamedTuple):
-    """Send this fetch. refused: what came for the last one was damaged."""
+    """Send this fetch. refused: the records of the last answer failed their checksum."""
 
     fetch_id: int
     next_offset: Offset
@@ -108,46 +109,46 @@ class SendFetch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendRecords:
-    """Append the records of the answer just handed over, offsets as they are, and its epoch entries."""
+    """Append the records of the current answer with their offsets and epochs unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Cut the log: nothing at or above `offset` stays."""
+    """Truncate the log: remove every record at or above `offset`."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class RestartAt:
-    """Empty the log; it begins anew at `offset`."""
+    """Empty the log and restart it at `offset`."""
 
     offset: Offset
     reason: str
 
 
 class AdvanceWatermark(NamedTuple):
-    """Everything below `offset` is committed, and in this log."""
+    """Every record below `offset` is committed and in this log."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """The leader's log starts at `offset`, which is committed: so does this one."""
+    """Advance the log start to `offset`, the leader's log start. Everything below it is committed."""
 
     offset: Offset
 
 
 class ReportDurable(NamedTuple):
-    """Tell the leader at once what is held; the fetch goes on waiting."""
+    """Report the durable offset to the leader at once; the fetch stays open."""
 
     durable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """Nothing is sent before `until`: say `Waited` then."""
+    """Send nothing before `until`. The driver sends `Waited` then."""
 
     until: Millis
     error: TidelogError

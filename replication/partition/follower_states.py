@@ -1,6 +1,7 @@
-"""Where a partition's follower stands, and every way from one state to another: the table that follower.py obeys.
+"""States of a partition's follower and the transitions between them: the table that follower.py obeys.
 
-`TRANSITIONS` is the whole truth: a move that is not in it is a broken belief, and docs/replication.md is drawn from it.
+`TRANSITIONS` is complete: any other move is a defect and fails an assertion. The diagram in docs/replication.md is
+drawn from it.
 """
 
 from __future__ import annotations
@@ -11,32 +12,32 @@ from typing import Final
 
 
 class FollowerState(Enum):
-    """Where the follower stands."""
+    """State of the follower."""
 
-    READY = "a fetch is wanted, the stream has not taken it yet"
-    OPEN = "a fetch waits at the leader"
-    WRITING = "the log is being changed as an answer said"
-    SYNCING = "a little was appended, and the next fetch waits until it is held"
-    PAUSED = "a refusal is being waited out"
+    READY = "the next fetch is ready, the stream has not taken it yet"
+    OPEN = "a fetch is open at the leader"
+    WRITING = "the log is being changed according to an answer"
+    SYNCING = "a small append is done, and the next fetch waits until it is durable"
+    PAUSED = "waiting after an error"
 
 
 class FollowerCause(Enum):
-    """Why it moves."""
+    """Cause of a transition."""
 
-    SENT = "the stream took the fetch"
-    BROKEN = "the stream is gone"
-    NEWS = "the leader told of a watermark or log start, and the fetch goes on waiting"
-    NOTHING_NEW = "the fetch was answered, without records"
-    OUTDATED = "the answer is of another epoch, or for another log end: dropped whole"
-    RECORDS = "records came"
-    DIVERGED = "the logs disagree: this one is cut, or emptied"
-    BELOW_START = "the log ends below the leader's start: it begins anew there"
-    REFUSED = "the leader refused the fetch"
-    LOG_CHANGED = "the log is as the answer wanted it"
-    NOT_HELD_YET = "so it is, by a few records that the disk does not have yet"
-    HELD = "more of the log is held"
-    LOG_FAILED = "the log could not be changed"
-    PAUSE_OVER = "time went by"
+    SENT = "the stream accepted the fetch"
+    BROKEN = "the stream to the leader broke"
+    NEWS = "the leader reported a high watermark or log start, and the fetch stays open"
+    NOTHING_NEW = "the fetch was answered without records"
+    OUTDATED = "the answer is for another epoch or another log end: it is discarded"
+    RECORDS = "the answer contains records"
+    DIVERGED = "the logs diverge: this one is truncated or emptied"
+    BELOW_START = "the log ends below the leader's log start: it restarts there"
+    REFUSED = "the leader rejected the fetch"
+    LOG_CHANGED = "the log change is complete"
+    NOT_HELD_YET = "a small append is complete but not durable yet"
+    HELD = "the durable offset advanced"
+    LOG_FAILED = "the log change failed"
+    PAUSE_OVER = "the pause ended"
 
 
 TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] = {
@@ -58,4 +59,4 @@ TRANSITIONS: Final[Mapping[tuple[FollowerState, FollowerCause], FollowerState]] 
     (FollowerState.SYNCING, FollowerCause.BROKEN): FollowerState.READY,
     (FollowerState.PAUSED, FollowerCause.PAUSE_OVER): FollowerState.READY,
 }
-"""Every way that there is."""
+"""Next state by state and cause."""

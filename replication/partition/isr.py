@@ -1,20 +1,23 @@
-"""Who is in sync, and how far one partition is committed: the leader's books for one epoch.
+"""In-sync replicas and high watermark of one partition, as its leader tracks them in one leader epoch.
 
-Kept true:
-  1. The high watermark moves to N only when every counted replica holds all offsets below N, and never moves back.
-  2. Counted are the members of the set, leavers until their removal is known to be committed, and joiners from their
-     proposal until a higher partition epoch without them is known: the maximal in-sync set (KIP-497). Neither silence
-     nor a refusal ends it, since a copy of the proposal may still be under way.
-  3. The watermark stands still while the set is smaller than `min.insync.replicas`, whatever `acks` was (KIP-966).
-  4. The books start empty. A follower's positions count only after a fetch of its present incarnation has agreed with
-     the leader's log in this epoch, and only from the stream on which that fetch came; one that is overtaken by a later
-     one, on another stream, counts for nothing.
-  5. News of the set counts only with a higher partition epoch than the one known.
+Invariants:
+  1. The high watermark advances to N only when every counted replica has made all offsets below N durable. It never
+     decreases.
+  2. Counted are the members of the in-sync set, removed members until the removal is known to be committed, and joining
+     replicas from their proposal until a higher partition epoch without them is known: the maximal in-sync set
+     (KIP-497). Neither a missing answer nor a rejection ends this, because a copy of the proposal may still be in
+     flight.
+  3. The high watermark does not advance while the set is smaller than `min.insync.replicas`, whatever `acks` was
+     (KIP-966).
+  4. Follower positions start empty. They count only after a fetch of the follower's registered incarnation agreed with
+     the leader's log in this epoch, and only from the stream of that fetch. A fetch that was overtaken by a later one
+     on another stream does not count.
+  5. A change of the set is applied only with a higher partition epoch than the known one.
 
-A member is behind when what it *holds* has not reached, for `lag_ms_max`, where the leader's end was; a replica may
-join when what it *holds* has reached the high watermark and the start of the leader's epoch.
+A member lags when its durable offset has not reached, for `lag_ms_max`, the log end that the leader had then. A replica
+may join when its durable offset has reached the high watermark and the start of the leader epoch.
 
-Left to others: whether a fetch agrees (leader.py), the decision on a proposal (the controller).
+Not here: whether a fetch agrees (leader.py), the decision on a proposal (replication/controller/alter_partition.py).
 """
 
 from __future__ import annotations
@@ -28,15 +31,16 @@ from replication.partition.leader_events import FollowerDurable, FollowerFetched
 from tidelog.types import Incarnation, Millis, NodeEpoch, NodeId, Offset, PartitionEpoch
 
 MARKS_PER_LAG: Final = 16
-"""How finely the leader remembers where its end was: a member is found behind at most 1/16 of the lag too late."""
+"""Resolution of the log end's history: a lagging member is detected at most 1/16 of the lag time too late."""
 
 PROPOSAL_PAUSE_MS: Final = 200
-"""After a refusal or silence: long enough for the metadata to arrive that explains it, short against a session."""
+"""Pause after a proposal was rejected or not answered: long enough for the metadata that explains it to arrive, short
+compared with a session."""
 
 
 @dataclass(slots=True)
 class Positions:
-    """One follower's page in the books."""
+    """Positions of one follower, as it last reported them."""
 
     incarnation: Incarnation
     session: Session
@@ -47,14 +51,14 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The set wanted, by registrations, and the partition epoch that it is based on."""
+    """A proposed in-sync set, each member with its registration. based_on: the partition epoch that it changes."""
 
     members: tuple[tuple[NodeId, NodeEpoch], ...]
     based_on: PartitionEpoch
 
 
 class InSyncSet:
-    """See the module's words. One object lives for one leader epoch."""
+    """The in-sync set of one leader epoch: follower positions, high watermark and proposals."""
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class InSyncSet:
         known: StateKnown,
         lag_ms_max: int,
     ) -> None:
-        """log_end: where the epoch starts. high_watermark: as far as this node knows; it may lie below the truth."""
+        """log_end: where the epoch starts. high_watermark: as known to this node; the true one may be higher."""
         self._me = me
         self.epoch_start: Final = log_end
         self.log_end = log_end
@@ -92,15 +96,15 @@ class InSyncSet:
         self._others_counted: tuple[NodeId, ...] = ()
         self.learn(known)
 
-    # --- what is known of the set ---
+    # --- state of the set ---
 
     def learn(self, known: StateKnown) -> bool:
-        """Take in the metadata's word. Returns whether the set is news (a higher partition epoch)."""
+        """Apply the partition's state in the metadata. Returns True if the set is newer (a higher partition epoch)."""
         self._views = known.views
         for replica in [r for r, book in self._progress.items() if not self._is_present(r, book.incarnation)]:
             self.forget(replica, known.at)
         if known.partition_epoch >= self.partition_epoch:
-            self._elr = known.elr  # the answer to a proposal did not say it
+            self._elr = known.elr  # the answer to a proposal does not contain it
         if known.partition_epoch <= self.partition_epoch:
             return False
         self.replicas, self.min_insync = known.replicas, known.min_insync
@@ -108,9 +112,11 @@ class InSyncSet:
         return True
 
     def accepted(self, isr: frozenset[NodeId], partition_epoch: PartitionEpoch, at: Millis) -> bool:
-        """The controller's answer to the proposal based on the partition epoch known: the next one, or else the
-        metadata has more to tell than the set (a new minimum, for example) and must be waited for. Returns whether it
-        was news."""
+        """Apply the controller's answer to a proposal. Returns True if it was applied.
+
+        Only the partition epoch that directly follows the known one is applied. After a larger step the metadata
+        contains more than the new set (a new minimum, for example), and the leader waits for it.
+        """
         if partition_epoch != self.partition_epoch + 1:
             return False
         self._take(isr, partition_epoch, at)
@@ -128,16 +134,16 @@ class InSyncSet:
 
     @property
     def counted(self) -> tuple[NodeId, ...]:
-        """The maximal in-sync set: whose positions bound the high watermark."""
+        """The maximal in-sync set: the replicas whose positions bound the high watermark."""
         return tuple(sorted({self._me, *self._others_counted}))
 
     @property
     def is_enough(self) -> bool:
-        """Is the set, as committed, as large as `min.insync.replicas` asks for?"""
+        """Whether the committed set has at least `min.insync.replicas` members."""
         return len(self.isr) >= self.min_insync
 
     def is_present(self, replica: NodeId, incarnation: Incarnation) -> bool:
-        """Is this the replica's incarnation as the metadata has it?"""
+        """Whether this is the replica's incarnation in the metadata."""
         return replica in self.replicas and self._is_present(replica, incarnation)
 
     def _is_present(self, replica: NodeId, incarnation: Incarnation) -> bool:
@@ -153,12 +159,12 @@ class InSyncSet:
         self.hold(durable_offset)
 
     def hold(self, durable_offset: Offset) -> None:
-        """The leader itself holds everything below `held`."""
-        assert self.durable_offset <= durable_offset <= self.log_end, "what the leader holds grows, up to its end"
+        """The leader's own log is durable below `durable_offset`."""
+        assert self.durable_offset <= durable_offset <= self.log_end, "durable offset decreased or above log end"
         self.durable_offset = durable_offset
 
     def is_latest(self, fetch: FollowerFetched) -> bool:
-        """Has no later fetch of the same process come before this one?"""
+        """Record the fetch number. Returns False if a later fetch of the same process has arrived before."""
         incarnation, fetch_id = self._latest.get(fetch.replica, (None, 0))
         if fetch.incarnation == incarnation and fetch.fetch_id < fetch_id:
             return False
@@ -166,7 +172,7 @@ class InSyncSet:
         return True
 
     def agree(self, fetch: FollowerFetched) -> None:
-        """A fetch agreed with the leader's log: from now on the follower's positions count, as it says them."""
+        """A fetch agreed with the leader's log: from now on the follower's reported positions count."""
         book = self._progress.get(fetch.replica)
         if book is None:
             self._progress[fetch.replica] = Positions(
@@ -177,27 +183,27 @@ class InSyncSet:
             book.log_end, book.durable_offset, book.log_start = fetch.next_offset, fetch.durable_offset, fetch.log_start
 
     def hear(self, report: FollowerDurable) -> bool:
-        """A follower says what it holds, between fetches. Returns whether that counts."""
+        """A follower reports its durable offset between fetches. Returns True if the report counts."""
         book = self._progress.get(report.replica)
         if book is None or book.incarnation != report.incarnation or book.session != report.session:
             return False
-        if report.durable_offset > book.log_end:  # its log end cannot have moved: its fetch is open
+        if report.durable_offset > book.log_end:  # invalid: the log end cannot move while the fetch is open
             return False
         book.durable_offset = report.durable_offset
         return True
 
     def forget(self, replica: NodeId, at: Millis) -> None:
-        """Nothing that this follower said counts any more, until a fetch of it agrees again."""
+        """Discard the follower's positions until a fetch of it agrees again."""
         if self._progress.pop(replica, None) is not None:
             self._since[replica] = at
 
     def positions(self, replica: NodeId) -> Positions | None:
-        """What the books say of a follower."""
+        """The last positions of a follower; None if none count."""
         return self._progress.get(replica)
 
     def nearest(self, rack: str, offset: Offset) -> NodeId | None:
-        """The member in that rack whom a reader at `offset` should ask (KIP-392): the one whose log reaches furthest,
-        of those that have the offset. None: the leader itself is as near, or nobody is."""
+        """The in-sync follower in `rack` with the largest log end that has `offset` (KIP-392). None if there is none,
+        or if the leader is in that rack."""
         mine = self._views.get(self._me)
         if not rack or (mine is not None and mine.rack == rack):
             return None
@@ -212,7 +218,8 @@ class InSyncSet:
         return min(found)[1] if found else None
 
     def commit(self) -> Offset | None:
-        """Move the high watermark as far as the books allow. Returns its new value, None where it stays."""
+        """Advance the high watermark as far as the positions allow. Returns the new value, None if it did not
+        change."""
         if len(self.isr) < self.min_insync:
             return None
         reached = self.durable_offset
@@ -227,15 +234,15 @@ class InSyncSet:
         self.high_watermark = reached
         return reached
 
-    # --- who should be in the set ---
+    # --- membership ---
 
     def tick(self, at: Millis) -> None:
-        """Remember where the end is now."""
+        """Record the current log end in the history."""
         if at - self._marks[-1][0] >= self._mark_ms and self._marks[-1][1] != self.log_end:
             self._marks.append((at, self.log_end))
 
     def may_join(self, replica: NodeId) -> bool:
-        """Has a replica outside the set caught up, and does the metadata see its node as fit?"""
+        """Whether a replica outside the set has caught up and its node is eligible in the metadata."""
         book, view = self._progress.get(replica), self._views.get(replica)
         if book is None or view is None or not view.eligible or replica not in self.replicas:
             return False
@@ -244,7 +251,7 @@ class InSyncSet:
         )
 
     def is_behind(self, replica: NodeId, at: Millis) -> bool:
-        """Has what a member holds not reached, for the whole lag time, where the leader's end was?"""
+        """Whether the member's durable offset has not reached the log end of `lag_ms_max` ago."""
         if at - self._since.get(replica, at) < self._lag_ms_max:
             return False
         durable_offset = self.durable_offset
@@ -263,7 +270,7 @@ class InSyncSet:
         return marks[0][1] if marks[0][0] <= at else None
 
     def is_settled(self, at: Millis) -> bool:
-        """Is there nothing that time alone could change: every member holds everything, and no change is on its way?"""
+        """True if time alone cannot change anything: all members are caught up, and no proposal is pending."""
         if self._in_flight or self._joiners or at < self._not_before or self.durable_offset < self.log_end:
             return False
         for replica in self.isr:
@@ -275,12 +282,12 @@ class InSyncSet:
         return True
 
     def propose(self, at: Millis, *, heard: NodeId | None = None) -> Proposal | None:
-        """The change of the set to ask for now; None where the set is right, or an answer is outstanding.
+        """The change of the set to propose now; None if the set is right, or an answer is outstanding.
 
-        heard: a replica that has just told its positions. Only such a one is newly admitted: a page in the books may be
-        that of a dead node.
-        An unchanged set is proposed where a joiner was proposed before and is not wanted any more: it raises the
-        partition epoch, and so ends every copy of the earlier proposal. From here on joiners are counted.
+        heard: a replica that has just reported its positions. Only such a replica is newly admitted: the recorded
+        positions of any other may belong to a dead node.
+        A joiner that was proposed and is no longer wanted leads to a proposal of the unchanged set: it raises the
+        partition epoch, which invalidates every copy of the earlier proposal. Joiners are counted from here on.
         """
         if self._in_flight or at < self._not_before:
             return None
@@ -302,17 +309,18 @@ class InSyncSet:
         return Proposal(members, self.partition_epoch)
 
     def proposal_failed(self, based_on: PartitionEpoch, at: Millis) -> None:
-        """Refused, or nobody knows: whom it named stays counted, and it is asked again after a pause; a resignation
-        only after another lag time, since nobody else may be able to lead, and other changes must have their turn."""
+        """The proposal was rejected, or its outcome is unknown: its joiners stay counted, and the leader proposes again
+        after a pause. A resignation is retried only after another lag time: no other replica may be able to lead, and
+        other changes must not be blocked."""
         if self._in_flight and based_on == self.partition_epoch:
             self._in_flight, self._not_before = False, Millis(at + PROPOSAL_PAUSE_MS)
             if self._resigns:
                 self._resign_at = Millis(at + self._lag_ms_max)
 
     def _has_successor(self, stays: set[NodeId], join: set[NodeId]) -> bool:
-        """Could somebody else lead: another member that stays in the set, or, where there is none and nobody joins it
-        now, an eligible leader replica? It has all that is committed, and the set may never grow around a leader whose
-        disk hangs; those who have to read what it cannot read any more fetch from the next one."""
+        """Whether another replica could lead: a member that stays in the set or, if there is none and no replica joins
+        now, an eligible leader replica. Such a replica has all committed records. A leader whose disk hangs may never
+        get another member into the set; consumers that it cannot serve fetch from the next leader."""
         return len(stays) > 1 or (not join and any(self._is_eligible(node) for node in self._elr if node != self._me))
 
     def _is_eligible(self, replica: NodeId) -> bool:

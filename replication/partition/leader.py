@@ -1,17 +1,18 @@
-"""A partition's leader in one leader epoch: which fetches agree, what is committed, whose produce request is done.
+"""A partition's leader in one leader epoch: which fetches agree, what is committed, which produce requests are done.
 
-Kept true:
-  1. A follower's fetch counts only where its leader epoch is this one, its incarnation is the one in the metadata and
-     its log agrees with the leader's; a diverging fetch leaves nothing in the books, what was there from before
-     included.
-  2. `acks=all` is answered when the high watermark of *this* epoch has passed the records, `acks=1` when the leader
-     holds them; when the leadership ends, everything that waits fails with `LeadershipLost`: written, maybe.
-  3. A set smaller than `min.insync.replicas` refuses `acks=all` before the append (`ensure_enough`), and fails what
-     waits when it shrinks below (`NotEnoughReplicasAfterAppend`): written, not committed yet.
-  4. Until the high watermark has reached the start of the epoch nobody is told where the committed log ends (KIP-207).
+Invariants:
+  1. A follower's fetch counts only if its leader epoch is this one, its incarnation is the registered one and its log
+     agrees with the leader's. A diverging fetch discards the positions that were recorded before.
+  2. `acks=all` is acknowledged when the high watermark of *this* epoch has passed the records, `acks=1` when they are
+     durable on the leader. When the leadership ends, every waiting request fails with `LeadershipLost`: whether the
+     records remain is unknown.
+  3. With fewer in-sync replicas than `min.insync.replicas`, `acks=all` is rejected before the append (`ensure_enough`).
+     If the set shrinks below it later, waiting requests fail with `NotEnoughReplicasAfterAppend`: appended, not
+     committed yet.
+  4. Until the high watermark has reached the start of the epoch, the committed log end is not reported (KIP-207).
 
-Left to others: the books (isr.py), bytes and waiting fetches (node/replicas/partition.py), the election (the
-controller).
+Not here: follower positions (isr.py), bytes and waiting fetches (node/replicas/partition.py), elections
+(replication/controller/elections.py).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ from tidelog.types import (
 
 
 class PartitionLeader:
-    """See the module's words. A new epoch is a new object, even of the same node."""
+    """State machine of one leader. Each leader epoch has a new object, even on the same node."""
 
     def __init__(
         self,
@@ -88,8 +89,8 @@ class PartitionLeader:
         known: StateKnown,
         lag_ms_max: int,
     ) -> None:
-        """history: the epoch entries of the log. This epoch's own starts at `log_end` where it is not among them; else
-        the node has led in it before, and begins again."""
+        """history: the epoch entries of the log. If this epoch is not among them, it starts at `log_end`; otherwise the
+        node has led in it before and resumes it."""
         self.name: Final = name
         self.leader_epoch: Final = leader_epoch
         self._me = me
@@ -109,60 +110,60 @@ class PartitionLeader:
         self._for_durable = AckWaiters()
         self._ended: str | None = None
 
-    # --- questions ---
+    # --- queries ---
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed, as far as this leader knows."""
+        """Every record below is committed, as far as this leader knows."""
         return self._set.high_watermark
 
     @property
     def in_sync(self) -> InSyncSet:
-        """The books, to look at."""
+        """The in-sync set, for reading only."""
         return self._set
 
     @property
     def waiting(self) -> int:
-        """How many produce requests wait."""
+        """Number of waiting produce requests."""
         return len(self._for_commit) + len(self._for_durable)
 
     @property
     def knows_committed_end(self) -> bool:
-        """Has the high watermark reached the start of this epoch?"""
+        """True if the high watermark has reached the start of this epoch."""
         return self._set.high_watermark >= self._set.epoch_start
 
     def ensure_enough(self, acks: Acks) -> None:
-        """Before an append. Raises NotEnoughReplicas for acks=all while the in-sync set is too small."""
+        """Check before an append. Raises NotEnoughReplicas for acks=all while the in-sync set is too small."""
         if acks is Acks.ALL and not self._set.is_enough:
             raise NotEnoughReplicas(
-                f"partition {self.name} has {len(self._set.isr)} in-sync replicas, its min.insync.replicas is "
-                f"{self._set.min_insync}; nothing was written, send again once a replica is back"
+                f"partition {self.name} has {len(self._set.isr)} in-sync replicas, min.insync.replicas is "
+                f"{self._set.min_insync}; nothing was written, retry once another replica is in sync"
             )
 
     def committed_end(self) -> Offset:
-        """Where the committed log ends. Raises OffsetNotAvailable while a new leader cannot know (KIP-207)."""
+        """The end of the committed log. Raises OffsetNotAvailable while a new leader does not know it (KIP-207)."""
         if not self.knows_committed_end:
             raise OffsetNotAvailable(
-                f"the leader of partition {self.name} since epoch {self.leader_epoch} knows offsets below "
-                f"{self._set.high_watermark} as committed, its epoch starts at {self._set.epoch_start}; "
-                "ask again after a pause"
+                f"partition {self.name}: the leader of epoch {self.leader_epoch} has high watermark "
+                f"{self._set.high_watermark}, its epoch starts at offset {self._set.epoch_start}; "
+                "the committed end is not known yet, retry after a pause"
             )
         return self._set.high_watermark
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochEnd:
-        """The largest epoch not above `epoch` and where it ends; epoch -1 with the log start where there is none."""
+        """The largest epoch that is at most `epoch`, and its end; epoch -1 with the log start if there is none."""
         end = end_of_epoch(self._history, epoch, self._set.log_end)
         return EpochEnd(NO_LEADER_EPOCH, self._log_start) if end is None else end
 
     def diverging(self, next_offset: Offset, last_epoch: LeaderEpoch) -> EpochEnd | None:
-        """Where a reader's or follower's log stops agreeing with this one; None where it agrees."""
+        """Where the log of a consumer or follower diverges from this one; None if it agrees."""
         return divergence(self._history, self._log_start, self._set.log_end, next_offset, last_epoch)
 
     # --- events ---
 
     def handle(self, event: LeaderEvent) -> list[LeaderEffect]:
-        """Take one event in; the effects are to be carried out in order."""
-        assert self._ended is None, "a leadership that has ended takes no events"
+        """Process one event. The driver executes the returned effects in order."""
+        assert self._ended is None, "event for a leadership that has ended"
         match event:
             case Appended(log_end, durable_offset):
                 self._set.append(log_end, durable_offset)
@@ -206,7 +207,7 @@ class PartitionLeader:
         return []
 
     def _moved(self) -> list[LeaderEffect]:
-        """What follows when a position moved: the watermark, and whoever waited for one of the two."""
+        """After a position moved: advance the high watermark, and acknowledge the requests it satisfies."""
         effects: list[LeaderEffect] = []
         if self._for_durable and (durable_offset := self._for_durable.reached(self._set.durable_offset)):
             effects.append(Acknowledge(durable_offset))
@@ -242,37 +243,36 @@ class PartitionLeader:
         return effects
 
     def _refusal(self, fetch: FollowerFetched) -> TidelogError | None:
-        """Why nothing in this fetch may be believed, or None."""
+        """Return why the fetch is rejected, or None."""
         try:
             ensure_epoch(self.name, self.leader_epoch, fetch.leader_epoch)
         except (FencedLeaderEpoch, UnknownLeaderEpoch) as error:
             return error
         if fetch.replica not in self._set.replicas or fetch.replica == self._me:
             return NotLeaderOrFollower(
-                f"node {fetch.replica} holds no follower of partition {self.name} as far as its leader has heard; "
-                "it may fetch once it is one"
+                f"node {fetch.replica} is no follower of partition {self.name} in the leader's metadata; "
+                "retry once it is assigned"
             )
         if not self._set.is_present(fetch.replica, fetch.incarnation):
             return StaleNodeEpoch(
-                f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, "
-                "which is not the one registered as far as its leader has heard: an earlier process, or late news"
+                f"node {fetch.replica} fetches partition {self.name} as incarnation {fetch.incarnation}, which is "
+                "not the registered one in the leader's metadata: an earlier process, or the metadata is stale"
             )
         if not self._set.is_latest(fetch):
             return InvalidRequest(
                 f"node {fetch.replica} has sent a later fetch of partition {self.name} than number {fetch.fetch_id}: "
-                "this one was overtaken"
+                "this one is outdated"
             )
         if not 0 <= fetch.durable_offset <= fetch.next_offset:
             return InvalidRequest(
-                f"node {fetch.replica} claims to hold offsets below {fetch.durable_offset} of partition "
-                f"{self.name}, whose end "
-                f"it gives as {fetch.next_offset}; its process is faulty"
+                f"node {fetch.replica} reports durable offset {fetch.durable_offset} for partition "
+                f"{self.name}, outside 0 to its log end {fetch.next_offset}; its process is faulty"
             )
         if fetch.next_offset < self._log_start:
             self._set.forget(fetch.replica, fetch.at)
             return OffsetOutOfRange(
-                f"partition {self.name} begins at offset {self._log_start}, node {fetch.replica} asks for "
-                f"{fetch.next_offset}; it begins anew at the leader's log start"
+                f"partition {self.name} starts at offset {self._log_start}, node {fetch.replica} fetches from "
+                f"{fetch.next_offset}; the follower restarts at the leader's log start"
             )
         return None
 
@@ -288,7 +288,7 @@ class PartitionLeader:
                     late,
                     RequestTimedOut(
                         f"partition {self.name}: appended, but not acknowledged in time by the in-sync replicas "
-                        f"{sorted(self._set.isr)}; nobody can tell yet whether the records stay"
+                        f"{sorted(self._set.isr)}; the records may or may not remain in the log"
                     ),
                 )
             )
@@ -307,9 +307,9 @@ class PartitionLeader:
                 Fail(
                     failed,
                     NotEnoughReplicasAfterAppend(
-                        f"partition {self.name}: appended, then its in-sync replicas shrank to "
+                        f"partition {self.name}: appended, then the in-sync replicas shrank to "
                         f"{sorted(self._set.isr)}, below min.insync.replicas={self._set.min_insync}; "
-                        "not committed, but may still be"
+                        "not committed yet, the records may still be committed later"
                     ),
                 )
             )

@@ -1,7 +1,6 @@
-"""What happens to a partition's leader, and what it wants done: the events and effects of `leader.py`.
+"""Events and effects of a partition's leader (leader.py).
 
-Times are monotonic milliseconds, stamped by node/. A ticket is a number by which node/ knows a produce request that
-waits.
+Times are monotonic milliseconds, stamped by node/. A ticket is node/'s number for a waiting produce request.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ Ticket = NewType("Ticket", int)
 """A produce request that waits for its acknowledgement."""
 
 Session = NewType("Session", int)
-"""A follower's stream, numbered by node/: positions count only from the stream that agreed last."""
+"""A follower's stream, numbered by node/. Only the stream of the last agreed fetch may advance the follower's
+positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """What the metadata says of the node that holds a replica.
+    """What the metadata contains about the node of a replica.
 
-    eligible: neither fenced nor draining, so that it may be proposed for the in-sync set (KIP-841).
+    eligible: the node is neither fenced nor draining, so it may be proposed for the in-sync set (KIP-841).
     """
 
     node_epoch: NodeEpoch
@@ -38,8 +38,8 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class StateKnown:
-    """The metadata's word on the partition. What depends on the partition epoch counts only where that is higher than
-    the one known; `views` are always the newest."""
+    """The partition's state in the metadata. Fields that depend on the partition epoch are applied only if that is
+    higher than the known one; `views` are always the newest."""
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -52,27 +52,28 @@ class StateKnown:
 
 
 class Appended(NamedTuple):
-    """The leader's own log grew to `log_end`; `held` of it is as durable as the topic asks."""
+    """The leader's own log grew to `log_end`; everything below `durable_offset` is as durable as the topic requires."""
 
     log_end: Offset
     durable_offset: Offset
 
 
 class LocalDurable(NamedTuple):
-    """More of the leader's own log is as durable as the topic asks."""
+    """The durable offset of the leader's own log advanced."""
 
     durable_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class LogStartMoved:
-    """Records below `log_start` are gone from the leader's log."""
+    """The leader's log start advanced: records below `log_start` are deleted."""
 
     log_start: Offset
 
 
 class AckAwaited(NamedTuple):
-    """A produce request whose records end at `end_offset` (one past the last) waits, at the latest until `deadline`."""
+    """A produce request waits for its acknowledgement. end_offset: one past its last record. deadline: when it times
+    out."""
 
     ticket: Ticket
     acks: Acks
@@ -81,8 +82,8 @@ class AckAwaited(NamedTuple):
 
 
 class FollowerFetched(NamedTuple):
-    """A follower asks for records from `next_offset`, its log end, on; `last_epoch` is that of its last record (-1:
-    none). fetch_id: grows from each fetch of its process to the next."""
+    """A follower fetches from `next_offset`, its log end. `last_epoch`: epoch of its last record, -1 for an empty log.
+    fetch_id: increases with each fetch of the follower's process."""
 
     replica: NodeId
     incarnation: Incarnation
@@ -97,7 +98,7 @@ class FollowerFetched(NamedTuple):
 
 
 class FollowerDurable(NamedTuple):
-    """What a follower holds moved while its fetch waits."""
+    """A follower's durable offset advanced while its fetch is open."""
 
     replica: NodeId
     incarnation: Incarnation
@@ -109,7 +110,7 @@ class FollowerDurable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProposalAccepted:
-    """The controller's answer: the change is committed, and this is the partition since."""
+    """The controller's answer: the change is committed, and this is the resulting state."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -119,7 +120,8 @@ class ProposalAccepted:
 
 @dataclass(frozen=True, slots=True)
 class ProposalFailed:
-    """No answer, or a refusal: either way the proposal may still take effect, until a higher partition epoch is known.
+    """The controller rejected the proposal or did not answer. In both cases the proposal may still take effect, until a
+    higher partition epoch is known.
 
     based_on: the partition epoch that the proposal named.
     """
@@ -130,14 +132,14 @@ class ProposalFailed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time goes by."""
+    """The time is now `at`."""
 
     at: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipEnded:
-    """The node leads the partition no more, or in another epoch only: this core is done."""
+    """The node no longer leads the partition in this epoch. The state machine accepts no further event."""
 
     reason: str
 
@@ -160,20 +162,20 @@ LeaderEvent: TypeAlias = (
 
 
 class CommitUpTo(NamedTuple):
-    """The high watermark moved: every offset below is committed."""
+    """The high watermark advanced: every record below `offset` is committed."""
 
     offset: Offset
 
 
 class Acknowledge(NamedTuple):
-    """These produce requests are done, as their producers asked."""
+    """Acknowledge these produce requests."""
 
     tickets: tuple[Ticket, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """These produce requests end with an error."""
+    """Fail these produce requests with `error`."""
 
     tickets: tuple[Ticket, ...]
     error: TidelogError
@@ -181,26 +183,28 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class FetchAgreed:
-    """The follower's log is a prefix of the leader's: answer its fetch with what lies behind it, when there is some."""
+    """The follower's log is a prefix of the leader's. Answer the fetch with the records after it, once there are
+    any."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchDiverged:
-    """The follower's log disagrees: answer with this end alone, neither records nor high watermark."""
+    """The follower's log diverges. Answer with this end only, without records or high watermark."""
 
     end: EpochEnd
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRefused:
-    """Answer the fetch with this error; nothing in it was believed."""
+    """Reject the fetch with this error; none of its positions were recorded."""
 
     error: TidelogError
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
-    """Ask the controller for this in-sync set (AlterPartition, KIP-497), each member by its registration (KIP-903)."""
+    """Ask the controller for this in-sync set (AlterPartition, KIP-497). Each member is named with its registration
+    (KIP-903)."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch

@@ -1,7 +1,7 @@
-"""How fast a node may fetch what is being moved to it: so many bytes a second on average, a fetch at a time.
+"""Throttle for the fetches of replicas that a reassignment adds: an average rate in bytes per second.
 
-Kept true: over any time the bytes spent are at most the rate times that time, plus the last fetch.
-Left to others: which fetches it is asked for (node/replicas/replica_fetcher.py).
+Invariant: in any interval the bytes fetched are at most rate times duration, plus the last fetch.
+Not here: which fetches are throttled (node/replicas/replica_fetcher.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tidelog.types import Millis
 
 
 class Throttle:
-    """A debt of bytes that time pays back. rate: bytes per second; 0: no limit."""
+    """Debt of bytes that decreases with time. rate: bytes per second; 0: no limit."""
 
     def __init__(self, rate: int) -> None:
         assert rate >= 0
@@ -18,10 +18,10 @@ class Throttle:
         self._free_at = 0.0
 
     def spend(self, count: int, at: Millis) -> None:
-        """So many bytes came."""
+        """Record that `count` bytes were fetched at time `at`."""
         if self._rate:
             self._free_at = max(self._free_at, at) + 1_000 * count / self._rate
 
     def is_open(self, at: Millis) -> bool:
-        """May something be fetched now?"""
+        """Return True if a fetch may be sent now."""
         return at >= self._free_at
