@@ -1,7 +1,7 @@
-"""One round of votes or pre-votes: who was asked, who has answered what.
+"""One round of votes or pre-votes and its answers.
 
-Kept true: a voter counts once; who does not vote never counts. A vote once granted stays; who would not vote a moment
-ago may do so now, when it has not heard its leader for a little longer.
+Invariants: a voter counts once; a replica that is no voter never counts. A granted vote stays granted. A voter that
+refused may grant the vote in a later answer, when it has not heard from its leader for longer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from replication.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """Asked of `voters` by `me`, which votes for itself if it is one of them."""
+    """A round that `me` starts among `voters`. It grants its own vote if it is a voter."""
 
     def __init__(self, voters: VoterSet, me: ReplicaKey) -> None:
         self._voters = voters
@@ -20,13 +20,13 @@ class Ballot:
         self._refused: set[ReplicaKey] = set()
 
     def copy(self) -> Ballot:
-        """Another one that says the same."""
+        """Return an independent copy."""
         ballot = copy(self)
         ballot._granted, ballot._refused = set(self._granted), set(self._refused)
         return ballot
 
     def record(self, voter: ReplicaKey, granted: bool) -> None:
-        """A voter has answered."""
+        """Record a voter's answer."""
         if granted:
             self._granted.add(voter)
             self._refused.discard(voter)
@@ -35,20 +35,20 @@ class Ballot:
 
     @property
     def won(self) -> bool:
-        """Has a majority granted it?"""
+        """True if a majority granted the vote."""
         return self._voters.is_majority(self._granted)
 
     @property
     def lost(self) -> bool:
-        """Have so many refused that no majority can grant it any more?"""
+        """True if so many refused that no majority can grant the vote any more."""
         return len(self._voters.members) - len(self._refused & set(self._voters.members)) < self._voters.majority
 
     @property
     def granting(self) -> tuple[ReplicaKey, ...]:
-        """Who has granted it."""
+        """The replicas that granted the vote."""
         return tuple(sorted(self._granted))
 
     @property
     def ungranted(self) -> tuple[ReplicaKey, ...]:
-        """Who has not granted it, or not yet."""
+        """The voters that have not granted the vote."""
         return tuple(voter for voter in self._voters.members if voter not in self._granted)

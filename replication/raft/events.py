@@ -1,7 +1,7 @@
-"""What the quorum is told and what it answers: events in, effects out, as values.
+"""Events and effects of the metadata quorum (quorum.py).
 
-`at` is monotonic time in milliseconds, stamped by the driver. A `request_id` is the driver's number for a request that
-came over the wire; exactly one `Answer` with it follows.
+`at` is monotonic time in milliseconds, stamped by the driver. A `request_id` is the driver's number for a request from
+another node; exactly one `Answer` with it follows.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from tidelog.types import EpochEnd, LeaderEpoch, Millis, NodeId, Offset
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """Will `voter` vote for `candidate` in `epoch`? With `pre_vote`: would it, in the epoch after this one?
+    """`candidate` requests the vote of `voter` in `epoch`. pre_vote: it only queries whether the voter would vote for
+    it in the next epoch.
 
-    last_epoch, log_end: how far the candidate's log reaches.
+    last_epoch, log_end: position of the candidate's log.
     """
 
     epoch: LeaderEpoch
@@ -35,7 +36,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class VoteAnswer:
-    """`epoch` and `leader_id` (-1 unknown) as the voter knows them."""
+    """The answer to a vote request. `epoch` and `leader_id` (-1: unknown) as known to the voter."""
 
     epoch: LeaderEpoch
     leader_id: NodeId
@@ -44,7 +45,7 @@ class VoteAnswer:
 
 @dataclass(frozen=True, slots=True)
 class BeginEpoch:
-    """`leader_id` leads `epoch`."""
+    """The node `leader_id` leads `epoch`."""
 
     epoch: LeaderEpoch
     leader_id: NodeId
@@ -52,7 +53,7 @@ class BeginEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EndEpoch:
-    """`leader_id` leads `epoch` no more. successors: who should stand, the best first."""
+    """The node `leader_id` no longer leads `epoch`. successors: preferred candidates, the best first."""
 
     epoch: LeaderEpoch
     leader_id: NodeId
@@ -61,7 +62,7 @@ class EndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndEpoch:
-    """Epoch and leader (-1 unknown) as the answering node knows them."""
+    """Epoch and leader (-1: unknown) as known to the answering node."""
 
     epoch: LeaderEpoch
     leader_id: NodeId
@@ -69,10 +70,10 @@ class LeaderAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A replica asks for records from `offset` on, where its log ends.
+    """A replica fetches records from `offset`, its log end.
 
-    epoch: the quorum's, as it knows it; -1: it only wants to read. last_epoch: of the record before `offset`, -1 none.
-    held: everything below is on its disk.
+    epoch: the quorum's epoch as known to the replica; -1: it only reads. last_epoch: of the record before `offset`, -1:
+    none. durable_offset: everything below is on the replica's disk.
     """
 
     replica: ReplicaKey
@@ -87,14 +88,14 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed."""
+    """The time is now `at`."""
 
     at: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class LogChanged:
-    """Something of this node's log has moved: its ends, what it holds, its watermark, its voters."""
+    """This node's log changed: its start or end, durable offset, high watermark or voters."""
 
     at: Millis
     log: LogView
@@ -102,7 +103,7 @@ class LogChanged:
 
 @dataclass(frozen=True, slots=True)
 class VoteAsked:
-    """A vote request has come."""
+    """A vote request arrived."""
 
     request_id: int
     at: Millis
@@ -111,7 +112,7 @@ class VoteAsked:
 
 @dataclass(frozen=True, slots=True)
 class VoteAnswered:
-    """The answer to a vote request of this node. One that never comes is no event."""
+    """The answer to a vote request of this node. A missing answer is no event."""
 
     at: Millis
     request: VoteRequest
@@ -120,7 +121,7 @@ class VoteAnswered:
 
 @dataclass(frozen=True, slots=True)
 class BeginEpochAsked:
-    """A node says that it leads."""
+    """A node announces that it leads."""
 
     request_id: int
     at: Millis
@@ -129,7 +130,7 @@ class BeginEpochAsked:
 
 @dataclass(frozen=True, slots=True)
 class EndEpochAsked:
-    """A node says that it leads no more."""
+    """A node announces that it no longer leads."""
 
     request_id: int
     at: Millis
@@ -138,7 +139,7 @@ class EndEpochAsked:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A fetch has come."""
+    """A fetch arrived."""
 
     request_id: int
     at: Millis
@@ -147,7 +148,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAsked:
-    """A replica has fetched a piece of a snapshot; `epoch` as it knows it. There is no answer to this."""
+    """A replica fetched a part of a snapshot. `epoch` as known to the replica. The quorum does not answer this."""
 
     at: Millis
     replica: ReplicaKey
@@ -156,21 +157,21 @@ class SnapshotAsked:
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """What the leader answered to a fetch: records, or none yet; committed up to `high_watermark`."""
+    """The leader's answer to a fetch: records, possibly none, committed below `high_watermark`."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class LogsDiverge:
-    """What the leader answered to a fetch: its largest epoch not above the asker's last, and where that ends."""
+    """The leader's answer to a fetch: its largest epoch that is at most the replica's last epoch, and its end."""
 
     end: EpochEnd
 
 
 @dataclass(frozen=True, slots=True)
 class BelowLogStart:
-    """What the leader answered to a fetch: its log begins later, this snapshot stands for what was before."""
+    """The leader's answer to a fetch below its log start: this snapshot replaces the earlier records."""
 
     snapshot: SnapshotId
 
@@ -180,7 +181,7 @@ FetchResult: TypeAlias = NewRecords | LogsDiverge | BelowLogStart
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """The node `leader_id`, as the leader of `epoch`, has answered this node's fetch of `offset`."""
+    """The node `leader_id`, as the leader of `epoch`, answered this node's fetch of `offset`."""
 
     at: Millis
     leader_id: NodeId
@@ -191,7 +192,7 @@ class FetchAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The node `source` answered a question of this node with an epoch and its leader (-1 unknown)."""
+    """The node `source` answered a request of this node with an epoch and its leader (-1: unknown)."""
 
     at: Millis
     epoch: LeaderEpoch
@@ -201,21 +202,21 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """Stand at once: this node forms the cluster."""
+    """Start an election at once: this node forms the cluster."""
 
     at: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class ResignAsked:
-    """The node is being stopped: let another lead, and do not stand again."""
+    """The node is being stopped: resign, and do not stand for election again."""
 
     at: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class AppendRefused:
-    """This node's log took no record: it cannot lead."""
+    """This node's log rejected an append: the node cannot lead."""
 
     at: Millis
 
@@ -241,21 +242,21 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Fsync the state. Nothing that follows in the list, and no further event, before that is done."""
+    """Write and fsync the state before any later effect of the list and before any further event."""
 
     state: QuorumState
 
 
 @dataclass(frozen=True, slots=True)
 class SendVote:
-    """Ask `request.voter`."""
+    """Send the request to `request.voter`."""
 
     request: VoteRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SendBeginEpoch:
-    """Tell a voter who leads."""
+    """Announce the leader to a voter."""
 
     to: ReplicaKey
     request: BeginEpoch
@@ -263,7 +264,7 @@ class SendBeginEpoch:
 
 @dataclass(frozen=True, slots=True)
 class SendEndEpoch:
-    """Tell a voter that this node leads no more."""
+    """Announce to a voter that this node no longer leads."""
 
     to: ReplicaKey
     request: EndEpoch
@@ -271,14 +272,14 @@ class SendEndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class AskBack:
-    """Ask this node, where it is known to be, which epoch it is in and whether it leads: a message named it."""
+    """Query this node's epoch and leader, if its address is known: a message named it as leader."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class FetchAgreed:
-    """The logs agree. is_voter: it may have everything, else only what is committed."""
+    """The logs agree. is_voter: the replica may read all records, otherwise only committed ones."""
 
     is_voter: bool
 
@@ -293,7 +294,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class OpenEpoch:
-    """This node was elected: append the leader-change record. granting: who voted for it."""
+    """This node was elected: append the leader-change record. granting: the replicas that voted for it."""
 
     epoch: LeaderEpoch
     granting: tuple[ReplicaKey, ...]
@@ -301,47 +302,48 @@ class OpenEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Everything below is committed."""
+    """Every record below `offset` is committed."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Activate:
-    """This node leads, and has committed in its own epoch: all that was committed before is in its image."""
+    """This node leads and has committed a record of its own epoch: its image contains everything that was committed
+    before."""
 
     epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class StopLeading:
-    """This node leads no more: whatever waits for a commit has an open outcome."""
+    """This node no longer leads: the outcome of everything that waits for a commit is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeRecords:
-    """Append what the leader answered, then take note of its watermark."""
+    """Append the records of the leader's answer, then apply its high watermark."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateLog:
-    """Cut the log at this offset: the leader's does not go on like it."""
+    """Truncate the log at `offset`, where it diverges from the leader's."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Fetch this snapshot from the leader and begin the log anew behind it."""
+    """Fetch this snapshot from the leader and restart the log behind it."""
 
     snapshot: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that an operator should read."""
+    """A message for operators."""
 
     text: str
 

@@ -1,17 +1,19 @@
-"""The metadata quorum: Raft in Kafka's pull form. Who leads, whom this node votes for, what is committed.
+"""The metadata quorum: Raft in Kafka's pull form. Decides who leads, which votes are granted and what is committed.
 
-Kept true:
-  1. A node votes once in an epoch, and nothing that rests on a vote leaves before the vote is on the disk.
-  2. An epoch has one leader, elected by a majority, and its log has everything that was committed before.
-  3. The high watermark moves only through a record of the leader's own epoch, and only over what a majority holds.
-  4. A leader that no majority fetches from resigns; a node that cannot win does not begin an epoch (pre-vote).
-  5. A voter is a node and its directory: requests meant for another directory of this node are answered with no.
-  6. A request alone makes nobody a leader: a node that is named as leader is asked first (`AskBack`) and believed once
-     it says so itself. A vote needs no such proof: this node may not know the newest voters. No message raises the
-     epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
-  7. An event that fails leaves the state as it was.
+Invariants:
+  1. A node votes once per epoch, and nothing that depends on a vote is sent before the vote is on disk.
+  2. An epoch has one leader, elected by a majority. Its log contains everything that was committed before.
+  3. The high watermark advances only with a record of the leader's own epoch, and only over what a majority has made
+     durable.
+  4. A leader from which no majority fetches resigns. A node that cannot win does not start an epoch (pre-vote).
+  5. A voter is a node and its directory. A vote request for another directory of this node is refused.
+  6. A request alone does not establish a leader: a node that is named as leader is queried first (`AskBack`) and
+     accepted when it confirms this itself. A vote needs no such confirmation, because this node may not know the newest
+     voters. No message raises the epoch by more than `EPOCH_JUMP`, and none beyond `EPOCH_LAST`.
+  7. An event whose processing fails leaves the state unchanged.
 
-Left to others: the disk, the wire and time (node/quorum/driver.py), what the records mean (controller.py).
+Not here: disk, network and time (node/quorum/driver.py), the meaning of the records
+(replication/controller/controller.py).
 Source: KIP-595; KIP-996 (pre-vote); KIP-853 (voters); KIP-630 (snapshots); Raft's chapters 3 and 6.4.
 """
 
@@ -74,12 +76,12 @@ from tidelog.types import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Millis, NodeId
 
 @dataclass(frozen=True, slots=True)
 class QuorumTimes:
-    """Milliseconds.
+    """Timeouts in milliseconds.
 
-    fetch_timeout: without an answer of the leader for so long, and up to `jitter` more, a follower stands.
-    vote_timeout: a round of votes may take so long, and up to as much more; each further candidacy twice as long.
-    resend: votes, news of a leadership and of its end are sent again after so long.
-    succession: from one successor that a resigning leader names to the next.
+    fetch_timeout: a follower stands for election after this time, plus up to `jitter`, without an answer of the leader.
+    vote_timeout: duration of a round of votes, plus up to the same again; doubled for each further candidacy.
+    resend: interval at which vote requests and announcements of leadership or resignation are sent again.
+    succession: delay from one successor that a resigning leader names to the next.
     """
 
     fetch_timeout: int = 1_000
@@ -90,17 +92,17 @@ class QuorumTimes:
 
     @property
     def check_quorum(self) -> int:
-        """A leader from which no majority fetches for so long resigns (KIP-595: one and a half fetch timeouts)."""
+        """A leader from which no majority fetches for this long resigns (KIP-595: one and a half fetch timeouts)."""
         return self.fetch_timeout * 3 // 2
 
 
 DOUBLINGS_MAX = 3
 SUCCESSION_BEGINS_MS = 50
-"""The first successor waits so long, until the others have heard that the leader resigned too."""
+"""Delay of the first successor: by then the other voters have received the resignation too."""
 
 
 class Quorum:
-    """One node's part. Events in, effects out, to be carried out in their order."""
+    """The quorum state machine of one node. The driver executes the effects of each event in order."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class Quorum:
         rng: random.Random,
         at: Millis,
     ) -> None:
-        """state: as it was persisted last. log: open and recovered. at: now."""
+        """state: as last persisted. log: open and recovered. at: the present time."""
         self.me = me
         self.log = log
         self.epoch = state.leader_epoch
@@ -137,7 +139,8 @@ class Quorum:
         self._deadline = self._later(times.fetch_timeout, times.jitter)
 
     def _first_role(self, state: QuorumState) -> Role:
-        """Whoever led before its process ended leads no more: others may have been told what its disk has lost."""
+        """The role after a start. A replica that led before its process ended starts as resigned: others may have
+        received records that its disk has lost."""
         if self.is_voter and state.leader_id == self.me.node_id and self.voted == self.me:
             return Role.RESIGNED
         known = state.leader_id not in (NO_NODE, self.me.node_id)
@@ -148,34 +151,36 @@ class Quorum:
             return Role.FOLLOWER
         return Role.UNATTACHED if self.voted is None else Role.VOTED
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     @property
     def is_voter(self) -> bool:
-        """Does this replica vote, as far as its own log says? One whose removal may not be committed still stands."""
+        """Whether this replica votes, according to its own log. A removed voter counts until its removal is
+        committed."""
         return self.log.may_stand(self.me)
 
     @property
     def leads(self) -> bool:
-        """Was it elected in the present epoch, and has not resigned?"""
+        """True if this replica was elected in the present epoch and has not resigned."""
         return self.role is Role.LEADER
 
     @property
     def active(self) -> bool:
-        """Does it lead, with something of its own epoch committed?"""
+        """True if this replica leads and has committed a record of its own epoch."""
         return self._progress is not None and self._progress.active
 
     def silence_ms(self, at: Millis) -> int:
-        """How long nobody has been heard that leads; 0 while this node does, and can commit."""
+        """Milliseconds since a leader was last heard from; 0 while this replica leads and can commit."""
         return 0 if self.active else at - self._in_touch_at
 
     def caught_up(self, at: Millis, within_ms: int) -> tuple[ReplicaKey, ...]:
-        """While it leads: replicas that fetched within that time before `at` and hold all that is committed."""
+        """While this replica leads: replicas that fetched within `within_ms` before `at` and have all committed
+        records."""
         return () if self._progress is None else self._progress.caught_up(self.log, at, within_ms)
 
     @property
     def due(self) -> Millis | None:
-        """Until then nothing comes of a tick, unless another event comes first; None: nothing at all."""
+        """Ticks before this time have no effect unless another event arrives first. None: ticks have no effect."""
         match self.role:
             case Role.LEADER:
                 assert self._progress is not None
@@ -190,8 +195,8 @@ class Quorum:
         return self._deadline
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event; the effects are to be carried out in their order. Whatever it raises is a defect, and the
-        state is as it was before."""
+        """Process one event. The driver executes the returned effects in order. An exception is a defect and leaves the
+        state unchanged."""
         before = self.saved()
         try:
             return self._take(event)
@@ -200,14 +205,14 @@ class Quorum:
             raise
 
     def saved(self) -> dict[str, object]:
-        """The state, for `restore`."""
+        """Return the state, for `restore`."""
         kept = dict(vars(self))
         kept["_progress"] = None if self._progress is None else self._progress.copy()
         kept["_ballot"] = None if self._ballot is None else self._ballot.copy()
         return kept
 
     def restore(self, saved: dict[str, object]) -> None:
-        """Be again as when it was saved."""
+        """Restore a saved state."""
         vars(self).update(saved)
 
     def _take(self, event: Event) -> list[Effect]:
@@ -264,7 +269,7 @@ class Quorum:
 
     def _move(self, cause: Cause, target: Role) -> None:
         move = Transition(self.role, cause, target)
-        assert move in TRANSITIONS, f"no way from {self.role.name} to {target.name} by {cause.name}"
+        assert move in TRANSITIONS, f"no transition from {self.role.name} to {target.name} by {cause.name}"
         if self.leads and target is not Role.LEADER:
             self._progress, self._in_touch_at = None, self._now
             self._effects.append(StopLeading())
@@ -272,7 +277,8 @@ class Quorum:
         self.role = target
 
     def _persist(self) -> None:
-        """A leader that is known besides needs no fsync: no promise rests on it, but for the own leadership."""
+        """Persist the state if it changed. A change of the known leader alone needs no fsync unless it is this node: no
+        promise depends on it."""
         voted = self.voted
         state = QuorumState(
             self.epoch,
@@ -288,7 +294,7 @@ class Quorum:
             self._effects.append(Persist(state))
 
     def _enter_epoch(self, epoch: LeaderEpoch, leader_id: NodeId = NO_NODE) -> None:
-        """A newer epoch than the one known."""
+        """Enter an epoch newer than the known one."""
         assert epoch > self.epoch
         self.epoch, self.leader_id, self.voted = epoch, NO_NODE, None
         if leader_id not in (NO_NODE, self.me.node_id):
@@ -299,7 +305,7 @@ class Quorum:
         self._persist()
 
     def _follow(self, leader_id: NodeId) -> None:
-        """The leader of the present epoch is known."""
+        """The leader of the present epoch is known: follow it."""
         self.leader_id = leader_id
         self._heard_at = self._now
         self._move(Cause.LEADER_FOUND, Role.FOLLOWER if self.is_voter else Role.OBSERVER)
@@ -307,7 +313,8 @@ class Quorum:
         self._persist()
 
     def _hear(self, epoch: LeaderEpoch, leader_id: NodeId, source: NodeId) -> None:
-        """`source`, asked by this node, named an epoch and its leader. That it leads is believed of itself alone."""
+        """`source` answered this node with an epoch and its leader. A leadership is accepted only if `source` names
+        itself."""
         confirmed = leader_id == source and self._is_another(leader_id)
         if epoch > self.epoch:
             reached = step_towards(self.epoch, epoch)
@@ -315,20 +322,21 @@ class Quorum:
                 self._enter_epoch(reached, leader_id if confirmed and reached == epoch else NO_NODE)
         elif epoch == self.epoch != self._over and confirmed:
             if self.leads:
-                self._report(f"node {leader_id} says that it leads this epoch, in which this node was elected")
+                self._report(f"node {leader_id} claims to lead this epoch, in which this node was elected; ignored")
             elif self.leader_id == NO_NODE:
                 self._follow(leader_id)
         if epoch == self.epoch:
             self._ask_back(epoch, leader_id)
 
     def _ask_back(self, epoch: LeaderEpoch, leader_id: NodeId) -> None:
-        """A node was named as leader, or former leader, of an epoch: ask it, where that would be news."""
+        """A message named a leader, or a former leader, of an epoch: query that node if the information would be
+        new."""
         known = epoch < self.epoch or (epoch == self.epoch and (self.leader_id != NO_NODE or epoch == self._over))
         if not known and epoch <= EPOCH_LAST and self._is_another(leader_id):
             self._effects.append(AskBack(leader_id))
 
     def _is_another(self, node_id: NodeId) -> bool:
-        """Is that the id of a node, and not this one's? NO_NODE, an unknown leader, is none."""
+        """True for the id of another node. False for this node and for NO_NODE (unknown leader)."""
         return NO_NODE < node_id != self.me.node_id
 
     def _later(self, least: int, jitter: int) -> Millis:
@@ -360,11 +368,11 @@ class Quorum:
                 assert_never(self.role)
 
     def _tick_leader(self) -> None:
-        """A leader that no majority fetches from resigns: another may lead by now, and it could commit nothing."""
+        """Resign if no majority fetches: another leader may exist, and this one cannot commit anything."""
         assert self._progress is not None
         silence = self._progress.silence_ms(self.log, self._now)
         if silence >= self._times.check_quorum:
-            self._report(f"no majority of the quorum has fetched for {silence} ms: it leads no more")
+            self._report(f"no majority of the voters has fetched for {silence} ms: this node resigns as leader")
             self._resign(Cause.QUORUM_LOST)
         elif self._resend_due():
             self._send_begin_epoch()
@@ -379,9 +387,9 @@ class Quorum:
     # --- standing for election ------------------------------------------------------------------------------------
 
     def _stand(self, cause: Cause) -> None:
-        """Ask all voters whether they would vote for this node. Its epoch does not change by that."""
+        """Start a pre-vote among all voters. It does not change the epoch."""
         if self.epoch >= EPOCH_LAST:
-            self._report("no epoch is left for an election; `tidelog quorum reset-epoch` is the way out")
+            self._report("no election is possible, the last epoch is reached; run `tidelog quorum reset-epoch`")
         if not self.is_voter or self._retired or not self._is_whole or self.epoch >= EPOCH_LAST:
             self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
             return
@@ -423,7 +431,7 @@ class Quorum:
         self._count()
 
     def _lose(self) -> None:
-        """Back to where it came from, and another round after a pause of chance."""
+        """Return to the role before the round; the next round follows after a random delay."""
         if self.role is Role.CANDIDATE:
             self._move(Cause.VOTES_LOST, Role.VOTED)
         elif self.leader_id != NO_NODE:
@@ -455,14 +463,16 @@ class Quorum:
         self._effects.append(Answer(event.request_id, VoteAnswer(self.epoch, self.leader_id, granted)))
 
     def _would_vote(self, request: VoteRequest) -> bool:
-        """A node that hears its leader would not: whoever asks is cut off, or impatient."""
+        """Whether to grant a pre-vote. A node that hears from its leader refuses: the requester is disconnected or its
+        timeout is short."""
         if self.leads:
             return False
         hears = self.leader_id != NO_NODE and self._now - self._heard_at < self._times.fetch_timeout
         return not hears and self._is_complete(request)
 
     def _votes(self, request: VoteRequest) -> bool:
-        """Vote, if this node has not voted for another in this epoch and the candidate's log has all that this has."""
+        """Grant the vote if this node has not voted for another replica in this epoch and the candidate's log is at
+        least as up to date as its own (Raft 5.4.1)."""
         if self.leader_id != NO_NODE or self.role is Role.RESIGNED:
             return False
         if self.voted is not None:
@@ -477,7 +487,7 @@ class Quorum:
 
     @property
     def _is_whole(self) -> bool:
-        """Has the log all again that was lost of it?"""
+        """True if the log has reached its end from before the damage again."""
         return self.log.log_end >= self._persisted.lost_end
 
     def _is_complete(self, request: VoteRequest) -> bool:
@@ -495,7 +505,7 @@ class Quorum:
         self._send_begin_epoch()
 
     def _send_begin_epoch(self) -> None:
-        """To those that have not fetched in this epoch: they may not know of it."""
+        """Announce the epoch to the voters that have not fetched in it: they may not know it."""
         assert self._progress is not None
         self._sent_at = self._now
         for voter in self.log.voters.others(self.me):
@@ -511,7 +521,8 @@ class Quorum:
         self._send_end_epoch()
 
     def _send_end_epoch(self) -> None:
-        """Until it stands itself: a voter that was killed too may start only now, and would wait for this leader."""
+        """Announce the resignation, repeatedly until this node stands itself: a voter that starts only now would
+        otherwise wait for this leader."""
         self._sent_at = self._now
         farewell = EndEpoch(self.epoch, self.me.node_id, self._successors)
         self._effects.extend(SendEndEpoch(voter, farewell) for voter in self._successors)
@@ -564,12 +575,13 @@ class Quorum:
             return NotLeaderOrFollower(f"node {self.me.node_id} does not lead the metadata quorum")
         if epoch > self.epoch:
             return UnknownLeaderEpoch(
-                f"node {self.me.node_id} leads the metadata quorum in epoch {self.epoch}, the request speaks of epoch "
-                f"{epoch}"
+                f"node {self.me.node_id} leads the metadata quorum in epoch {self.epoch}, the request names the newer "
+                f"epoch {epoch}"
             )
         if epoch < self.epoch and epoch != NO_LEADER_EPOCH:
             return FencedLeaderEpoch(
-                f"node {self.me.node_id} leads the metadata quorum in epoch {self.epoch}, epoch {epoch} is over"
+                f"node {self.me.node_id} leads the metadata quorum in epoch {self.epoch}, the request names the older "
+                f"epoch {epoch}"
             )
         return None
 
@@ -580,10 +592,10 @@ class Quorum:
         self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     def _end_asked(self, event: EndEpochAsked) -> None:
-        """The leader resigned: its successors stand one after the other, if they are needed."""
+        """The leader resigned: its successors stand one after the other, until one is elected."""
         request = event.request
         if request.epoch > self.epoch:
-            self._ask_back(request.epoch, request.leader_id)  # it says so again, until another stands
+            self._ask_back(request.epoch, request.leader_id)  # the old leader repeats the request until another stands
         elif not self._is_another(request.leader_id):
             pass  # only another node can resign as this node's leader
         elif request.epoch == self.epoch and self.leader_id == request.leader_id:
@@ -591,11 +603,12 @@ class Quorum:
             self.leader_id = NO_NODE
             self._await_succession(request)
         elif request.epoch == self.epoch != self._over and self.role in (Role.UNATTACHED, Role.VOTED):
-            self._await_succession(request)  # it voted in that epoch, and has not heard yet, or no more, who won it
+            self._await_succession(request)  # this node voted in that epoch but does not know its leader
         self._effects.append(Answer(event.request_id, LeaderAndEpoch(self.epoch, self.leader_id)))
 
     def _await_succession(self, request: EndEpoch) -> None:
-        """Whoever has not heard that yet may name the old leader for a while: it is not followed again."""
+        """Wait for this node's turn to stand. A node that does not know of the resignation may still name the old
+        leader, which is not followed again."""
         self._over = request.epoch
         self._heard_at = Millis(NEVER)
         if self.me in request.successors:
@@ -614,7 +627,7 @@ class Quorum:
             self._move(Cause.LEADER_FOUND, Role.FOLLOWER)
         self._deadline = self._later(self._times.fetch_timeout, self._times.jitter)
         if event.offset != self.log.log_end:
-            return  # the log was cut, or has grown, since that was asked
+            return  # the log was truncated or has grown since the fetch was sent
         match event.result:
             case NewRecords(high_watermark):
                 self._effects.append(TakeRecords(high_watermark))
@@ -626,7 +639,7 @@ class Quorum:
             case _:
                 assert_never(event.result)
 
-    # --- the own log ----------------------------------------------------------------------------------------------
+    # --- this node's log ------------------------------------------------------------------------------------------
 
     def _log_changed(self, event: LogChanged) -> None:
         self.log = event.log
@@ -641,7 +654,7 @@ class Quorum:
         if self.role in (Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE):
             self._move(Cause.LEFT_VOTERS, Role.OBSERVER)
         elif self.leads:
-            self._report("it was removed from the voters: it leads no more")
+            self._report("this node was removed from the voters: it resigns as leader")
             self._resign(Cause.LEFT_VOTERS)
 
     def _report(self, text: str) -> None:

@@ -1,6 +1,7 @@
-"""The roles of a node in the metadata quorum, and every way from one to another: the table that quorum.py obeys.
+"""Roles of a node in the metadata quorum and the transitions between them: the table that quorum.py obeys.
 
-`TRANSITIONS` is the whole truth: a move that is not in it is a broken belief, and docs/quorum.md is drawn from it.
+`TRANSITIONS` is complete: any other move is a defect and fails an assertion. The diagram in docs/quorum.md is drawn
+from it.
 Source: Kafka's QuorumState (KIP-595), with the prospective role of KIP-996.
 """
 
@@ -15,11 +16,11 @@ from tidelog.types import NO_NODE, DirectoryId, LeaderEpoch, NodeId, Offset
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """What a node must never forget: the newest epoch heard of, who leads it, and whom this node voted for in it (-1:
-    nobody). The contents of the file `quorum-state`.
+    """State that survives a crash, the contents of the file `quorum-state`: the newest known epoch, its leader, and the
+    replica this node voted for in it (-1: none).
 
-    lost_end: where the log ended when damage was found in it; it was emptied, and neither votes nor stands before it
-    ends there again: a majority may have counted on what it held.
+    lost_end: log end at the time when damage was found in the log. The log was emptied. The node neither votes nor
+    stands for election before its log end reaches that offset again: a majority may have relied on the lost records.
     """
 
     leader_epoch: LeaderEpoch = LeaderEpoch(0)
@@ -30,41 +31,41 @@ class QuorumState:
 
 
 class Role(Enum):
-    """What a node is, in its epoch."""
+    """Role of a node in its epoch."""
 
-    UNATTACHED = "votes, knows no leader, has not voted in this epoch"
-    VOTED = "has voted for somebody in this epoch, knows no leader"
-    PROSPECTIVE = "asks whether the others would vote for it (pre-vote)"
-    CANDIDATE = "has begun an epoch of its own and asks for votes"
+    UNATTACHED = "voter, knows no leader, has not voted in this epoch"
+    VOTED = "voter, has voted for a replica in this epoch, knows no leader"
+    PROSPECTIVE = "queries whether the other voters would vote for it (pre-vote)"
+    CANDIDATE = "has started a new epoch and requests votes"
     LEADER = "was elected by a majority in this epoch"
-    FOLLOWER = "votes, and fetches from the leader of this epoch"
-    RESIGNED = "led this epoch, and does not any more"
-    OBSERVER = "does not vote as far as its own log says; fetches from the leader, or looks for one"
+    FOLLOWER = "voter, fetches from the leader of this epoch"
+    RESIGNED = "led this epoch and resigned"
+    OBSERVER = "no voter according to its own log; fetches from the leader, or looks for one"
 
 
 class Cause(Enum):
-    """Why a role changes."""
+    """Cause of a role change."""
 
-    ELECTION_TIMEOUT = "nobody leads for too long"
+    ELECTION_TIMEOUT = "no leader is known for too long"
     FETCH_TIMEOUT = "the leader has not answered a fetch for too long"
-    CALLED = "told to stand at once: it forms the cluster, or is alone"
+    CALLED = "requested to stand at once: it forms the cluster, or is the only voter"
     PRE_VOTES_WON = "a majority would vote for it"
-    PRE_VOTES_LOST = "no majority would, or none has answered in time"
-    VOTES_WON = "a majority has voted for it"
-    VOTES_LOST = "no majority has, or none has answered in time"
-    VOTE_GRANTED = "it has voted for another"
-    HIGHER_EPOCH = "somebody spoke of a newer epoch"
+    PRE_VOTES_LOST = "no majority would vote for it, or too few voters answered in time"
+    VOTES_WON = "a majority voted for it"
+    VOTES_LOST = "no majority voted for it, or too few voters answered in time"
+    VOTE_GRANTED = "it voted for another replica"
+    HIGHER_EPOCH = "a message named a newer epoch"
     LEADER_FOUND = "the leader of the epoch is known, or answers again"
-    LEADER_RESIGNED = "the leader said that it leads no more"
+    LEADER_RESIGNED = "the leader announced that it no longer leads"
     QUORUM_LOST = "no majority has fetched for too long (check-quorum)"
-    APPEND_REFUSED = "its own disk takes no more records"
+    APPEND_REFUSED = "its own log rejected an append"
     RESIGN_ASKED = "the node is being stopped"
-    LEFT_VOTERS = "the voters' record does not name it any more"
-    JOINED_VOTERS = "the voters' record names it now"
+    LEFT_VOTERS = "the newest voters record no longer names it"
+    JOINED_VOTERS = "the newest voters record names it"
 
 
 class Transition(NamedTuple):
-    """One way from a role to a role."""
+    """One allowed role change."""
 
     source: Role
     cause: Cause
@@ -106,4 +107,4 @@ TRANSITIONS: Final = frozenset(
         Transition(Role.OBSERVER, Cause.JOINED_VOTERS, Role.UNATTACHED),
     ]
 )
-"""Every way that there is."""
+"""All allowed role changes."""

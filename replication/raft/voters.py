@@ -1,7 +1,7 @@
-"""Who votes in the metadata quorum, and what a majority of them has said or holds.
+"""Voters of the metadata quorum, and what a majority of them has granted or reached.
 
-A voter is a node and one directory of it (KIP-853): the same node with another directory is somebody else.
-Left to others: how the set changes (voter_changes.py), what is done with a majority (quorum.py).
+A voter is a node together with one of its directories (KIP-853): the same node with another directory is another voter.
+Not here: changes of the set (replication/controller/voter_changes.py), decisions by majority (quorum.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.types import DirectoryId, Endpoint, NodeId, Offset
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaKey:
-    """One replica of the metadata log, voter or not: a node and the directory in which it keeps the log."""
+    """One replica of the metadata log, voter or not: a node and the directory that contains the log."""
 
     node_id: NodeId
     directory_id: DirectoryId
@@ -35,7 +35,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters, by node id; at most one directory of a node is among them."""
+    """The voters, by node id. It contains at most one directory of each node."""
 
     members: tuple[ReplicaKey, ...] = ()
 
@@ -49,19 +49,19 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """The least number of voters of which any two groups have one in common."""
+        """Smallest number of voters such that any two groups of this size have a voter in common."""
         return len(self.members) // 2 + 1
 
     def others(self, me: ReplicaKey) -> tuple[ReplicaKey, ...]:
-        """All but this one."""
+        """All voters except this one."""
         return tuple(voter for voter in self.members if voter != me)
 
     def is_majority(self, replicas: Collection[ReplicaKey]) -> bool:
-        """Are these enough? Who is no voter does not count."""
+        """Whether these replicas include a majority of the voters. Other replicas do not count."""
         return bool(self.members) and sum(voter in replicas for voter in self.members) >= self.majority
 
     def reached_by_majority(self, positions: Mapping[ReplicaKey, int]) -> int:
-        """The largest position that a majority has reached; who is not named has reached nothing (-1)."""
+        """Largest position that a majority has reached. A voter without a position counts as -1."""
         if not self.members:
             return -1
         reached = sorted((positions.get(voter, -1) for voter in self.members), reverse=True)
@@ -69,14 +69,15 @@ class VoterSet:
 
 
 NO_VOTERS: Final = VoterSet()
-"""Before the first voters record."""
+"""The set before the first voters record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What the leader knows of one replica in its epoch.
+    """What the leader knows about one replica in its epoch.
 
-    held: everything below is on its disk. fetched_at: when its last fetch that agreed came (milliseconds, monotonic).
+    durable_offset: everything below is on the replica's disk. fetched_at: arrival of its last agreed fetch (monotonic
+    milliseconds).
     """
 
     durable_offset: Offset

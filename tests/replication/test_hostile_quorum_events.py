@@ -219,7 +219,7 @@ def test_two_that_say_they_lead_one_epoch_are_reported() -> None:
     another = NodeId((leader + 1) % 3)
     cluster.give(leader, Heard(Millis(cluster.now), LeaderEpoch(1), another, source=another))
     assert cluster.core(leader).leads
-    assert "says that it leads this epoch" in cluster.reports[-1]
+    assert "claims to lead this epoch" in cluster.reports[-1]
 
 
 def test_an_event_that_fails_leaves_the_rules_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
